@@ -12,5 +12,11 @@ var hangups = []os.Signal{syscall.SIGHUP}
 
 // become replaces the process by that of a file. It returns if that fails.
 func become(path string) error {
-	return &os.PathError{Op: "exec", Path: path, Err: syscall.Exec(path, os.Args, os.Environ())}
+	var files syscall.Rlimit
+	limited := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
+	err := syscall.Exec(path, args(path), os.Environ())
+	if limited == nil { // Exec has taken back what the Go runtime had added to it
+		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files)
+	}
+	return &os.PathError{Op: "exec", Path: path, Err: err}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,21 +24,33 @@ const (
 	mostOutput = 8 << 10  // bytes of what the process that checks has written last
 )
 
-// try checks the new version in a process of its own.
-func (p *Program) try(ctx context.Context, path string) error {
-	offer, err := p.offer()
-	if err != nil {
-		return err
-	}
+// try checks the new version in a process of its own. It returns the file that is good.
+func (p *Program) try(ctx context.Context, path string) (os.FileInfo, error) {
 	within := p.CheckTime
 	if within == 0 {
 		within = defaultCheckTime
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("the check has not ended within %v", within))
 	defer cancel()
+	offer, err := p.offer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	return file, run(ctx, path, offer)
+}
+
+// run runs the process that checks a file.
+func run(ctx context.Context, path string, offer []byte) error {
 	secret := rand.Text()
-	cmd := exec.CommandContext(ctx, path, os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args = args(path)
 	cmd.Env = append(os.Environ(), checkEnv+"="+secret)
 	var stdout, stderr tail
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(offer), &stdout, &stderr
@@ -53,20 +66,35 @@ func (p *Program) try(ctx context.Context, path string) error {
 	return nil
 }
 
-// offer returns what the new version gets to know.
-func (p *Program) offer() (data []byte, err error) {
+// offer returns what the new version gets to know. It does not wait for a function that hangs: the program must be able to end.
+func (p *Program) offer(ctx context.Context) (data []byte, err error) {
 	if p.Offer == nil {
 		return nil, nil
 	}
-	defer recovered("Offer", &err)
-	if data, err = p.Offer(); err == nil && len(data) > mostOffer {
+	done := make(chan struct{})
+	var offered []byte
+	failure := errGoexit
+	go func() {
+		defer close(done)
+		defer recovered("Offer", &failure)
+		offered, failure = p.Offer()
+	}()
+	select {
+	case <-done:
+		data, err = offered, failure
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err == nil && len(data) > mostOffer {
 		err = fmt.Errorf("it has %d bytes, and may have %d", len(data), mostOffer)
 	}
 	if err != nil {
-		err = fmt.Errorf("the offer of this version: %w", err)
+		return nil, fmt.Errorf("the offer of this version: %w", err)
 	}
-	return data, err
+	return data, nil
 }
+
+var errGoexit = errors.New("the function has ended its goroutine")
 
 // answer is Run in the process that checks.
 func (p *Program) answer(ctx context.Context, secret string) error {
@@ -98,7 +126,7 @@ func (p *Program) check(ctx context.Context, offer []byte) (err error) {
 	return p.Check(ctx, offer)
 }
 
-// recovered makes a panic an error. A runtime.Goexit ends the goroutine all the same.
+// recovered makes a panic an error.
 func recovered(function string, err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("%s has panicked: %v\n%s", function, v, debug.Stack())

@@ -17,8 +17,8 @@
 //	}
 //
 // To upgrade, put the new file in the place of the old one, with a rename, and send SIGHUP: systemctl reload, with
-// ExecReload=/bin/kill -HUP $MAINPID. The process keeps its number, its arguments and its environment, so that service managers,
-// terminals and containers notice nothing.
+// ExecReload=/bin/kill -HUP $MAINPID. The process keeps its number, its arguments, its environment and its working directory, so that
+// service managers, terminals and containers notice nothing. A relative name of the program, its first argument, becomes an absolute one.
 //
 // # What happens
 //
@@ -27,13 +27,18 @@
 //  3. The context of Serve ends. It drains, for as long as its pipeline allows, gives back what is not done, closes its store, and returns.
 //  4. The process becomes the new version, which opens the store and goes on.
 //
-// If the last step fails, because the file has gone meanwhile, Serve of the old version is called again. A process that is killed at any
-// moment loses what any process that is killed loses: nothing of what is in a durable queue.
+// If the last step fails, because the file has gone or is another one meanwhile, Serve of the old version is called again. A process that
+// is killed at any moment loses what any process that is killed loses: nothing of what is in a durable queue. All other goroutines end
+// with step 4, and deferred functions of main do not run: what must be flushed belongs in Serve.
 //
 // # What it does not do
 //
-// Sockets are not handed over: clients that connect between 3 and 4 are refused, unless systemd or a load balancer holds the socket. A
-// new version that passes Check and fails later is a case for the service manager, which starts it again; let Check do what may fail.
+// Sockets are not handed over: clients that connect between 3 and 4 are refused, unless a load balancer holds the socket, or whatever has
+// started the program, such as systemd, has passed it. A passed socket stays, and clients wait in its queue, if the program leaves its file
+// open and not close-on-exec: keep the os.File that os.NewFile has returned in a variable of the package, and listen with net.FileListener.
+//
+// A new version that passes Check and fails later is a case for the service manager, which starts it again; let Check do what may fail. A
+// program that does not call Run starts to serve when it is checked, beside the old one, and is killed after CheckTime.
 //
 // On systems without exec, such as Windows, step 4 starts a new process, and Run returns. There is no SIGHUP there: see [Program.Replace].
 package reexec
@@ -44,7 +49,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"sync"
@@ -71,17 +75,18 @@ type Program struct {
 	Offer func() ([]byte, error)
 
 	// Path is the file that the process is replaced by. Empty means the one that was started, by the name with which it was: a symbolic
-	// link is followed anew.
+	// link is followed anew, from any working directory.
 	Path string
-	// CheckTime is how long Check may take, with the start of its process. Then it is killed. 0 means 30 s.
+	// CheckTime is how long Offer and Check may take, with the start of a process. Then that is killed. 0 means 30 s.
 	CheckTime time.Duration
 	// Logger gets what becomes of upgrades: one that was refused is a warning. nil means nothing is logged.
 	Logger *slog.Logger
 
-	mu        sync.Mutex // guards the rest
-	stop      func()     // ends the context of Serve; nil while it does not run
-	replacing bool       // from the start of the check
-	agreed    bool       // the check was passed
+	mu        sync.Mutex      // guards the rest
+	stop      func()          // ends the context of Serve; nil while it does not run
+	ending    context.Context // ends with Serve, or with a signal to end
+	replacing bool            // from the start of the check
+	agreed    os.FileInfo     // of the file that has passed the check; nil if none has
 }
 
 const defaultCheckTime = 30 * time.Second
@@ -134,66 +139,77 @@ func (p *Program) path() (string, error) {
 	if p.Path != "" {
 		return filepath.Abs(p.Path)
 	}
-	if name, err := exec.LookPath(os.Args[0]); err == nil {
-		return filepath.Abs(name)
-	}
-	return os.Executable()
+	return started, errStarted
 }
 
 // serve calls Serve, and replaces the process if that was agreed. It returns whether to serve again, because that has failed.
 func (p *Program) serve(ctx context.Context) (again bool, err error) {
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := p.begin(cancel); err != nil {
+	ending, end := context.WithCancel(ctx)
+	defer end()
+	if err := p.begin(ending, cancel); err != nil {
 		return false, err
 	}
-	ended := p.watch(ctx)
-	replace := false
+	ended := p.watch(ending, end)
+	var agreed os.FileInfo
 	func() {
-		defer func() { replace = ended() && ctx.Err() == nil }() // also after a panic
+		defer func() { agreed = ended() }() // also after a panic
 		err = p.Serve(serving)
 	}()
-	if !replace {
+	if agreed == nil || ctx.Err() != nil {
 		return false, err
 	}
 	if err != nil {
 		p.log().Warn("this version did not end well; the new one goes on", "reason", err)
 	}
-	if err := become(p.Path); err != nil {
+	if err := p.become(agreed); err != nil {
 		p.log().Error("the process was not replaced; this version goes on", "file", p.Path, "reason", err)
 		return true, nil
 	}
 	return false, err
 }
 
+// become replaces the process, if the file is the one that was agreed to: a drain may take long.
+func (p *Program) become(agreed os.FileInfo) error {
+	now, err := os.Stat(p.Path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(now, agreed) || now.Size() != agreed.Size() || !now.ModTime().Equal(agreed.ModTime()) {
+		return errChanged
+	}
+	return become(p.Path)
+}
+
 var (
-	errTwice = errors.New("reexec: Run was called twice")
-	errBusy  = errors.New("another replacement is under way")
-	errEnded = errors.New("the program does not run, or ends")
+	errTwice   = errors.New("reexec: Run was called twice")
+	errBusy    = errors.New("another replacement is under way")
+	errEnded   = errors.New("the program does not run, or ends")
+	errChanged = errors.New("the file has changed since it was checked")
 )
 
 // begin notes that Serve runs.
-func (p *Program) begin(stop func()) error {
+func (p *Program) begin(ending context.Context, stop func()) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stop != nil {
 		return errTwice
 	}
-	p.stop, p.replacing, p.agreed = stop, false, false
+	p.stop, p.ending, p.replacing, p.agreed = stop, ending, false, nil
 	return nil
 }
 
-// end notes that Serve has returned, or is about to and must not be followed by another version. It returns whether one is to follow.
-func (p *Program) end() (replace bool) {
+// end notes that Serve has returned, or is about to and must not be followed by another version. It returns the file that is to follow.
+func (p *Program) end() (agreed os.FileInfo) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop = nil
 	return p.agreed
 }
 
-// watch has signals handled until ended is called, which returns whether the process is to be replaced.
-func (p *Program) watch(ctx context.Context) (ended func() (replace bool)) {
-	ctx, cancel := context.WithCancel(ctx)
+// watch has signals handled until ended is called, which returns the file that the process is to be replaced by, nil if none.
+func (p *Program) watch(ctx context.Context, cancel func()) (ended func() (agreed os.FileInfo)) {
 	hangup, quit := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	if len(hangups) > 0 {
 		signal.Notify(hangup, hangups...)
@@ -222,25 +238,26 @@ func (p *Program) watch(ctx context.Context) (ended func() (replace bool)) {
 		case <-ctx.Done():
 		}
 	})
-	return func() bool {
+	return func() os.FileInfo {
 		cancel()
 		watching.Wait()
 		signal.Stop(quit)
-		if len(quit) > 0 || quits.Load() || !p.end() {
-			p.end()
+		agreed := p.end()
+		if len(quit) > 0 || quits.Load() || agreed == nil {
 			signal.Stop(hangup)
-			return false
+			return nil
 		}
 		if len(hangups) > 0 {
 			signal.Ignore(hangups...) // until the new version listens, which would be ended by one
 		}
-		return true
+		return agreed
 	}
 }
 
 // Replace checks the new version, and has the process replaced by it: then it returns nil, and the context of Serve ends. An error says why
 // the new version will not do, and nothing has changed: it wraps fs.ErrNotExist, fs.ErrPermission, an *exec.ExitError and the like. If
-// ctx ends before the check does, the error is its cause. Any goroutine may call it, such as that of an HTTP handler for administrators.
+// ctx ends before the check does, the error is its cause; if the program ends before, that is an error too. Any goroutine may call it, such
+// as that of an HTTP handler for administrators.
 func (p *Program) Replace(ctx context.Context) error {
 	link.CheckContext(ctx, "reexec: Replace")
 	if err := p.replace(ctx); err != nil {
@@ -251,7 +268,8 @@ func (p *Program) Replace(ctx context.Context) error {
 
 func (p *Program) replace(ctx context.Context) error {
 	p.mu.Lock()
-	path, ends, busy := p.Path, p.stop == nil, p.replacing
+	path, ending, busy := p.Path, p.ending, p.replacing
+	ends := p.stop == nil || ending.Err() != nil
 	if !ends {
 		p.replacing = true
 	}
@@ -262,11 +280,17 @@ func (p *Program) replace(ctx context.Context) error {
 	case busy:
 		return errBusy
 	}
-	err := p.try(ctx, path)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ending, func() { cancel(errEnded) })()
+	file, err := p.try(ctx, path)
 	p.mu.Lock()
 	stop := p.stop
-	p.replacing = err == nil
-	p.agreed = err == nil && stop != nil
+	if ending.Err() != nil { // it is another run of Serve, or none
+		stop = nil
+	} else {
+		p.replacing, p.agreed = err == nil, file
+	}
 	p.mu.Unlock()
 	switch {
 	case err != nil:

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -42,6 +44,11 @@ func program(does string) {
 		panic(err)
 	}
 	version := filepath.Base(self)
+	if does == "wander" { // as daemons do
+		if err := os.Chdir("/"); err != nil {
+			panic(err)
+		}
+	}
 	quit := make(chan os.Signal, 1)
 	signal.Notify(quit, syscall.SIGTERM)
 	p := &reexec.Program{
@@ -62,6 +69,10 @@ func program(does string) {
 		},
 		Serve: func(ctx context.Context) error {
 			fmt.Fprintln(os.Stdout, "serving", version, os.Getpid(), os.Args[1:])
+			if does == "listen" {
+				return answer(ctx, version)
+			}
+			fmt.Fprintln(os.Stdout, "files", files())
 			select {
 			case <-ctx.Done():
 			case <-quit:
@@ -73,17 +84,28 @@ func program(does string) {
 				return os.Remove(os.Args[0])
 			case "linger":
 				<-quit
+			case "exchange": // what was checked
+				script := []byte("#!/bin/sh\necho unchecked\n")
+				return errors.Join(os.WriteFile(os.Args[0]+".new", script, 0o700), os.Rename(os.Args[0]+".new", os.Args[0]))
 			case "fail":
 				return errors.New("not drained")
 			}
 			return nil
 		},
 	}
-	if does == "hurry" {
+	switch does {
+	case "hurry":
 		p.CheckTime = 300 * time.Millisecond
-	}
-	if does == "offerless" {
+	case "offerless":
 		p.Offer = func() ([]byte, error) { panic("no offer") }
+	case "goexit":
+		p.Offer = func() ([]byte, error) { runtime.Goexit(); return nil, nil }
+	case "mute":
+		p.Offer = func() ([]byte, error) { <-make(chan bool); return nil, nil }
+		p.CheckTime = 300 * time.Millisecond
+	case "mute for long":
+		p.Offer = func() ([]byte, error) { fmt.Fprintln(os.Stdout, "offering"); <-make(chan bool); return nil, nil }
+		p.CheckTime = time.Hour
 	}
 	if err := p.Run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -92,23 +114,60 @@ func program(does string) {
 	fmt.Fprintln(os.Stdout, "ended")
 }
 
+// socket is the one that whatever has started the program has opened for it. It is kept, so that the new version has it too.
+var socket = os.NewFile(3, "socket")
+
+// answer answers each connection with the version, until ctx ends.
+func answer(ctx context.Context, version string) error {
+	l, err := net.FileListener(socket)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { _ = l.Close() })
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return nil //nolint:nilerr // it is closed
+		}
+		fmt.Fprint(c, version)
+		_ = c.Close()
+	}
+}
+
+// files returns how many files the process may open, as Linux says it.
+func files() string {
+	text, _ := os.ReadFile("/proc/self/limits")
+	_, line, _ := strings.Cut(string(text), "Max open files")
+	line, _, _ = strings.Cut(line, "\n")
+	return strings.Join(strings.Fields(line), " ")
+}
+
 // running is a process of the program.
 type running struct {
 	testing.TB
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
+	does  string
 	dir   string
 }
 
 // start starts version v1 of the program, by a symbolic link.
 func start(t *testing.T, does string) *running {
 	t.Helper()
+	r := prepare(t, does)
+	r.run(exec.CommandContext(t.Context(), r.path("current"), "-an", "argument"))
+	return r
+}
+
+// prepare makes a directory with all versions of the program, and a link to v1.
+func prepare(t *testing.T, does string) *running {
+	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("the program is asked with SIGHUP")
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	r := &running{TB: t, dir: t.TempDir()}
+	r := &running{TB: t, does: does, dir: t.TempDir()}
 	for _, version := range []string{"v1", "v2", "strict", "crashing", "slow", "ending"} {
 		text, err := os.ReadFile(self)
 		require.NoError(t, err)
@@ -117,19 +176,24 @@ func start(t *testing.T, does string) *running {
 		}
 	}
 	r.point("v1")
-	r.cmd = exec.CommandContext(t.Context(), r.path("current"), "-an", "argument")
-	r.cmd.Env = append(os.Environ(), programEnv+"="+does, "GORACE=atexit_sleep_ms=0")
-	r.cmd.Stderr = os.Stderr
-	out, err := r.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, r.cmd.Start())
-	r.lines = bufio.NewScanner(out)
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		_ = r.cmd.Wait()
-	})
-	r.see(fmt.Sprintf("serving v1 %d [-an argument]", r.cmd.Process.Pid))
 	return r
+}
+
+// run starts the program. It is killed at the end of the test, if not before.
+func (r *running) run(cmd *exec.Cmd) {
+	r.Helper()
+	r.cmd = cmd
+	cmd.Env = append(os.Environ(), programEnv+"="+r.does, "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(r, err)
+	require.NoError(r, cmd.Start())
+	r.lines = bufio.NewScanner(out)
+	r.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	r.see(fmt.Sprintf("serving v1 %d [-an argument]", cmd.Process.Pid))
 }
 
 func (r *running) path(name string) string { return filepath.Join(r.dir, name) }
@@ -198,6 +262,8 @@ func TestANewVersionThatWillNotDoIsRefusedAndTheOldOneGoesOn(t *testing.T) {
 		"crashes in Check":            {"serve", version("crashing"), "Check has panicked: check crashed"},
 		"does not end its Check":      {"hurry", version("slow"), "the check has not ended within 300ms"},
 		"is not offered anything":     {"offerless", version("v2"), "Offer has panicked: no offer"},
+		"waits for its offer":         {"mute", version("v2"), "the check has not ended within 300ms"},
+		"gets an offer that has gone": {"goexit", version("v2"), "the function has ended its goroutine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, c.does)
@@ -235,6 +301,133 @@ func TestAFileThatIsGoneAfterTheCheckHasTheOldVersionServeAgain(t *testing.T) {
 	r.signal(syscall.SIGHUP)
 	r.see("stopping v1") // and removes it
 	r.see("serving v1")
+}
+
+func TestAFileThatChangesAfterItsCheckIsNotRun(t *testing.T) {
+	r := start(t, "exchange")
+	r.point("v2")
+	r.signal(syscall.SIGHUP)
+	require.Contains(t, r.see("the process was not replaced"), "the file has changed since it was checked")
+	r.see("serving v1")
+}
+
+func TestAfterAReplacementThatFailedTheProcessMayOpenAsManyFilesAsBefore(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the limit is read from /proc")
+	}
+	r := prepare(t, "remove")
+	r.run(exec.CommandContext(t.Context(), "/bin/sh", "-c", `ulimit -Sn 100; exec "$0" "$@"`, r.path("current"), "-an", "argument"))
+	before := r.see("files ")
+	r.signal(syscall.SIGHUP)
+	r.see("the process was not replaced")
+	require.Equal(t, before, r.see("files "))
+}
+
+func TestALinkIsFollowedFromAnotherWorkingDirectory(t *testing.T) {
+	r := prepare(t, "wander")
+	cmd := exec.CommandContext(t.Context(), r.path("current"), "-an", "argument")
+	cmd.Dir, cmd.Args[0] = r.dir, "./current"
+	r.run(cmd)
+	for k := range 4 {
+		version := []string{"v2", "v1"}[k%2]
+		r.point(version)
+		r.signal(syscall.SIGHUP)
+		r.see(fmt.Sprintf("serving %s %d [-an argument]", version, cmd.Process.Pid))
+	}
+}
+
+func TestTheNameOfAnotherProgramIsNotFollowed(t *testing.T) {
+	for _, name := range []string{"sh", "/bin/sh", "", "-current", "no such program"} {
+		r := prepare(t, "serve")
+		cmd := exec.CommandContext(t.Context(), r.path("current"), "-an", "argument")
+		cmd.Args[0] = name
+		r.run(cmd)
+		r.signal(syscall.SIGHUP)
+		r.see("stopping v1")
+		r.see("serving v1")
+	}
+}
+
+// The socket is bound by the test, as by systemd, and its queue is the kernel's.
+func TestConnectionsToASocketThatWasPassedWaitForTheNewVersion(t *testing.T) {
+	r := prepare(t, "listen")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	file, err := l.(*net.TCPListener).File()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), r.path("current"), "-an", "argument")
+	cmd.ExtraFiles = []*os.File{file}
+	r.run(cmd)
+	require.NoError(t, errors.Join(file.Close(), l.Close())) // now only the program has it
+
+	var answers []string
+	ask := func() {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		text, err := io.ReadAll(c)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		if n := len(answers); n == 0 || answers[n-1] != string(text) {
+			answers = append(answers, string(text))
+		}
+	}
+	for k := range 3 {
+		version := []string{"v2", "v1"}[k%2]
+		r.point(version)
+		r.signal(syscall.SIGHUP)
+		for ask(); answers[len(answers)-1] != version; {
+			ask()
+		}
+	}
+	require.Equal(t, []string{"v1", "v2", "v1", "v2"}, answers)
+}
+
+func TestAProgramEndsThoughItsOfferHangs(t *testing.T) {
+	r := start(t, "mute for long")
+	r.signal(syscall.SIGHUP)
+	r.see("offering")
+	r.signal(syscall.SIGTERM)
+	r.see("ended")
+}
+
+func TestAReplacementEndsWithTheProgram(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, replaced <-chan error){
+		"that returns": func(*testing.T, <-chan error) {},
+		"that waits for it after a signal": func(t *testing.T, replaced <-chan error) {
+			t.Helper()
+			if runtime.GOOS == "windows" {
+				t.Skip("no signals")
+			}
+			self, err := os.FindProcess(os.Getpid())
+			require.NoError(t, err)
+			require.NoError(t, self.Signal(syscall.SIGTERM))
+			require.ErrorContains(t, <-replaced, "the program does not run, or ends")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if runtime.GOOS == "windows" {
+				t.Skip("the new version is a script")
+			}
+			dir := t.TempDir()
+			path, began := filepath.Join(dir, "next"), filepath.Join(dir, "began")
+			require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\ntouch "+began+"\nexec sleep 3600\n"), 0o700))
+			replaced := make(chan error, 2)
+			p := &reexec.Program{Path: path, CheckTime: time.Hour}
+			p.Serve = func(context.Context) error {
+				go func() {
+					err := p.Replace(context.Background())
+					replaced <- err
+					replaced <- err
+				}()
+				require.Eventually(t, func() bool { _, err := os.Stat(began); return err == nil }, time.Minute, time.Millisecond)
+				end(t, replaced)
+				return nil
+			}
+			require.NoError(t, p.Run(t.Context()))
+			require.ErrorContains(t, <-replaced, "the program does not run, or ends")
+			require.EqualError(t, p.Replace(t.Context()), "reexec: the program does not run, or ends")
+		})
+	}
 }
 
 func TestAVersionThatDoesNotEndWellIsReplaced(t *testing.T) {

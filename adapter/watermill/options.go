@@ -45,15 +45,15 @@ type Options[C any] struct {
 	// A process that is killed between the two may publish it twice.
 	//
 	// A letter has the UUID, the payload and the metadata of its message, and the metadata that Watermill's own poison queue sets:
-	// "reason_poisoned" is the error, "topic_poisoned" the topic. "golda_reason" is the reason: reason.Error, reason.Crash, reason.Expired or
-	// [Undecodable].
+	// "reason_poisoned" is the error, "topic_poisoned" the topic. "golda_reason" is the reason: reason.Error, reason.Crash,
+	// reason.Expired or [Undecodable].
 	Dead message.Publisher
 	// DeadTopic is the topic of dead letters. Empty means the topic of the source with ".dead" behind it.
 	DeadTopic string
 
-	// Ping asks the broker for a sign of life, such as PingContext of a database. It is called each second, and its context ends after five.
-	// As long as it returns an error the feed is "away" in the snapshot; nothing else depends on it. nil means that only a subscription that
-	// fails or ends says so.
+	// Ping asks the broker for a sign of life, such as PingContext of a database. It is called each second, and its context ends after
+	// five. As long as it returns an error the feed is "away" in the snapshot; nothing else depends on it. nil means that only a
+	// subscription that fails or ends says so.
 	Ping func(ctx context.Context) error
 
 	// Logger gets what the source does about trouble: that the broker is away and is back, and each dead letter. nil means nothing is
