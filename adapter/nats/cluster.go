@@ -291,13 +291,13 @@ func (m *member) missing(ctx context.Context, srv *server.Server) string {
 	return text + strings.Join(faults, "")
 }
 
-// patience is how long a member waits until the cluster can do what it is asked for, if the context allows.
+// patience is how long a member, or a client of one, waits until the cluster can do what it is asked for, if the context allows.
 const patience = time.Minute
 
 // patiently calls f again while it fails because too few members are there, or there is no leader. The answer to one of several members
 // that make the same stream may be lost.
 func (c *Conn) patiently(ctx context.Context, f func(context.Context) error) error {
-	if c.copies == 1 {
+	if c.copies == 1 && c.nc.ConnectedClusterName() == "" {
 		return f(ctx)
 	}
 	end := time.Now().Add(patience)

@@ -305,3 +305,35 @@ func TestWithoutAMajorityMembersRefuseAndGoOnLater(t *testing.T) {
 		return err == nil && s == nats.Status{Published: 11}
 	})
 }
+
+// A client makes an inlet while its cluster has no leader, as after a fault.
+func TestAClientOfAClusterWaitsForItsMembers(t *testing.T) {
+	t.Parallel() // it waits for elections
+	dir, all := t.TempDir(), clusterOf(t, 3)
+	all[0].Clients = addresses(t, 1)[0]
+	conns := joinAll(t, dir, all)
+	client, err := nats.Connect(t.Context(), "nats://"+all[0].Clients, natsgo.UserInfo("golda", secret))
+	require.NoError(t, err)
+	defer shut(t, client)
+	shut(t, conns[1])
+	shut(t, conns[2])
+	made := make(chan error, 1)
+	try := func() {
+		_, err := nats.NewInlet(t.Context(), client, "numbers", nats.Options[int]{})
+		made <- err
+	}
+	go try()
+	select {
+	case err := <-made:
+		require.NoError(t, err, "it waits for longer than for one answer of the server")
+	case <-time.After(7 * time.Second):
+	}
+	join(t, dir, all[1])
+	await(t, "the inlet is made", func() bool {
+		err := <-made
+		if err != nil { // the election took longer than that
+			go try()
+		}
+		return err == nil
+	})
+}
