@@ -66,6 +66,7 @@ func Connect(ctx context.Context, url string, options ...natsgo.Option) (*Conn, 
 func defaults(wait time.Duration) []natsgo.Option {
 	return []natsgo.Option{
 		natsgo.Name("golda"), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(wait),
+		natsgo.IgnoreAuthErrorAbort(), // credentials that are refused now may be taken later
 		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}),
 	}
 }

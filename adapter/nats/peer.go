@@ -86,9 +86,9 @@ var errTransportClosed = fmt.Errorf("%w: the transport is closed", transport.Err
 // send queues a message for a node.
 func (t *peers) send(node string, data []byte) error {
 	t.mu.Lock()
-	if most := t.maxPayload - maxHeader; len(data) > most {
+	if err := t.tooLargeLocked(len(data)); err != nil {
 		t.mu.Unlock()
-		return fmt.Errorf("%w: %d bytes, and the server takes %d", transport.ErrTooLarge, len(data), most)
+		return err
 	}
 	p, err := t.peerLocked(node)
 	if err != nil {
@@ -106,6 +106,18 @@ func (t *peers) send(node string, data []byte) error {
 		t.lose(p, err, true)
 	}
 	return err
+}
+
+// tooLargeLocked returns an error for a message that can never be sent.
+func (t *peers) tooLargeLocked(n int) error {
+	switch most := t.maxPayload - maxHeader; {
+	case n > most:
+		return fmt.Errorf("%w: %d bytes, and the server takes %d", transport.ErrTooLarge, n, most)
+	case n > t.maxQueue:
+		return fmt.Errorf("%w: %d bytes, and the MaxQueue is %d", transport.ErrTooLarge, n, t.maxQueue)
+	default:
+		return nil
+	}
 }
 
 // watch is the Watch of a transport.
@@ -185,10 +197,7 @@ func (t *peers) post(node string, data []byte) {
 }
 
 func (t *peers) wake() {
-	select {
-	case t.bell <- struct{}{}:
-	default:
-	}
+	ring(t.bell)
 }
 
 // receive handles a message from a node. It is called by one goroutine.
@@ -225,6 +234,8 @@ func (t *peers) hello(from string, h header) {
 	case h.to != 0 && (p == nil || p.id != h.to): // an answer for a session that is lost
 		t.controlLocked(from, header{kind: kindBye, to: h.from}.bytes(noSession))
 		return
+	case p == nil && !validName.MatchString(from):
+		return // no node has that name
 	case p == nil:
 		p = t.addLocked(from)
 	}

@@ -234,12 +234,8 @@ func (t *tracker) release(d *delivery, count *uint64) {
 		delete(t.held, d.seq)
 	}
 	t.mu.Unlock()
-	for _, bell := range []chan struct{}{t.freed, t.gone} {
-		select {
-		case bell <- struct{}{}:
-		default:
-		}
-	}
+	ring(t.freed)
+	ring(t.gone)
 }
 
 // beat sends a sign of life for each delivery of which the server has heard nothing for a third of the time to acknowledge.

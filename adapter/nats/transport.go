@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,12 +19,12 @@ import (
 // TransportConfig configures [NewTransport]. Its zero value is ready for use.
 type TransportConfig struct {
 	// MaxQueue is how many bytes may wait, to be sent to one node, or to be delivered here. If there are more the node is lost, or those
-	// whose messages were dropped. 0 means 64 MiB.
+	// whose messages were dropped. A message that is larger is refused. 0 means 64 MiB.
 	MaxQueue int
 
 	// Heartbeat is how often a node shows to those that it has to do with that it lives. A node that was not heard of for three times as
 	// long is lost, and one whose connection to the server has ended after one heartbeat, or when something is sent to it. 0 means a
-	// second, and 10 ms is the least.
+	// second, 10 ms is the least and 24 hours are the most.
 	Heartbeat time.Duration
 
 	// Logger gets that the server is away and back, and that another program has taken the node's name. nil means nothing is logged.
@@ -35,6 +36,7 @@ const (
 	defaultMaxQueue  = 64 << 20
 	defaultHeartbeat = time.Second
 	leastHeartbeat   = 10 * time.Millisecond
+	mostHeartbeat    = 24 * time.Hour
 )
 
 func (c TransportConfig) check(node string) error {
@@ -45,8 +47,8 @@ func (c TransportConfig) check(node string) error {
 	if c.MaxQueue < 0 {
 		errs = append(errs, fmt.Errorf("MaxQueue is %d; use 0 for 64 MiB", c.MaxQueue))
 	}
-	if c.Heartbeat != 0 && c.Heartbeat < leastHeartbeat {
-		errs = append(errs, fmt.Errorf("the Heartbeat is %v, and must be at least %v; use 0 for a second", c.Heartbeat, leastHeartbeat))
+	if c.Heartbeat != 0 && (c.Heartbeat < leastHeartbeat || c.Heartbeat > mostHeartbeat) {
+		errs = append(errs, fmt.Errorf("the Heartbeat is %v, and must be from 10ms to 24h; use 0 for a second", c.Heartbeat))
 	}
 	return errors.Join(errs...)
 }
@@ -63,7 +65,8 @@ func (c TransportConfig) check(node string) error {
 //
 // Messages are subjects of core NATS, golda.node.RECEIVER.SENDER, and are not stored. A node needs the permission to subscribe to
 // golda.node.NAME.* and _INBOX.>, and to publish to golda.node.*.NAME and _INBOX.>, by which
-// programs agree on a name. A message that is larger than the server takes is refused with transport.ErrTooLarge.
+// programs agree on a name: Serve fails if it cannot hear itself. A message that is larger than the server takes is refused with
+// transport.ErrTooLarge.
 //
 // When the connection to the server breaks all nodes are lost, and until it is back calls fail at once. Close the node before the Conn.
 func NewTransport(conn *Conn, node string, cfg TransportConfig) (transport.Transport, error) {
@@ -78,7 +81,8 @@ func NewTransport(conn *Conn, node string, cfg TransportConfig) (transport.Trans
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := &nodes{nc: conn.nc, cfg: cfg, prefix: subjectOf(node, "")}
+	t := &nodes{nc: conn.nc, cfg: cfg, prefix: subjectOf(node, ""), claims: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	t.life, t.end = context.WithCancel(context.Background())
 	t.peers = newPeers(node, cfg.MaxQueue, cfg.Heartbeat, time.Now, t.publish)
 	return t, nil
 }
@@ -88,13 +92,24 @@ type nodes struct {
 	nc     *natsgo.Conn
 	cfg    TransportConfig
 	prefix string // of the subjects of messages to this node
-	birth  uint64 // when the name was claimed: of two programs that have it the newer one keeps it
-	sub    *natsgo.Subscription
-	ended  chan struct{} // the subscription has ended
-	status chan natsgo.Status
+	peers  *peers
 	work   sync.WaitGroup
+	life   context.Context // until Close
+	end    context.CancelFunc
 
-	peers *peers
+	birth   uint64        // when the name was claimed: of two programs that have it the newer one keeps it
+	claims  chan struct{} // has an element when the node has heard its own claim
+	changed chan struct{} // has an element when the connection's status has changed
+	status  chan natsgo.Status
+
+	serving sync.Mutex // held by Serve; guards sub
+	sub     *natsgo.Subscription
+
+	receiving sync.Mutex // held while a message is handled
+
+	mu        sync.Mutex // guards the rest
+	broken    bool       // the connection has been broken since it was looked at last
+	connected bool
 }
 
 // subjectOf returns the subject of messages to a node from another. The server can be told which node may use it as sender.
@@ -115,6 +130,8 @@ func (t *nodes) serve(deliver func(from string, m *transport.Message)) error {
 	if deliver == nil {
 		return errors.New("Serve without a function")
 	}
+	t.serving.Lock()
+	defer t.serving.Unlock()
 	if err := t.peers.errClosed(); err != nil {
 		return err
 	}
@@ -131,25 +148,35 @@ func (t *nodes) serve(deliver func(from string, m *transport.Message)) error {
 	}
 	t.work.Go(t.peers.write)
 	t.work.Go(t.tend)
+	t.work.Go(t.follow)
 	return nil
 }
 
-// claim asks whether another program has the name.
+// claim asks whether another program has the name. It asks again, since one that is being closed does not answer.
 func (t *nodes) claim() error {
+	for range silences {
+		if !t.nc.IsConnected() {
+			return errAway
+		}
+		ctx, cancel := context.WithTimeout(t.life, t.cfg.Heartbeat)
+		answer, err := t.nc.RequestWithContext(ctx, subjectOf(t.Node(), t.Node()), header{kind: kindClaim}.bytes(""))
+		cancel()
+		closed := t.peers.errClosed()
+		switch {
+		case err == nil:
+			return fmt.Errorf("%w: %s", ErrTaken, answer.Data)
+		case closed != nil:
+			return closed
+		case errors.Is(err, natsgo.ErrNoResponders):
+			return nil
+		case !errors.Is(err, context.DeadlineExceeded):
+			return fmt.Errorf("%w: %w", errAway, err)
+		}
+	}
 	if !t.nc.IsConnected() {
 		return errAway
 	}
-	answer, err := t.nc.Request(subjectOf(t.Node(), t.Node()), header{kind: kindClaim}.bytes(""), t.peers.patience)
-	switch {
-	case err == nil:
-		return fmt.Errorf("%w: %s", ErrTaken, answer.Data)
-	case errors.Is(err, natsgo.ErrNoResponders):
-		return nil
-	case errors.Is(err, natsgo.ErrTimeout) && t.nc.IsConnected(): // the program that has it stands still
-		return nil
-	default:
-		return fmt.Errorf("%w: %w", errAway, err)
-	}
+	return nil // the program that has it stands still
 }
 
 // errAway is the reason for the loss of all nodes when the connection to the server is broken.
@@ -158,21 +185,45 @@ var errAway = fmt.Errorf("%w: %w", transport.ErrUnreachable, ErrAway)
 // claimed returns the message that says that the name belongs to this program.
 func (t *nodes) claimed() []byte { return header{kind: kindClaim, from: t.birth}.bytes("") }
 
+// subscribe subscribes to what is sent to the node, and waits until it hears its own claim: then the server knows it, and permits it.
 func (t *nodes) subscribe() error {
 	sub, err := t.nc.Subscribe(t.prefix+"*", t.receive)
 	if err != nil {
 		return err
 	}
-	t.sub, t.ended = sub, make(chan struct{})
-	sub.SetClosedHandler(func(string) { close(t.ended) })
-	err = errors.Join(sub.SetPendingLimits(-1, t.cfg.MaxQueue), t.publish(t.Node(), t.claimed()))
-	if err == nil {
-		err = t.nc.FlushTimeout(flushTime) // the server knows the node
+	if err = errors.Join(sub.SetPendingLimits(-1, t.cfg.MaxQueue), t.publish(t.Node(), t.claimed())); err == nil {
+		err = t.hearItself()
 	}
 	if err != nil {
 		return errors.Join(err, sub.Unsubscribe())
 	}
+	t.sub = sub
 	return nil
+}
+
+// serveTime is how long the server may take to answer a node that begins.
+const serveTime = 30 * time.Second
+
+func (t *nodes) hearItself() error {
+	if err := t.nc.FlushTimeout(serveTime); err != nil || t.nc.Opts.NoEcho {
+		return err
+	}
+	limit, last := serveTime, t.nc.LastError()
+	if errors.Is(last, natsgo.ErrPermissionViolation) {
+		limit = time.Second
+	}
+	select {
+	case <-t.claims:
+		return nil
+	case <-t.life.Done():
+		return t.peers.errClosed()
+	case <-time.After(limit):
+		err := fmt.Errorf("it does not hear what it publishes to %s", subjectOf(t.Node(), t.Node()))
+		if last != nil {
+			err = fmt.Errorf("%w: %w", err, last)
+		}
+		return err
+	}
 }
 
 // publish sends a message to a node. The server answers if it has no subscription of the node.
@@ -182,6 +233,11 @@ func (t *nodes) publish(node string, data []byte) error {
 
 // receive handles what comes for this node.
 func (t *nodes) receive(m *natsgo.Msg) {
+	t.receiving.Lock()
+	defer t.receiving.Unlock()
+	if t.peers.errClosed() != nil {
+		return
+	}
 	from := strings.TrimPrefix(m.Subject, t.prefix)
 	switch {
 	case from == t.Node():
@@ -197,7 +253,9 @@ func (t *nodes) receive(m *natsgo.Msg) {
 func (t *nodes) contest(m *natsgo.Msg) {
 	h, _, ok := parse(m.Data)
 	switch {
-	case !ok || h.kind != kindClaim || h.from == t.birth:
+	case !ok || h.kind != kindClaim:
+	case h.from == t.birth:
+		ring(t.claims)
 	case m.Reply != t.prefix+t.Node(): // it asks
 		host, _ := os.Hostname()
 		_ = m.Respond(fmt.Appendf(nil, "process %d on %s", os.Getpid(), host))
@@ -217,8 +275,8 @@ func (t *nodes) tend() {
 		select {
 		case <-t.peers.done:
 			return
-		case s := <-t.status:
-			t.connection(s)
+		case <-t.changed:
+			t.look()
 			continue
 		case <-tick.C:
 		}
@@ -229,16 +287,40 @@ func (t *nodes) tend() {
 	}
 }
 
-// connection handles a change of the connection's status.
-func (t *nodes) connection(s natsgo.Status) {
-	if s == natsgo.CONNECTED {
+// follow notes how the status of the connection changes. It waits for nothing else, since the connection waits for no listener.
+func (t *nodes) follow() {
+	for s := range t.status {
+		t.mu.Lock()
+		t.connected = s == natsgo.CONNECTED
+		t.broken = t.broken || !t.connected
+		t.mu.Unlock()
+		ring(t.changed)
+	}
+}
+
+// look handles a change of the connection's status.
+func (t *nodes) look() {
+	t.mu.Lock()
+	broken, connected := t.broken, t.connected
+	t.broken = false
+	t.mu.Unlock()
+	if broken {
+		t.cfg.Logger.Warn("nats: the server is away", "node", t.Node(), "status", t.nc.Status().String())
+		t.peers.setAway(errAway)
+	}
+	if connected {
 		t.cfg.Logger.Info("nats: the server is back", "node", t.Node())
 		t.peers.setMaxPayload(int(t.nc.MaxPayload()))
 		t.peers.setAway(nil)
-		return
 	}
-	t.cfg.Logger.Warn("nats: the server is away", "node", t.Node(), "status", s.String())
-	t.peers.setAway(errAway)
+}
+
+// ring has the one that waits for a bell look.
+func ring(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
 }
 
 // Send queues a message for a node.
@@ -267,17 +349,21 @@ func (t *nodes) sendSelf(data []byte) error {
 // Watch has lost called when the node is lost.
 func (t *nodes) Watch(node string, lost func(error)) (stop func()) { return t.peers.watch(node, lost) }
 
-// Close waits for the functions that the transport calls, so these must not call it.
+// Close waits for the functions that the transport calls, so these must not call it. It ends a Serve that is under way.
 func (t *nodes) Close() error {
 	t.peers.close(errTransportClosed)
-	t.work.Wait()
+	t.end()
+	t.serving.Lock()
+	defer t.serving.Unlock()
 	if t.sub == nil {
 		return nil
 	}
 	t.nc.RemoveStatusListener(t.status)
+	t.work.Wait()
 	if err := t.sub.Unsubscribe(); err == nil && t.nc.IsConnected() {
 		_ = t.nc.FlushTimeout(flushTime) // the server forgets the node, or else when the connection ends
 	}
-	<-t.ended
+	t.receiving.Lock() // what came before has been handled, and what comes now is not
+	defer t.receiving.Unlock()
 	return nil
 }

@@ -228,7 +228,7 @@ func TestATransportConfigIsChecked(t *testing.T) {
 		"no name":               {"", nats.TransportConfig{}, "must be of 1 to 64 letters"},
 		"a name with a dot":     {"a.b", nats.TransportConfig{}, `node "a.b": the name must be`},
 		"a negative queue":      {"a", nats.TransportConfig{MaxQueue: -1}, "MaxQueue is -1"},
-		"a heartbeat too quick": {"a", nats.TransportConfig{Heartbeat: 1}, "Heartbeat is 1ns, and must be at least 10ms"},
+		"a heartbeat too quick": {"a", nats.TransportConfig{Heartbeat: 1}, "Heartbeat is 1ns, and must be from 10ms to 24h"},
 		"a negative heartbeat":  {"a", nats.TransportConfig{Heartbeat: -1}, "Heartbeat is -1ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
