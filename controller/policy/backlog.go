@@ -75,6 +75,7 @@ const (
 	leastRefusal  = 10 * time.Second
 	mostRefusal   = 10 * time.Minute
 	trialEnds     = 10 * time.Second // the measure of an earlier number of workers expires after that time
+	mostWork      = 100 * 365 * 24 * time.Hour
 )
 
 // Name returns "backlog".
@@ -90,16 +91,39 @@ func (p Backlog) Check() error {
 	)
 }
 
-// Wanted returns how many workers the law asks for, whatever their bounds, for those that scale on other grounds than a pipeline's snapshot:
-// whole processes, for example. Work is the time that a worker would need for all that waits, fill how full the queue is, from 0 to 1,
-// or 0 if it has no capacity, workers how many there are, and busy how many of them are busy on average. It is
+// Lag is what is known of a queue that several processes work off, and of the workers that its commands come to in them.
+type Lag struct {
+	Pending   uint64  // commands that are not done: waiting and in hand
+	Fill      float64 // how full the queue is, from 0 to 1; 0 if it has no capacity
+	Rate      float64 // commands a second that are done; 0 if it is not known
+	Processes int     // that work the queue off
+	Workers   int     // in all these processes
+	Most      int     // the most workers that these processes may have
+	Busy      float64 // how many of the workers are busy, on average
+}
+
+// Wanted returns how many workers the law asks for in all processes, and how many processes of this kind have so many. A command
+// takes Busy / Rate of the workers' time (the service demand law), so the workers are
 //
-//	max(work / Target, workers · fill · 2, busy / Utilization)
+//	max((Pending - Busy) · Busy / Rate / Target, Workers · Fill · 2, Busy / Utilization)
 //
-// rounded up. It may be called by any goroutine.
-func (p Backlog) Wanted(work time.Duration, fill float64, workers int, busy float64) int {
+// rounded up. While nothing is known to be done they are at least those that there are, if a command is pending. If there is no process,
+// Wanted asks for one with one worker as soon as a command is pending. It may be called by any goroutine.
+func (p Backlog) Wanted(l Lag) (workers int, processes float64) {
+	if l.Processes <= 0 {
+		n := int(min(l.Pending, 1))
+		return n, float64(n)
+	}
 	p = p.withDefaults()
-	return max(p.wanted(work.Seconds(), 2*fill, workers), p.needed(busy))
+	work := 0.0
+	if l.Rate > 0 {
+		work = min(max(float64(l.Pending)-l.Busy, 0)*l.Busy/l.Rate, mostWork.Seconds())
+	}
+	workers = max(p.wanted(work, 2*l.Fill, l.Workers), p.needed(l.Busy))
+	if !(l.Rate > 0) && l.Pending > 0 {
+		workers = max(workers, l.Workers, 1)
+	}
+	return workers, float64(workers) * float64(l.Processes) / float64(max(l.Most, 1))
 }
 
 // wanted returns how many workers the queues ask for: with so many seconds of work, and a fill that is 1 at half of the capacity.

@@ -190,22 +190,31 @@ func TestBacklogNamesAllFaultsOfItsParameters(t *testing.T) {
 func TestTheLawOfBacklogIsAFunction(t *testing.T) {
 	law := policy.Backlog{Target: 10 * time.Second, Utilization: 0.5}
 	for name, c := range map[string]struct {
-		work    time.Duration
-		fill    float64
-		workers int
-		busy    float64
-		want    int
+		lag       policy.Lag
+		workers   int
+		processes float64
 	}{
-		"nothing to do":                      {0, 0, 4, 0, 0},
-		"work for a hundred seconds":         {100 * time.Second, 0, 4, 0, 10},
-		"a little more needs one more":       {100*time.Second + 1, 0, 4, 0, 11},
-		"busy workers leave some idle":       {0, 0, 4, 4, 8},
-		"a queue that is half full is right": {0, 0.5, 4, 0, 4},
-		"a full queue asks for twice":        {0, 1, 4, 0, 8},
-		"no number is negative":              {-time.Second, -1, 4, -1, 0},
-		"nor too large":                      {math.MaxInt64, 0, 4, math.Inf(1), math.MaxInt32},
+		"nothing to do":                      {policy.Lag{Processes: 1, Workers: 4, Most: 4}, 0, 0},
+		"no process and no command":          {policy.Lag{}, 0, 0},
+		"no process and some commands":       {policy.Lag{Pending: 9}, 1, 1},
+		"work for a hundred seconds":         {policy.Lag{Pending: 1002, Rate: 20, Busy: 2, Processes: 1, Workers: 4, Most: 4}, 10, 2.5},
+		"a little more needs one more":       {policy.Lag{Pending: 1003, Rate: 20, Busy: 2, Processes: 1, Workers: 4, Most: 4}, 11, 2.75},
+		"busy workers leave some idle":       {policy.Lag{Pending: 4, Rate: 20, Busy: 4, Processes: 2, Workers: 4, Most: 8}, 8, 2},
+		"a queue that is half full is right": {policy.Lag{Fill: 0.5, Processes: 1, Workers: 4, Most: 4}, 4, 1},
+		"a full queue asks for twice":        {policy.Lag{Fill: 1, Processes: 1, Workers: 4, Most: 4}, 8, 2},
+		"what takes how long is not known":   {policy.Lag{Pending: 1000, Processes: 1, Workers: 4, Most: 4}, 4, 1},
+		"and no worker is there":             {policy.Lag{Pending: 1000, Processes: 1}, 1, 1},
+		"commands in hand do not wait":       {policy.Lag{Pending: 1, Rate: 1, Busy: 4, Processes: 1, Workers: 4, Most: 4}, 8, 2},
+		"no number is negative":              {policy.Lag{Rate: -1, Fill: -1, Busy: -1, Processes: 1, Workers: 4, Most: -4}, 0, 0},
+		"nor too large":                      {policy.Lag{Rate: 1, Pending: math.MaxUint64, Busy: 1e300, Processes: 1, Most: 1}, math.MaxInt32, math.MaxInt32},
+		"not a number counts as nothing":     {policy.Lag{Rate: math.NaN(), Fill: math.NaN(), Busy: math.NaN(), Processes: 1, Workers: 4, Most: 4}, 0, 0},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, law.Wanted(c.work, c.fill, c.workers, c.busy)) })
+		t.Run(name, func(t *testing.T) {
+			workers, processes := law.Wanted(c.lag)
+			require.Equal(t, c.workers, workers)
+			require.InDelta(t, c.processes, processes, 0)
+		})
 	}
-	require.Equal(t, 10, policy.Backlog{}.Wanted(time.Second, 0, 1, 0), "the zero Backlog has its defaults")
+	workers, _ := policy.Backlog{}.Wanted(policy.Lag{Pending: 11, Rate: 10, Busy: 1, Processes: 1, Workers: 1, Most: 1})
+	require.Equal(t, 10, workers, "the zero Backlog has its defaults")
 }

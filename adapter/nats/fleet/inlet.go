@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/golda-dev/golda/adapter/nats"
 	"github.com/golda-dev/golda/controller/policy"
@@ -124,8 +123,8 @@ type sum struct {
 // scale finds the bottleneck among the units of processes, and what it wants.
 func (i *Inlet) scale(live []announcement, rates map[string]float64, law policy.Backlog) {
 	if len(live) == 0 {
-		i.WantedProcesses = int(min(i.Pending, 1))
-		i.WantedWorkers = i.WantedProcesses
+		i.WantedWorkers, _ = law.Wanted(policy.Lag{Pending: i.Pending})
+		i.WantedProcesses = i.WantedWorkers
 		return
 	}
 	sums := map[string]*sum{}
@@ -150,8 +149,7 @@ func (i *Inlet) scale(live []announcement, rates map[string]float64, law policy.
 	worst := -1.0
 	for _, name := range names {
 		c := sums[name]
-		wanted := c.wanted(i, rates, law)
-		share := float64(wanted) * float64(c.processes) / float64(c.most) // processes
+		wanted, share := law.Wanted(c.lag(i, rates))
 		if share <= worst {
 			continue
 		}
@@ -160,26 +158,17 @@ func (i *Inlet) scale(live []announcement, rates map[string]float64, law policy.
 	}
 }
 
-// wanted returns how many workers a unit wants.
-func (c *sum) wanted(i *Inlet, rates map[string]float64, law policy.Backlog) int {
+// lag returns what the law asks about a unit.
+func (c *sum) lag(i *Inlet, rates map[string]float64) policy.Lag {
 	rate := 0.0
 	for _, inlet := range c.inlets {
 		rate += rates[inlet]
 	}
-	waiting := max(float64(i.Pending)-c.busy, 0)
-	if rate == 0 { // the demand is not known
-		n := law.Wanted(0, i.Fill, c.workers, c.busy)
-		if i.Pending > 0 {
-			n = max(n, c.workers, 1)
-		}
-		return n
+	return policy.Lag{
+		Pending: i.Pending, Fill: i.Fill, Rate: rate,
+		Processes: c.processes, Workers: c.workers, Most: c.most, Busy: c.busy,
 	}
-	work := min(waiting*c.busy/rate, maxWork.Seconds())
-	return law.Wanted(time.Duration(work*float64(time.Second)), i.Fill, c.workers, c.busy)
 }
-
-// maxWork is the most work that is counted.
-const maxWork = 100 * 365 * 24 * time.Hour
 
 // sane returns a number that another process has sent, or 0 if it is none that can be.
 func sane(n float64) float64 {
