@@ -1,0 +1,2 @@
+// Package simulator runs a model of a pipeline in virtual time.
+package simulator

@@ -1,0 +1,299 @@
+package simulator
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/ring"
+)
+
+// fleet is the server with the stream of messages, and what starts and ends processes.
+type fleet struct {
+	*Fleet
+
+	run     *run
+	entry   int           // the stage that the stream feeds
+	free    time.Duration // when the server has done what it has
+	stream  line          // of messages that may be delivered
+	stored  int           // messages that are published and not done
+	asking  ring.Ring[asking]
+	served  uint64 // messages that the server has published
+	desired []int  // by poll, of the last polls
+}
+
+// member is what a process is to the fleet.
+type member struct {
+	inFlight int           // messages
+	wanted   int           // messages that it asked for, and that have not been given to it
+	asked    time.Duration // when it asked last
+	again    bool          // it will ask again
+	done     uint64        // messages
+	readings ring.Ring[reading]
+}
+
+// asking is a process that waits for so many messages.
+type asking struct {
+	process *process
+	n       int
+}
+
+// smallPull is how often a process asks for few messages.
+const smallPull = 10 * time.Millisecond
+
+// How processes are measured, as package adapter/nats/fleet does.
+const (
+	beats    = 2 * time.Second
+	readings = 15
+)
+
+// reading is what is measured of a process at one instant.
+type reading struct {
+	at   time.Duration
+	done uint64
+	busy []time.Duration // of stages
+}
+
+func newFleet(r *run) *fleet {
+	f := &fleet{Fleet: r.model.Fleet, run: r, entry: r.model.index(r.model.Sources[0].To)}
+	r.fleet = f
+	f.stream.lanes = make([]lane, f.Partitions)
+	for range f.Processes {
+		f.begin(r.start())
+	}
+	for i, l := range f.Losses {
+		r.calendar.enter(event{at: l.At, kind: loss, id: int32(i)})
+	}
+	if f.Scale != nil {
+		r.calendar.enter(event{at: f.Scale.Poll, kind: poll})
+		r.calendar.enter(event{at: beats, kind: beat})
+	}
+	return f
+}
+
+func (f *fleet) happen(e *event) {
+	switch e.kind {
+	case published:
+		f.stream.push(e.id, f.run.messages[e.id].key)
+		f.deliver()
+	case delivered:
+		if m := &f.run.messages[e.id]; m.gen == e.gen {
+			f.run.enter(e.id, m.process, f.entry)
+		}
+	case asks:
+		p := f.run.processes[e.id]
+		p.member.again = false
+		f.ask(p)
+	case asked:
+		f.asking.Push(asking{f.run.processes[e.id], int(e.gen)})
+		f.deliver()
+	case left:
+		f.run.processes[e.id].end()
+	case started:
+		if p := f.run.processes[e.id]; p.state == starting {
+			f.begin(p)
+		}
+	case redeliver:
+		f.stream.n++
+		f.stream.ready.PushFront([]int32{e.id})
+		f.deliver()
+	case loss:
+		f.lose(f.Losses[e.id].Share)
+	case beat:
+		f.measure()
+		f.run.calendar.enter(event{at: f.run.now + beats, kind: beat})
+	case poll:
+		f.scale()
+		f.run.calendar.enter(event{at: f.run.now + f.Scale.Poll, kind: poll})
+	default:
+	}
+}
+
+// publish gives a message to the server, which does one after the other.
+func (f *fleet) publish(msg int32) {
+	r := f.run
+	if f.Limit > 0 && f.stored >= f.Limit {
+		r.refuse(msg)
+		return
+	}
+	f.stored++
+	f.free = max(f.free, r.now) + f.Hop
+	f.served++
+	r.calendar.enter(event{at: f.free, kind: published, id: msg})
+}
+
+// deliver gives messages to the processes that ask, one to each in turn.
+func (f *fleet) deliver() {
+	for f.asking.Len() > 0 && f.stream.ready.Len() > 0 {
+		a := f.asking.Pop()
+		if a.process.state != running {
+			continue
+		}
+		msg, _ := f.stream.pop()
+		if a.n--; a.n > 0 {
+			f.asking.Push(a)
+		}
+		a.process.member.wanted--
+		a.process.member.inFlight++
+		m := &f.run.messages[msg]
+		m.process = a.process
+		f.run.calendar.enter(event{at: f.run.now + f.Delay, kind: delivered, id: msg, gen: m.gen})
+		f.ask(a.process)
+	}
+}
+
+// ask has a process ask for as many messages as it has places for, but seldom for few, as the receiver of package adapter/nats does.
+func (f *fleet) ask(p *process) {
+	m, now := &p.member, f.run.now
+	free := f.InFlight - m.inFlight - m.wanted
+	switch soon := m.asked + smallPull; {
+	case p.state != running || free <= 0 || m.wanted > f.InFlight/2:
+	case free < f.InFlight/4 && now < soon:
+		if !m.again {
+			m.again = true
+			f.run.calendar.enter(event{at: soon, kind: asks, id: p.id})
+		}
+	default:
+		m.asked = now
+		m.wanted += free
+		f.run.calendar.enter(event{at: now + f.Delay, kind: asked, id: p.id, gen: uint32(free)})
+	}
+}
+
+// acknowledge takes a message that is done out of the stream.
+func (f *fleet) acknowledge(msg int32) {
+	m := &f.run.messages[msg]
+	f.stored--
+	f.stream.release(m.key)
+	p := m.process
+	p.member.inFlight--
+	p.member.done++
+	if p.state == leaving && p.member.inFlight == 0 {
+		f.run.calendar.enter(event{at: f.run.now, kind: left, id: p.id})
+	}
+	f.ask(p)
+	f.deliver()
+}
+
+// begin has a process take messages.
+func (f *fleet) begin(p *process) {
+	p.begin()
+	p.member.asked = f.run.now - smallPull
+	f.ask(p)
+}
+
+// leave has a process end what it has, and no more.
+func (f *fleet) leave(p *process) {
+	p.state = leaving
+	if p.member.inFlight == 0 {
+		p.end()
+	}
+}
+
+// lose kills a share of the running processes, the oldest ones. Their messages are delivered again, and other processes are started.
+func (f *fleet) lose(share float64) {
+	alive := f.in(running)
+	for _, p := range alive[:int(math.Round(share*float64(len(alive))))] {
+		f.kill(p)
+		f.starts(f.run.start())
+	}
+}
+
+func (f *fleet) kill(p *process) {
+	r := f.run
+	for id := range r.commands {
+		if c := &r.commands[id]; c.message >= 0 && r.messages[c.message].process == p {
+			r.free(int32(id))
+		}
+	}
+	for id := range r.messages {
+		if m := &r.messages[id]; m.live && m.process == p {
+			m.gen++
+			m.process, m.left = nil, 0
+			r.redelivered++
+			r.calendar.enter(event{at: r.now + f.AckWait, kind: redeliver, id: int32(id)})
+		}
+	}
+	p.end()
+}
+
+// starts has a process begin when it has started.
+func (f *fleet) starts(p *process) {
+	f.run.calendar.enter(event{at: f.run.now + f.Startup, kind: started, id: p.id})
+}
+
+// in returns the processes in a state, the oldest one first.
+func (f *fleet) in(s state) (all []*process) {
+	for _, p := range f.run.processes {
+		if p.state == s {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// measure reads the running processes.
+func (f *fleet) measure() {
+	for _, p := range f.in(running) {
+		m := &p.member
+		if m.readings.Len() == readings {
+			m.readings.Pop()
+		}
+		m.readings.Push(p.read())
+	}
+}
+
+func (p *process) read() reading {
+	r := reading{at: p.run.now, done: p.member.done}
+	for _, s := range p.stations {
+		s.touch()
+		r.busy = append(r.busy, s.totals.Busy)
+	}
+	return r
+}
+
+// scale does what an autoscaler does at a poll.
+func (f *fleet) scale() {
+	ready, coming := f.in(running), f.in(starting)
+	have, want := len(ready)+len(coming), 0.0
+	for i := range f.run.nodes {
+		_, n := f.Scale.Law.Wanted(f.lag(i, ready))
+		want = max(want, n)
+	}
+	now := min(max(int(math.Ceil(want)), f.Scale.Least), max(2*have, have+mostAdded), f.Scale.Most)
+	f.desired = append(f.desired, now)
+	f.desired = f.desired[max(len(f.desired)-max(int(f.Scale.Down/f.Scale.Poll), 1), 0):]
+	n := slices.Max(f.desired)
+	for range n - have {
+		f.starts(f.run.start())
+	}
+	for have > n && len(ready) > 0 && len(coming) == 0 {
+		f.leave(ready[len(ready)-1])
+		ready, have = ready[:len(ready)-1], have-1
+	}
+}
+
+// mostAdded is how many processes an autoscaler adds at once at least.
+const mostAdded = 4
+
+// lag returns what is known of a stage in all processes.
+func (f *fleet) lag(stage int, ready []*process) policy.Lag {
+	l := policy.Lag{Pending: uint64(f.stored), Processes: len(ready)}
+	if f.Limit > 0 {
+		l.Fill = float64(f.stored) / float64(f.Limit)
+	}
+	for _, p := range ready {
+		l.Workers += p.stations[stage].workers
+		l.Most += p.stations[stage].Most
+		if p.member.readings.Len() == 0 {
+			continue
+		}
+		first, now := p.member.readings.At(0), p.read()
+		if span := (now.at - first.at).Seconds(); span > 0 {
+			l.Busy += (now.busy[stage] - first.busy[stage]).Seconds() / span
+			l.Rate += float64(now.done-first.done) / span
+		}
+	}
+	return l
+}

@@ -1,0 +1,218 @@
+package simulator
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+// Model is a pipeline, its load and its processes, as a plain value. [Run] does not change it, so one model may be run by several
+// goroutines if its functions and distributions allow that.
+type Model struct {
+	Seed    uint64
+	Length  time.Duration // of virtual time
+	Warmup  time.Duration // measuring begins then; the series and the counts of the law begin at the start
+	Every   time.Duration // between two points of the series; default a hundredth of Length
+	Sources []Source
+	Stages  []Stage
+	// Policy controls the stages of each process, as in a pipeline; nil: their workers stay as they are. It may change the numbers of workers and the
+	// capacities: what else it wants is not simulated, and an error.
+	Policy controller.Policy
+	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
+	Fleet  *Fleet // processes behind a durable queue; nil: one process, whose queues are in memory
+}
+
+// Source is where commands come from.
+type Source struct {
+	To   string // a stage
+	Load Load
+}
+
+// Stage is a stage of a model. A worker handles one command after the other; a command that is forwarded or emitted to a full stage keeps its
+// worker, until half of that stage's queue is free. Edges that close a loop are taken beyond the capacity, as the engine does.
+type Stage struct {
+	Name     string
+	Service  Distribution // how long the handler takes
+	Computes bool         // the handler computes, so that it competes for the CPUs of its process; else it waits for something
+	Workers  int          // in each process; default 1
+	Most     int          // the most workers that the policy may give it; default Workers
+	Capacity int          // of the queue; default 1024
+	Reject   bool         // a full queue refuses what a source submits; else that waits in line
+	Lanes    int          // the stage is keyed, with so many keys: the commands of a key are handled one after the other; 0: it is not
+	Forward  []Edge       // at most one is taken
+	Emit     []Edge       // all are taken, before that
+}
+
+// Edge leads from a stage to another one, or to itself.
+type Edge struct {
+	To string
+	// Share is how many of the stage's commands are forwarded, from 0 to 1, or how many commands the stage emits for each, on average: 2.5 are two
+	// or three.
+	Share float64
+}
+
+// Fleet is the processes that work off a durable queue, each with all stages. All sources of the model lead to one stage: the queue is its inlet.
+type Fleet struct {
+	Processes  int           // at the start; default 1
+	Hop        time.Duration // of the server for each message: published, delivered and acknowledged, one after the other
+	Delay      time.Duration // between the server and a process, each way
+	InFlight   int           // messages that a process has at most; default 1024
+	Partitions int           // the messages of a partition are handled one after the other, in all processes together; 0: there are none
+	Limit      int           // messages in the stream, beyond which it refuses what is published; 0: none
+	AckWait    time.Duration // after which the messages of a process that was killed are delivered again; default 30 s
+	Startup    time.Duration // until a new process takes messages; default 20 s
+	Losses     []Loss
+	Scale      *Autoscaler // nil: the number of processes stays as it is
+}
+
+// Loss kills a share of the processes that run at a time. New ones are started in their place.
+type Loss struct {
+	At    time.Duration
+	Share float64 // from 0 to 1
+}
+
+// Autoscaler changes the number of processes by the law of package adapter/nats/fleet, as Kubernetes' HPA does by default: at each poll it adds as many
+// processes as there are at most, or four, and it removes processes when fewer were enough for as long as Down.
+type Autoscaler struct {
+	Law         policy.Backlog // default Target 10 s
+	Poll        time.Duration  // default 15 s
+	Down        time.Duration  // default 5 min
+	Least, Most int            // processes; default 1, and no limit
+}
+
+// withDefaults returns the model with all defaults filled in. It copies what it changes.
+func (m Model) withDefaults() Model {
+	m.Every = cmp.Or(m.Every, max(m.Length/100, 1))
+	m.Stages = slices.Clone(m.Stages)
+	for i := range m.Stages {
+		st := &m.Stages[i]
+		st.Workers = cmp.Or(st.Workers, 1)
+		st.Most = cmp.Or(st.Most, st.Workers)
+		st.Capacity = cmp.Or(st.Capacity, 1024)
+	}
+	if m.Fleet != nil {
+		f := *m.Fleet
+		f.Processes, f.InFlight = cmp.Or(f.Processes, 1), cmp.Or(f.InFlight, 1024)
+		f.AckWait, f.Startup = cmp.Or(f.AckWait, 30*time.Second), cmp.Or(f.Startup, 20*time.Second)
+		if f.Scale != nil {
+			a := *f.Scale
+			a.Law.Target = cmp.Or(a.Law.Target, 10*time.Second)
+			a.Poll, a.Down, a.Least = cmp.Or(a.Poll, 15*time.Second), cmp.Or(a.Down, 5*time.Minute), cmp.Or(a.Least, 1)
+			a.Most = cmp.Or(a.Most, mostProcesses)
+			f.Scale = &a
+		}
+		m.Fleet = &f
+	}
+	return m
+}
+
+// Check returns all faults of the model at once, or nil.
+func (m Model) Check() error {
+	m = m.withDefaults()
+	faults := []error{
+		fault(m.Length <= 0 || m.Length > longest, "Length is %v, and must be above 0 and at most a year", m.Length),
+		fault(m.Warmup < 0 || m.Warmup >= m.Length && m.Length > 0, "Warmup is %v, and must be from 0 to less than Length", m.Warmup),
+		fault(m.Every <= 0 || m.Length/m.Every > mostPoints, "Every is %v, and must make from 1 to %d points", m.Every, mostPoints),
+		fault(m.CPUs < 0, "CPUs is %d", m.CPUs),
+		fault(len(m.Stages) == 0 || len(m.Sources) == 0, "there are %d stages and %d sources", len(m.Stages), len(m.Sources)),
+	}
+	for i := range m.Stages {
+		faults = append(faults, m.checkStage(i))
+	}
+	for _, src := range m.Sources {
+		faults = append(faults,
+			fault(m.index(src.To) < 0, "a source leads to stage %q, which is missing", src.To),
+			fault(src.Load == nil, "the source of stage %q has no Load", src.To),
+			fault(m.Fleet != nil && src.To != m.Sources[0].To, "with a Fleet all sources lead to one stage, and not to %q and %q", m.Sources[0].To, src.To))
+	}
+	if m.Policy != nil {
+		faults = append(faults, m.Policy.Check(), checkClaims(m.Policy))
+	}
+	if m.Fleet != nil {
+		faults = append(faults, m.Fleet.check())
+	}
+	return errors.Join(faults...)
+}
+
+// The most of what there may be.
+const (
+	mostPoints    = 100_000
+	mostProcesses = 10_000
+	mostLanes     = 1 << 20
+	mostEmitted   = 1_000 // for each command
+)
+
+func (m *Model) checkStage(i int) error {
+	st, name := &m.Stages[i], m.Stages[i].Name
+	var faults []error
+	add := func(wrong bool, format string, args ...any) {
+		faults = append(faults, fault(wrong, "stage %q: %s", name, fmt.Sprintf(format, args...)))
+	}
+	add(name == "", "number %d has no name", i)
+	add(m.index(name) != i, "there are two of that name")
+	add(st.Service == nil, "no Service")
+	if st.Service != nil {
+		err := st.Service.Check()
+		add(err != nil, "%v", err)
+	}
+	add(st.Workers < 1 || st.Most < st.Workers || st.Most > controller.MostWorkers,
+		"Workers is %d and Most %d; they must be in this order and from 1 to %d", st.Workers, st.Most, controller.MostWorkers)
+	add(st.Capacity < 1, "Capacity is %d", st.Capacity)
+	add(st.Lanes < 0 || st.Lanes > mostLanes, "Lanes is %d, and must be from 0 to %d", st.Lanes, mostLanes)
+	sum := 0.0
+	for _, e := range st.Forward {
+		sum += e.Share
+		add(!(e.Share >= 0), "Share %v", e.Share)
+	}
+	add(!(sum <= 1+1e-9), "it forwards %v of its commands", sum)
+	for _, e := range st.Emit {
+		add(!(e.Share >= 0 && e.Share <= mostEmitted), "Share %v, and at most %d may be emitted", e.Share, mostEmitted)
+	}
+	for _, e := range slices.Concat(st.Forward, st.Emit) {
+		add(m.index(e.To) < 0, "an edge leads to stage %q, which is missing", e.To)
+	}
+	return errors.Join(faults...)
+}
+
+func (f *Fleet) check() error {
+	faults := []error{
+		fault(f.Processes < 1 || f.Processes > mostProcesses, "Processes is %d, and must be from 1 to %d", f.Processes, mostProcesses),
+		fault(f.InFlight < 1 || f.Limit < 0, "InFlight is %d and Limit %d", f.InFlight, f.Limit),
+		fault(f.Partitions < 0 || f.Partitions > mostLanes, "Partitions is %d, and must be from 0 to %d", f.Partitions, mostLanes),
+		fault(min(f.Hop, f.Delay, f.AckWait, f.Startup) < 0 || max(f.Hop, f.Delay, f.AckWait, f.Startup) > longest,
+			"Hop %v, Delay %v, AckWait %v and Startup %v must be from 0 to a year", f.Hop, f.Delay, f.AckWait, f.Startup),
+	}
+	for _, l := range f.Losses {
+		faults = append(faults, fault(l.At < 0 || !(l.Share >= 0 && l.Share <= 1), "a Loss of %v at %v", l.Share, l.At))
+	}
+	if a := f.Scale; a != nil {
+		faults = append(faults, a.Law.Check(),
+			fault(a.Poll < time.Millisecond || a.Down < 0, "Poll is %v and Down %v", a.Poll, a.Down),
+			fault(a.Least < 1 || a.Most < a.Least || a.Most > mostProcesses, "Least is %d and Most %d processes", a.Least, a.Most))
+	}
+	return errors.Join(faults...)
+}
+
+// checkClaims refuses a policy that needs what is not simulated.
+func checkClaims(p controller.Policy) error {
+	c, ok := p.(controller.Claimer)
+	if !ok {
+		return nil
+	}
+	for _, k := range c.Claims() {
+		if k != controller.KnobWorkers && k != controller.KnobCapacity {
+			return fault(true, "policy %q changes %s, which is not simulated", p.Name(), k)
+		}
+	}
+	return nil
+}
+
+// index returns the number of a stage, or -1 if it is missing.
+func (m *Model) index(name string) int {
+	return slices.IndexFunc(m.Stages, func(st Stage) bool { return st.Name == name })
+}

@@ -1,0 +1,264 @@
+package simulator
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/ring"
+)
+
+// station is a stage in one process.
+type station struct {
+	*node
+
+	run               *run
+	process           *process
+	queue             line
+	capacity, workers int
+	busy, blocked     int
+	senders           ring.Ring[sender] // workers that wait for a free slot
+	waiters           ring.Ring[int32]  // commands of sources that do
+	outside           bool              // it is the turn of a waiter
+	full              bool              // the controller knows
+	totals            totals
+	since             time.Duration // up to when the totals count time
+}
+
+// totals only grow.
+type totals struct {
+	controller.Counters
+	queued float64 // commands in the queue, multiplied by seconds
+}
+
+// sender is a worker that has commands to hand over, in this order.
+type sender struct {
+	from  *station
+	first move
+	rest  []move
+}
+
+// move is a command on its way to a stage.
+type move struct {
+	id int32
+	edge
+}
+
+// line is a queue, whose commands of one lane are given out one after the other if there are lanes.
+type line struct {
+	ready ring.Ring[int32]
+	lanes []lane
+	n     int // commands, also those whose lane is taken
+}
+
+type lane struct {
+	taken   bool // a command of it is ready or in hand
+	waiting ring.Ring[int32]
+}
+
+// push adds a command.
+func (l *line) push(id int32, key uint32) {
+	l.n++
+	if at := l.lane(key); at != nil {
+		if at.taken {
+			at.waiting.Push(id)
+			return
+		}
+		at.taken = true
+	}
+	l.ready.Push(id)
+}
+
+// pop takes the next command out, if one is ready.
+func (l *line) pop() (id int32, ok bool) {
+	if l.ready.Len() == 0 {
+		return 0, false
+	}
+	l.n--
+	return l.ready.Pop(), true
+}
+
+// release ends the turn of a command that was popped: the next one of its lane is ready.
+func (l *line) release(key uint32) {
+	at := l.lane(key)
+	switch {
+	case at == nil:
+	case at.waiting.Len() > 0:
+		l.ready.Push(at.waiting.Pop())
+	default:
+		at.taken = false
+	}
+}
+
+func (l *line) lane(key uint32) *lane {
+	if len(l.lanes) == 0 {
+		return nil
+	}
+	return &l.lanes[int(key)%len(l.lanes)]
+}
+
+// touch counts the time up to now. It is called before what is counted changes.
+func (s *station) touch() {
+	passed := s.run.now - s.since
+	if passed == 0 {
+		return
+	}
+	s.since = s.run.now
+	s.totals.Busy += passed * time.Duration(s.busy)
+	s.totals.Blocked += passed * time.Duration(s.blocked)
+	s.totals.Idle += passed * time.Duration(max(s.workers-s.busy-s.blocked, 0))
+	s.totals.queued += passed.Seconds() * float64(s.queue.n)
+}
+
+// submit takes a command of a source, lets it wait in line, or refuses it.
+func (s *station) submit(id int32) {
+	s.run.commands[id].at = s.run.now
+	switch {
+	case s.waiters.Len() == 0 && s.queue.n < s.capacity:
+		s.accept(id)
+	case s.Reject && s.run.fleet == nil:
+		s.totals.Rejected++
+		s.run.refuse(s.run.commands[id].message)
+		s.run.free(id)
+	default:
+		s.waiters.Push(id)
+	}
+}
+
+// accept queues a command.
+func (s *station) accept(id int32) {
+	s.touch()
+	s.totals.Accepted++
+	s.queue.push(id, s.run.keyOf(id))
+	if s.queue.n >= s.capacity && !s.full {
+		s.full = true
+		s.process.notify(s.id)
+	}
+	s.serve()
+}
+
+// serve has idle workers begin.
+func (s *station) serve() {
+	for s.busy+s.blocked < s.workers {
+		s.touch()
+		id, ok := s.queue.pop()
+		if !ok {
+			return
+		}
+		s.begin(id)
+		s.full = s.full && s.queue.n >= s.capacity
+		s.grant()
+	}
+}
+
+// begin has a worker handle a command.
+func (s *station) begin(id int32) {
+	s.busy++
+	c := &s.run.commands[id]
+	c.station = s
+	s.wait.record(s.run, c.at, s.run.now)
+	d := min(max(s.Service.Draw(s.service), 0), longest)
+	if s.Computes && s.process.cpu.cores > 0 {
+		s.process.cpu.add(s.run, id, d)
+		return
+	}
+	s.run.calendar.enter(event{at: s.run.now + d, kind: finished, id: id, gen: c.gen})
+}
+
+// finish ends the handling of a command, and has its worker hand over what comes of it.
+func (s *station) finish(id int32) {
+	s.touch()
+	s.busy--
+	s.latency.record(s.run, s.run.commands[id].at, s.run.now)
+	s.queue.release(s.run.keyOf(id))
+	moves := s.run.moves[:0]
+	for _, e := range s.emit {
+		for range s.emits(e.share) {
+			moves = append(moves, move{s.run.child(id), e})
+		}
+	}
+	if e, ok := s.route(); ok {
+		s.totals.Forwarded++
+		moves = append(moves, move{id, e})
+	} else {
+		s.totals.OK++
+		s.run.drop(id)
+	}
+	s.run.moves = moves
+	if s.handOver(s, moves) {
+		s.blocked++
+	}
+	s.serve()
+}
+
+// emits returns how many commands an edge gets.
+func (s *station) emits(share float64) int {
+	n := int(share)
+	if rest := share - float64(n); rest > 0 && s.routes.Float64() < rest {
+		n++
+	}
+	return n
+}
+
+// route returns the edge along which the command is forwarded; ok is false if it ends here.
+func (s *station) route() (e edge, ok bool) {
+	if len(s.forward) == 0 {
+		return edge{}, false
+	}
+	at := s.routes.Float64()
+	for _, e := range s.forward {
+		if at < e.share {
+			return e, true
+		}
+		at -= e.share
+	}
+	return edge{}, false
+}
+
+// handOver hands commands of a worker over, and reports whether the worker waits for a free slot.
+func (s *station) handOver(from *station, moves []move) (parked bool) {
+	for i, m := range moves {
+		to := from.process.stations[m.to]
+		s.run.commands[m.id].at = s.run.now
+		if !m.back && (to.senders.Len() > 0 || to.queue.n >= to.capacity) {
+			to.senders.Push(sender{from, m, append([]move(nil), moves[i+1:]...)})
+			return true
+		}
+		to.accept(m.id)
+	}
+	return false
+}
+
+// grant gives free slots to workers and sources that wait for them: to workers when half of the queue is free, and in turns if both wait.
+func (s *station) grant() {
+	if s.senders.Len() > 0 && s.capacity-s.queue.n < (s.capacity+1)/2 {
+		return
+	}
+	for s.queue.n < s.capacity {
+		switch {
+		case s.waiters.Len() > 0 && (s.senders.Len() == 0 || s.outside):
+			s.outside = false
+			s.accept(s.waiters.Pop())
+		case s.senders.Len() > 0:
+			s.outside = true
+			w := s.senders.Pop()
+			s.accept(w.first.id)
+			if !s.handOver(w.from, w.rest) {
+				w.from.touch()
+				w.from.blocked--
+				w.from.serve()
+			}
+		default:
+			return
+		}
+	}
+}
+
+// resize applies a decision about the workers.
+func (s *station) resize(workers int) {
+	s.touch()
+	s.workers = workers
+	s.serve()
+}
+
+// due returns how many commands a further worker could handle now.
+func (l *line) due() int { return l.ready.Len() }
