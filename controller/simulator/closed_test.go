@@ -20,7 +20,7 @@ func run(t *testing.T, m simulator.Model) *simulator.Result {
 	t.Helper()
 	r, err := simulator.Run(t.Context(), m)
 	require.NoError(t, err)
-	require.Equal(t, r.Arrived, r.Done+r.Refused+r.InFlight, "the law")
+	require.Equal(t, r.Arrived, r.Done+r.Shed+r.Refused+r.InFlight, "the law")
 	return r
 }
 
@@ -117,6 +117,11 @@ func TestItAgreesWithClosedForms(t *testing.T) {
 		"M/M/1/10, overloaded": {one(2, simulator.Stage{Capacity: 9, Reject: true}), lost, loss(1, 10, 2), 0.03},
 		"M/M/1/10":             {one(0.8, simulator.Stage{Capacity: 9, Reject: true}), lost, loss(1, 10, 0.8), 0.14},
 		"M/M/10/11":            {one(8, simulator.Stage{Workers: 10, Capacity: 1, Reject: true}), lost, loss(10, 11, 8), 0.06},
+		"M/M/1/10 behind a stage without a queue": { // whose output is a Poisson process, too
+			network(2, simulator.Stage{Name: "a", Service: simulator.Exponential(second), Workers: many, Forward: []simulator.Edge{{"b", 1}}},
+				simulator.Stage{Name: "b", Service: simulator.Exponential(second), Capacity: 9, Reject: true}),
+			func(r *simulator.Result) float64 { return float64(r.Shed) / float64(r.Arrived) }, loss(1, 10, 2), 0.03,
+		},
 		"M/M/1 with processor sharing": {
 			computing(one(0.8, simulator.Stage{Workers: many, Computes: true}), 1), latency, 5, 0.08,
 		},

@@ -118,7 +118,7 @@ func (f *fleet) publish(msg int32) {
 		return
 	}
 	f.stored++
-	f.free = max(f.free, r.now) + f.Hop
+	f.free = min(max(f.free, r.now)+f.Hop, 2*longest) // beyond the end of any run
 	f.served++
 	r.calendar.enter(event{at: f.free, kind: published, id: msg})
 }

@@ -42,7 +42,7 @@ type Stage struct {
 	Workers  int          // in each process; default 1
 	Most     int          // the most workers that the policy may give it; default Workers
 	Capacity int          // of the queue; default 1024
-	Reject   bool         // a full queue refuses what a source submits; else that waits in line
+	Reject   bool         // a full queue refuses what a source submits, and sheds what another stage forwards; else these, and what a Fleet delivers, wait
 	Lanes    int          // the stage is keyed, with so many keys: the commands of a key are handled one after the other; 0: it is not
 	Forward  []Edge       // at most one is taken
 	Emit     []Edge       // all are taken, before that
@@ -115,7 +115,7 @@ func (m Model) withDefaults() Model {
 func (m Model) Check() error {
 	m = m.withDefaults()
 	faults := []error{
-		fault(m.Length <= 0 || m.Length > longest, "Length is %v, and must be above 0 and at most a year", m.Length),
+		fault(m.Length <= 0 || m.Length > mostLength, "Length is %v, and must be above 0 and at most %v", m.Length, mostLength),
 		fault(m.Warmup < 0 || m.Warmup >= m.Length && m.Length > 0, "Warmup is %v, and must be from 0 to less than Length", m.Warmup),
 		fault(m.Every <= 0 || m.Length/m.Every > mostPoints, "Every is %v, and must make from 1 to %d points", m.Every, mostPoints),
 		fault(m.CPUs < 0, "CPUs is %d", m.CPUs),
@@ -141,6 +141,7 @@ func (m Model) Check() error {
 
 // The most of what there may be.
 const (
+	mostLength    = 21 * 24 * time.Hour // with controller.MostWorkers, this is as long as a Duration can count
 	mostPoints    = 100_000
 	mostProcesses = 10_000
 	mostLanes     = 1 << 20
@@ -182,7 +183,7 @@ func (m *Model) checkStage(i int) error {
 func (f *Fleet) check() error {
 	faults := []error{
 		fault(f.Processes < 1 || f.Processes > mostProcesses, "Processes is %d, and must be from 1 to %d", f.Processes, mostProcesses),
-		fault(f.InFlight < 1 || f.Limit < 0, "InFlight is %d and Limit %d", f.InFlight, f.Limit),
+		fault(f.InFlight < 1 || f.InFlight > mostLanes || f.Limit < 0, "InFlight is %d and Limit %d", f.InFlight, f.Limit),
 		fault(f.Partitions < 0 || f.Partitions > mostLanes, "Partitions is %d, and must be from 0 to %d", f.Partitions, mostLanes),
 		fault(min(f.Hop, f.Delay, f.AckWait, f.Startup) < 0 || max(f.Hop, f.Delay, f.AckWait, f.Startup) > longest,
 			"Hop %v, Delay %v, AckWait %v and Startup %v must be from 0 to a year", f.Hop, f.Delay, f.AckWait, f.Startup),

@@ -63,8 +63,7 @@ func (p *process) begin() {
 // end removes a process; what it has counted stays.
 func (p *process) end() {
 	for i, s := range p.stations {
-		s.touch()
-		p.run.nodes[i].gone.add(&s.totals)
+		p.run.nodes[i].gone.add(s)
 	}
 	p.state, p.lived, p.stations, p.controller = gone, p.run.now-p.began, nil, nil
 	p.gen++
@@ -170,7 +169,7 @@ func (s *station) stats() controller.StageStats {
 		Workers: s.workers, MinWorkers: s.Workers, MaxWorkers: s.Most, Busy: s.busy, Blocked: s.blocked,
 		Needs: s.Workers, Pool: s.Name, Instances: s.Most, FreeInstances: max(s.Most-s.busy-s.blocked, 0),
 		Discipline: "fifo", Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes, Quality: 1,
-		Total: s.totals.Counters,
+		Total: s.totals,
 	}
 }
 
@@ -210,7 +209,7 @@ func (c *cpu) schedule(r *run) {
 	c.gen++
 	if n := float64(len(c.jobs.events)); n > 0 {
 		left := max(float64(c.jobs.events[0].at)-c.work, 0) * max(1, n/c.cores)
-		r.calendar.enter(event{at: r.now + time.Duration(math.Ceil(left)), kind: computed, id: c.process, gen: c.gen})
+		r.calendar.enter(event{at: r.now + limited(math.Ceil(left)), kind: computed, id: c.process, gen: c.gen})
 	}
 }
 

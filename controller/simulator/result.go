@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
-	"github.com/golda-dev/golda/internal/steer"
 )
 
 // Result is what a run has measured. What a source submits is a message here, with all commands that are forwarded or emitted from it.
 type Result struct {
 	// At the end of each run
 	//
-	//	Arrived = Done + Refused + InFlight
-	Arrived, Done, Refused, InFlight uint64
-	Redelivered                      uint64 // messages of processes that were killed: their commands began again
+	//	Arrived = Done + Shed + Refused + InFlight
+	Arrived, Done, InFlight uint64
+	Shed                    uint64 // messages of which a command was forwarded or emitted to a full stage that has Reject
+	Refused                 uint64 // messages for which there was no place in the first queue
+	Redelivered             uint64 // messages of processes that were killed: their commands began again
 
 	// From the end of the warm-up on.
 	Throughput float64 // messages a second that were done
@@ -39,6 +40,7 @@ type StageResult struct {
 	Name        string
 	Accepted    uint64 // commands, each delivery of a message counted
 	Handled     uint64
+	Refused     uint64  // commands that found the queue full, if it has Reject
 	Throughput  float64 // commands a second that were handled
 	Utilization float64 // share of the workers' time in which they ran handlers
 	Workers     float64 // on average
@@ -129,27 +131,30 @@ func highest(i int) time.Duration {
 	return time.Duration(low+1)<<(high-1) - 1
 }
 
-// journal is the last changes.
-type journal = steer.Journal
-
 // baseline is what was counted up to a time.
 type baseline struct {
-	done     uint64
-	served   uint64
-	inSystem float64
-	stages   []totals
-	alive    float64 // processes, multiplied by seconds
+	done, served    uint64
+	inSystem, alive float64 // messages in flight and processes, multiplied by seconds
+	stages          []totals
 }
 
-// add adds totals.
-func (t *totals) add(u *totals) {
-	t.Accepted += u.Accepted
-	t.OK += u.OK
-	t.Forwarded += u.Forwarded
-	t.Busy += u.Busy
-	t.Blocked += u.Blocked
-	t.Idle += u.Idle
-	t.queued += u.queued
+// totals are of a stage in several processes. Times are in seconds of all workers.
+type totals struct {
+	accepted, handled, refused     uint64
+	busy, blocked, workers, queued float64
+}
+
+// add adds what was counted in a process.
+func (t *totals) add(s *station) {
+	s.touch()
+	c := &s.totals
+	t.accepted += c.Accepted
+	t.handled += c.Handled()
+	t.refused += c.Rejected + c.Shed
+	t.busy += c.Busy.Seconds()
+	t.blocked += c.Blocked.Seconds()
+	t.workers += (c.Busy + c.Blocked + c.Idle).Seconds()
+	t.queued += s.queued
 }
 
 // collect returns what was counted up to now.
@@ -161,8 +166,7 @@ func (r *run) collect() *baseline {
 	}
 	for _, p := range r.processes {
 		for i, s := range p.stations {
-			s.touch()
-			b.stages[i].add(&s.totals)
+			b.stages[i].add(s)
 		}
 		switch p.state {
 		case running, leaving:
@@ -183,7 +187,7 @@ func (r *run) result() *Result {
 	now, since := r.collect(), r.before
 	span := (r.model.Length - r.model.Warmup).Seconds()
 	res := &Result{
-		Arrived: r.arrived, Done: r.done, Refused: r.refused, Redelivered: r.redelivered,
+		Arrived: r.arrived, Done: r.done, Shed: r.lost, Refused: r.refused, Redelivered: r.redelivered,
 		Throughput: float64(now.done-since.done) / span, InSystem: (now.inSystem - since.inSystem) / span,
 		Latency: r.latency, Processes: (now.alive - since.alive) / span,
 		Series: r.series, Journal: r.journal.Entries(),
@@ -200,11 +204,10 @@ func (r *run) result() *Result {
 	for i, n := range r.nodes {
 		t, b := &now.stages[i], &since.stages[i]
 		st := StageResult{
-			Name: n.Name, Accepted: t.Accepted, Handled: t.Handled(), Wait: n.wait, Latency: n.latency,
-			Throughput: float64(t.Handled()-b.Handled()) / span, Queue: (t.queued - b.queued) / span,
-			Busy: (t.Busy - b.Busy).Seconds() / span, Blocked: (t.Blocked - b.Blocked).Seconds() / span,
+			Name: n.Name, Accepted: t.accepted, Handled: t.handled, Refused: t.refused, Wait: n.wait, Latency: n.latency,
+			Throughput: float64(t.handled-b.handled) / span, Workers: (t.workers - b.workers) / span,
+			Busy: (t.busy - b.busy) / span, Blocked: (t.blocked - b.blocked) / span, Queue: (t.queued - b.queued) / span,
 		}
-		st.Workers = st.Busy + st.Blocked + (t.Idle-b.Idle).Seconds()/span
 		if st.Workers > 0 {
 			st.Utilization = st.Busy / st.Workers
 		}
@@ -241,7 +244,8 @@ func (r *Result) String() string {
 			short(st.Wait.Mean()), short(st.Wait.Quantile(0.99)))
 	}
 	w.Flush()
-	fmt.Fprintf(&b, "arrived %d = done %d + refused %d + in flight %d; delivered again %d\n", r.Arrived, r.Done, r.Refused, r.InFlight, r.Redelivered)
+	fmt.Fprintf(&b, "arrived %d = done %d + shed %d + refused %d + in flight %d; delivered again %d\n",
+		r.Arrived, r.Done, r.Shed, r.Refused, r.InFlight, r.Redelivered)
 	return b.String()
 }
 

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 // Run simulates a model and returns what was measured. The same model gives the same result, whatever the machine has to do. It starts no goroutine
@@ -54,15 +56,15 @@ type run struct {
 	moves    []move // scratch
 	keys     *rand.Rand
 
-	arrived, done, refused, redelivered uint64
-	latency                             Latency
-	recent                              Latency // since the last point
-	inSystem                            float64 // messages in flight, multiplied by seconds
-	since                               time.Duration
-	inFlight                            int
-	before                              *baseline
-	series                              []Point
-	journal                             journal
+	arrived, done, lost, refused, redelivered uint64
+	latency                                   Latency
+	recent                                    Latency // since the last point
+	inSystem                                  float64 // messages in flight, multiplied by seconds
+	since                                     time.Duration
+	inFlight                                  int
+	before                                    *baseline
+	series                                    []Point
+	journal                                   steer.Journal // of the first process
 }
 
 // command is a command in a process.
@@ -77,6 +79,7 @@ type command struct {
 type message struct {
 	gen     uint32 // changes when it ends, and when its process is killed
 	live    bool
+	shed    bool  // one of its commands was
 	left    int32 // commands that have not ended
 	key     uint32
 	arrived time.Duration
@@ -229,13 +232,23 @@ func (r *run) drop(id int32) {
 	if m.left--; m.left > 0 {
 		return
 	}
-	r.done++
-	r.latency.record(r, m.arrived, r.now)
-	r.recent.add(r.now - m.arrived)
+	if m.shed {
+		r.lost++
+	} else {
+		r.done++
+		r.latency.record(r, m.arrived, r.now)
+		r.recent.add(r.now - m.arrived)
+	}
 	if r.fleet != nil {
 		r.fleet.acknowledge(msg)
 	}
 	r.end(msg)
+}
+
+// shed ends a command without an answer.
+func (r *run) shed(id int32) {
+	r.messages[r.commands[id].message].shed = true
+	r.drop(id)
 }
 
 // refuse ends a message that was not accepted.

@@ -20,14 +20,9 @@ type station struct {
 	waiters           ring.Ring[int32]  // commands of sources that do
 	outside           bool              // it is the turn of a waiter
 	full              bool              // the controller knows
-	totals            totals
-	since             time.Duration // up to when the totals count time
-}
-
-// totals only grow.
-type totals struct {
-	controller.Counters
-	queued float64 // commands in the queue, multiplied by seconds
+	totals            controller.Counters
+	queued            float64       // commands in the queue, multiplied by seconds
+	since             time.Duration // up to when time is counted
 }
 
 // sender is a worker that has commands to hand over, in this order.
@@ -106,7 +101,7 @@ func (s *station) touch() {
 	s.totals.Busy += passed * time.Duration(s.busy)
 	s.totals.Blocked += passed * time.Duration(s.blocked)
 	s.totals.Idle += passed * time.Duration(max(s.workers-s.busy-s.blocked, 0))
-	s.totals.queued += passed.Seconds() * float64(s.queue.n)
+	s.queued += passed.Seconds() * float64(s.queue.n)
 }
 
 // submit takes a command of a source, lets it wait in line, or refuses it.
@@ -220,6 +215,11 @@ func (s *station) handOver(from *station, moves []move) (parked bool) {
 		to := from.process.stations[m.to]
 		s.run.commands[m.id].at = s.run.now
 		if !m.back && (to.senders.Len() > 0 || to.queue.n >= to.capacity) {
+			if to.Reject {
+				to.totals.Shed++
+				s.run.shed(m.id)
+				continue
+			}
 			to.senders.Push(sender{from, m, append([]move(nil), moves[i+1:]...)})
 			return true
 		}

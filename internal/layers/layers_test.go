@@ -28,6 +28,7 @@ controller/policy:  controller
 internal/ring:
 internal/steer:      controller internal/ring
 controller/leda:    controller
+controller/simulator: controller controller/policy internal/ring internal/steer
 internal/histogram:
 internal/trial:
 stage/queue:        internal/ring
