@@ -107,8 +107,9 @@ type Lag struct {
 //
 //	max((Pending - Busy) · Busy / Rate / Target, Workers · Fill · 2, Busy / Utilization)
 //
-// rounded up. While nothing is known to be done they are at least those that there are, if a command is pending. If there is no process,
-// Wanted asks for one with one worker as soon as a command is pending. It may be called by any goroutine.
+// rounded up. While nothing is known to be done they are at least those that there are, if a command is pending. If
+// there is no process, Wanted asks for one with one worker as soon as a command is pending. It may be called by any
+// goroutine.
 func (p Backlog) Wanted(l Lag) (workers int, processes float64) {
 	if l.Processes <= 0 {
 		n := int(min(l.Pending, 1))

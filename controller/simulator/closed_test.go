@@ -87,9 +87,13 @@ func loss(c, k int, rate float64) float64 {
 // pk is the mean latency of M/G/1, with a service time of one: the formula of Pollaczek and Khinchine.
 func pk(rho, scv float64) float64 { return 1 + rho*(1+scv)/2/(1-rho) }
 
-// The simulator agrees with what queueing theory knows exactly: of ten runs, which are independent, the known value is in the interval of 99.9 % confidence
-// (Student's t, 9 degrees of freedom), and the interval is narrow, so that a wrong simulator would fail.
+// The simulator agrees with what queueing theory knows exactly: of ten runs, which are independent, the known value is
+// in the interval of 99.9 % confidence (Student's t, 9 degrees of freedom), and the interval is narrow, so that a wrong
+// simulator would fail.
 func TestItAgreesWithClosedForms(t *testing.T) {
+	if testing.Short() || raced {
+		t.Skip("it takes some seconds for runs that are long enough")
+	}
 	const runs, quantileOfT = 10, 4.781
 	pareto := simulator.Pareto{Least: 100 * time.Millisecond, Most: 20 * second, Alpha: 1.5}
 	m1, m2 := paretoMoment(pareto, 1), paretoMoment(pareto, 2)
@@ -190,14 +194,15 @@ func paretoMoment(p simulator.Pareto, n float64) float64 {
 	return a * math.Pow(l, a) / (1 - math.Pow(l/h, a)) * (math.Pow(h, n-a) - math.Pow(l, n-a)) / (n - a)
 }
 
-// blockedTandem relates the throughput to that of the Markov chain of the two stages: the state is how many commands are in the first one, and in or before
-// the second one.
+// blockedTandem relates the throughput to that of the Markov chain of the two stages: the state is how many commands are
+// in the first one, and in or before the second one.
 var blockedTandem = func() func(*simulator.Result) float64 {
 	exactly := tandem()
 	return func(r *simulator.Result) float64 { return r.Throughput / exactly }
 }()
 
-// tandem solves the chain: a in stage a (of 2: one waits, one is in hand), b at stage b (of 2), with blocked set if a's worker holds a done command.
+// tandem solves the chain: a in stage a (of 2: one waits, one is in hand), b at stage b (of 2), with blocked set if a's
+// worker holds a done command.
 func tandem() float64 {
 	type state struct {
 		a, b    int

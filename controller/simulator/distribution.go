@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Distribution is how long a handler takes. Draw is called by the goroutine of [Run], and must use no other randomness than r. A negative
-// duration counts as zero. Check returns what is wrong with the parameters.
+// Distribution is how long a handler takes. Draw is called by the goroutine of [Run], and must use no other randomness
+// than r. A negative duration counts as zero. Check returns what is wrong with the parameters.
 type Distribution interface {
 	Draw(r *rand.Rand) time.Duration
 	Check() error
@@ -83,8 +83,8 @@ const longest = 365 * 24 * time.Hour
 
 func limited(ns float64) time.Duration { return time.Duration(min(max(ns, 0), float64(longest))) }
 
-// Load is how many commands a second arrive at a time since the start: a Poisson process with that rate. It is called for each tenth of a
-// second of virtual time, in order. A rate below zero counts as zero.
+// Load is how many commands a second arrive at a time since the start: a Poisson process with that rate. It is called
+// for each tenth of a second of virtual time, in order. A rate below zero counts as zero.
 type Load func(at time.Duration) float64
 
 // Steady is the same rate all the time.

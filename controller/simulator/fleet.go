@@ -143,7 +143,8 @@ func (f *fleet) deliver() {
 	}
 }
 
-// ask has a process ask for as many messages as it has places for, but seldom for few, as the receiver of package adapter/nats does.
+// ask has a process ask for as many messages as it has places for, but seldom for few, as the receiver of package
+// adapter/nats does.
 func (f *fleet) ask(p *process) {
 	m, now := &p.member, f.run.now
 	free := f.InFlight - m.inFlight - m.wanted
@@ -191,7 +192,8 @@ func (f *fleet) leave(p *process) {
 	}
 }
 
-// lose kills a share of the running processes, the oldest ones. Their messages are delivered again, and other processes are started.
+// lose kills a share of the running processes, the oldest ones. Their messages are delivered again, and other processes
+// are started.
 func (f *fleet) lose(share float64) {
 	alive := f.in(running)
 	for _, p := range alive[:int(math.Round(share*float64(len(alive))))] {

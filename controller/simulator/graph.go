@@ -28,7 +28,8 @@ type edge struct {
 	back  bool // it closes a loop
 }
 
-// nodes returns the stages of a model. Each random stream has a number of its own, so that a change of one stage does not change the draws of another.
+// nodes returns the stages of a model. Each random stream has a number of its own, so that a change of one stage does
+// not change the draws of another.
 func nodes(m *Model) []*node {
 	all := make([]*node, len(m.Stages))
 	for i, st := range m.Stages {

@@ -20,8 +20,8 @@ type Model struct {
 	Every   time.Duration // between two points of the series; default a hundredth of Length
 	Sources []Source
 	Stages  []Stage
-	// Policy controls the stages of each process, as in a pipeline; nil: their workers stay as they are. It may change the numbers of workers and the
-	// capacities: what else it wants is not simulated, and an error.
+	// Policy controls the stages of each process, as in a pipeline; nil: their workers stay as they are. It may change the
+	// numbers of workers and the capacities: what else it wants is not simulated, and an error.
 	Policy controller.Policy
 	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
 	Fleet  *Fleet // processes behind a durable queue; nil: one process, whose queues are in memory
@@ -33,8 +33,9 @@ type Source struct {
 	Load Load
 }
 
-// Stage is a stage of a model. A worker handles one command after the other; a command that is forwarded or emitted to a full stage keeps its
-// worker, until half of that stage's queue is free. Edges that close a loop are taken beyond the capacity, as the engine does.
+// Stage is a stage of a model. A worker handles one command after the other; a command that is forwarded or emitted to a
+// full stage keeps its worker, until half of that stage's queue is free. Edges that close a loop are taken beyond the
+// capacity, as the engine does.
 type Stage struct {
 	Name     string
 	Service  Distribution // how long the handler takes
@@ -42,21 +43,24 @@ type Stage struct {
 	Workers  int          // in each process; default 1
 	Most     int          // the most workers that the policy may give it; default Workers
 	Capacity int          // of the queue; default 1024
-	Reject   bool         // a full queue refuses what a source submits, and sheds what another stage forwards; else these, and what a Fleet delivers, wait
-	Lanes    int          // the stage is keyed, with so many keys: the commands of a key are handled one after the other; 0: it is not
-	Forward  []Edge       // at most one is taken
-	Emit     []Edge       // all are taken, before that
+	// Reject has a full queue refuse what a source submits, and shed what another stage forwards. Else these wait, as does
+	// what a Fleet delivers.
+	Reject  bool
+	Lanes   int    // the stage is keyed, with so many keys: the commands of a key are handled one after the other; 0: it is not
+	Forward []Edge // at most one is taken
+	Emit    []Edge // all are taken, before that
 }
 
 // Edge leads from a stage to another one, or to itself.
 type Edge struct {
 	To string
-	// Share is how many of the stage's commands are forwarded, from 0 to 1, or how many commands the stage emits for each, on average: 2.5 are two
-	// or three.
+	// Share is how many of the stage's commands are forwarded, from 0 to 1, or how many commands the stage emits for each,
+	// on average: 2.5 are two or three.
 	Share float64
 }
 
-// Fleet is the processes that work off a durable queue, each with all stages. All sources of the model lead to one stage: the queue is its inlet.
+// Fleet is the processes that work off a durable queue, each with all stages. All sources of the model lead to one
+// stage: the queue is its inlet.
 type Fleet struct {
 	Processes  int           // at the start; default 1
 	Hop        time.Duration // of the server for each message: published, delivered and acknowledged, one after the other
@@ -76,8 +80,9 @@ type Loss struct {
 	Share float64 // from 0 to 1
 }
 
-// Autoscaler changes the number of processes by the law of package adapter/nats/fleet, as Kubernetes' HPA does by default: at each poll it adds as many
-// processes as there are at most, or four, and it removes processes when fewer were enough for as long as Down.
+// Autoscaler changes the number of processes by the law of package adapter/nats/fleet, as Kubernetes' HPA does by
+// default: at each poll it adds as many processes as there are at most, or four, and it removes processes when fewer
+// were enough for as long as Down.
 type Autoscaler struct {
 	Law         policy.Backlog // default Target 10 s
 	Poll        time.Duration  // default 15 s
@@ -128,7 +133,8 @@ func (m Model) Check() error {
 		faults = append(faults,
 			fault(m.index(src.To) < 0, "a source leads to stage %q, which is missing", src.To),
 			fault(src.Load == nil, "the source of stage %q has no Load", src.To),
-			fault(m.Fleet != nil && src.To != m.Sources[0].To, "with a Fleet all sources lead to one stage, and not to %q and %q", m.Sources[0].To, src.To))
+			fault(m.Fleet != nil && src.To != m.Sources[0].To,
+				"with a Fleet all sources lead to one stage, and not to %q and %q", m.Sources[0].To, src.To))
 	}
 	if m.Policy != nil {
 		faults = append(faults, m.Policy.Check(), checkClaims(m.Policy))

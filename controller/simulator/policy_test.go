@@ -41,15 +41,21 @@ func TestAPolicyActsAsInAPipeline(t *testing.T) {
 		want   string
 	}{
 		"erlda adds a worker, and waits for its cooldown": {
-			policy.ERLDA{Up: 50, Down: 5}, simulator.Stage{Service: slow, Most: 4}, simulator.Step(1000, 0, second), 8 * second,
+			policy.ERLDA{Up: 50, Down: 5},
+			simulator.Stage{Service: slow, Most: 4},
+			simulator.Step(1000, 0, second), 8 * second,
 			"1s:2 3s:3 5s:4",
 		},
 		"seda wants two samples above its threshold": {
-			policy.SEDA{}, simulator.Stage{Service: slow, Most: 4}, simulator.Step(1000, 0, second), 8 * second,
+			policy.SEDA{},
+			simulator.Stage{Service: slow, Most: 4},
+			simulator.Step(1000, 0, second), 8 * second,
 			"2s:2 4s:3 6s:4",
 		},
 		"backlog doubles with a queue that is never empty": {
-			policy.Backlog{}, simulator.Stage{Service: simulator.Constant(10 * milli), Most: 32}, simulator.Steady(100_000), second,
+			policy.Backlog{},
+			simulator.Stage{Service: simulator.Constant(10 * milli), Most: 32},
+			simulator.Steady(100_000), second,
 			"100ms:2 200ms:4 300ms:8 400ms:16 500ms:32",
 		},
 		"backlog keeps what a steady load needs": { // 400 a second of 10 ms are four workers, at 70 %
@@ -105,7 +111,7 @@ func TestAModelAgreesWithTheRealPipeline(t *testing.T) {
 			r := run(t, m)
 			require.Zero(t, r.InFlight)
 			synctest.Test(t, func(t *testing.T) {
-				took, journal := real(t, int(r.Arrived), c.first, c.second, c.most, c.capacity, c.policy)
+				took, journal := inPipeline(t, int(r.Arrived), c.first, c.second, c.most, c.capacity, c.policy)
 				t.Logf("%v in the pipeline, %v in the model\n%s\n%s", took, ended(r), steps(journal), steps(r.Journal))
 				require.InEpsilon(t, took.Seconds(), ended(r).Seconds(), 0.02)
 			})
@@ -123,8 +129,8 @@ func ended(r *simulator.Result) (at time.Duration) {
 	return at
 }
 
-// real runs the pipeline of a model with that many commands, and returns when the last one has ended.
-func real(t *testing.T, n int, first, second time.Duration, most, capacity [2]int, law controller.Policy) (time.Duration, []controller.Change) {
+// inPipeline runs the pipeline of a model with that many commands, and returns when the last one has ended.
+func inPipeline(t *testing.T, n int, first, second time.Duration, most, capacity [2]int, law controller.Policy) (time.Duration, []controller.Change) {
 	t.Helper()
 	sleep := func(d time.Duration) func(context.Context, int) (int, error) {
 		return func(_ context.Context, n int) (int, error) {

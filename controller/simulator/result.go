@@ -1,17 +1,20 @@
 package simulator
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/bits"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
 )
 
-// Result is what a run has measured. What a source submits is a message here, with all commands that are forwarded or emitted from it.
+// Result is what a run has measured. What a source submits is a message here, with all commands that are forwarded or
+// emitted from it.
 type Result struct {
 	// At the end of each run
 	//
@@ -24,8 +27,8 @@ type Result struct {
 	// From the end of the warm-up on.
 	Throughput float64 // messages a second that were done
 	InSystem   float64 // messages in flight, on average
-	// Latency is of messages that arrived after the warm-up, from that instant on. Those in flight at the end count with their age, so that an
-	// overload shows.
+	// Latency is of messages that arrived after the warm-up, from that instant on. Those in flight at the end count with
+	// their age, so that an overload shows.
 	Latency   Latency
 	Server    float64 // share of its time for which the server of the Fleet was busy
 	Processes float64 // that ran, on average
@@ -58,7 +61,8 @@ type Point struct {
 	Workers   int // of all stages and processes
 	InFlight  int // messages, also in the server
 	Done      uint64
-	// P99 and Longest are of the messages that were done since the last point. While none is done both are 0, however long messages wait.
+	// P99 and Longest are of the messages that were done since the last point. While none is done both are 0, however long
+	// messages wait.
 	P99, Longest time.Duration
 }
 
@@ -233,17 +237,20 @@ func (r *run) point() {
 
 // String returns the result as a table, without the series.
 func (r *Result) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%.0f a second done by %.1f processes; latency %v on average, %v for 99 of 100, %v at most\n", r.Throughput, r.Processes,
-		short(r.Latency.Mean()), short(r.Latency.Quantile(0.99)), short(r.Latency.Longest()))
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "stage\tworkers\tbusy\tblocked\tqueue\twait\t99 of 100")
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%.0f a second done by %.1f processes; latency %v on average, %v for 99 of 100, %v at most\n",
+		r.Throughput, r.Processes, short(r.Latency.Mean()), short(r.Latency.Quantile(0.99)), short(r.Latency.Longest()))
+	rows := "stage\tworkers\tbusy\tblocked\tqueue\twait\t99 of 100\n"
 	for i := range r.Stages {
 		st := &r.Stages[i]
-		fmt.Fprintf(w, "%s\t%.1f\t%.0f%%\t%.1f\t%.1f\t%v\t%v\n", st.Name, st.Workers, 100*st.Utilization, st.Blocked, st.Queue,
+		rows += fmt.Sprintf("%s\t%.1f\t%.0f%%\t%.1f\t%.1f\t%v\t%v\n", st.Name, st.Workers, 100*st.Utilization, st.Blocked, st.Queue,
 			short(st.Wait.Mean()), short(st.Wait.Quantile(0.99)))
 	}
-	w.Flush()
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	_, err := io.WriteString(w, rows)
+	if err = errors.Join(err, w.Flush()); err != nil {
+		return err.Error() // a Buffer has none
+	}
 	fmt.Fprintf(&b, "arrived %d = done %d + shed %d + refused %d + in flight %d; delivered again %d\n",
 		r.Arrived, r.Done, r.Shed, r.Refused, r.InFlight, r.Redelivered)
 	return b.String()

@@ -10,8 +10,9 @@ import (
 	"github.com/golda-dev/golda/internal/steer"
 )
 
-// Run simulates a model and returns what was measured. The same model gives the same result, whatever the machine has to do. It starts no goroutine
-// and reads no clock. Run returns what [Model.Check] finds, the fault of a policy, or the error of ctx if that ends before.
+// Run simulates a model and returns what was measured. The same model gives the same result, whatever the machine has to
+// do. It starts no goroutine and reads no clock. Run returns what [Model.Check] finds, the fault of a policy, or the
+// error of ctx if that ends before.
 func Run(ctx context.Context, m Model) (*Result, error) {
 	if ctx == nil {
 		return nil, fault(true, "the context is nil")
@@ -146,7 +147,8 @@ func (r *run) draw(id int32) {
 		if at >= s.upTo {
 			s.rate = s.load(s.upTo)
 			if math.IsNaN(s.rate) || s.rate > mostRate {
-				r.fault = fault(true, "the source of stage %q has a rate of %v at %v; at most %v is possible", r.nodes[s.to].Name, s.rate, s.upTo, mostRate)
+				r.fault = fault(true, "the source of stage %q has a rate of %v at %v; at most %v is possible",
+					r.nodes[s.to].Name, s.rate, s.upTo, mostRate)
 				return
 			}
 			s.upTo += slice

@@ -43,12 +43,13 @@ func slow(load simulator.Load, processes int) simulator.Model {
 	}
 }
 
-// The tables of docs/scaling.md are what the simulator says. It takes some seconds, because some millions of commands are simulated.
+// The tables of docs/scaling.md are what the simulator says. It takes some seconds, because some millions of commands
+// are simulated.
 func TestThePageHasTheFiguresOfTheSimulator(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("other processors round some logarithms in another way")
 	}
-	if testing.Short() {
+	if testing.Short() || raced {
 		t.Skip("it takes long")
 	}
 	const name = "../../docs/scaling.md"

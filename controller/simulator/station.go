@@ -34,8 +34,9 @@ type sender struct {
 
 // move is a command on its way to a stage.
 type move struct {
-	id int32
 	edge
+
+	id int32
 }
 
 // line is a queue, whose commands of one lane are given out one after the other if there are lanes.
@@ -168,12 +169,12 @@ func (s *station) finish(id int32) {
 	moves := s.run.moves[:0]
 	for _, e := range s.emit {
 		for range s.emits(e.share) {
-			moves = append(moves, move{s.run.child(id), e})
+			moves = append(moves, move{e, s.run.child(id)})
 		}
 	}
 	if e, ok := s.route(); ok {
 		s.totals.Forwarded++
-		moves = append(moves, move{id, e})
+		moves = append(moves, move{e, id})
 	} else {
 		s.totals.OK++
 		s.run.drop(id)
@@ -228,7 +229,8 @@ func (s *station) handOver(from *station, moves []move) (parked bool) {
 	return false
 }
 
-// grant gives free slots to workers and sources that wait for them: to workers when half of the queue is free, and in turns if both wait.
+// grant gives free slots to workers and sources that wait for them: to workers when half of the queue is free, and in
+// turns if both wait.
 func (s *station) grant() {
 	if s.senders.Len() > 0 && s.capacity-s.queue.n < (s.capacity+1)/2 {
 		return
