@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/synchronizer"
 	"github.com/golda-dev/golda/coordination/transport"
@@ -72,4 +73,43 @@ func TestTheEndOfASynchronizerHoldsItsOwnMethodsOnly(t *testing.T) {
 		must(ax.Wait(blocking(t)))
 		must(bx.Wait(blocking(t)))
 	})
+}
+
+// TestARuleCountsWhatAnAtomicRuleRuns holds back a method while another one runs, which has an atomic rule.
+func TestARuleCountsWhatAnAtomicRuleRuns(t *testing.T) {
+	for name, nodes := range everyPairOfNodes {
+		t.Run(name, func(t *testing.T) {
+			n, m := nodes(t)
+			in, let := make(chan none), make(chan none)
+			a := spawn(t, m, "A", func(p *rpc.Process) {
+				rpc.Func(p, "x", func(c coroutine.Context, _ none) (none, error) {
+					close(in)
+					return coroutine.Await(c, receive(let))
+				})
+			})
+			b, c := spawnCounting(t, m, "B", "x"), spawnCounting(t, m, "C", "m")
+			asked, found := make(chan bool, 100), make(chan guard.Counters, 1)
+			must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) {
+				s.Atomic(synchronizer.Event{Of: a, Method: "x"}, synchronizer.Event{Of: b, Method: "x"})
+				s.Trigger(a, "x", synchronizer.Accepted, func(guard.Request) { found <- s.Count(a, "x") })
+				s.Constrain(c, "m", func(guard.Request) bool {
+					idle := s.Count(a, "x").Current == 0
+					asked <- idle
+					return idle
+				})
+			}))
+			future := func(of rpc.Address, method string) *rpc.Future[none] {
+				return rpc.At[none, none](of, method).Future(context.Background(), none{})
+			}
+			ax, bx := future(a, "x"), future(b, "x")
+			<-in
+			assert.Equal(t, guard.Counters{Invocations: 1, Accepted: 1, Current: 1}, <-found)
+			held := future(c, "m")
+			assert.False(t, <-asked)
+			let <- none{}
+			must(ax.Wait(blocking(t)))
+			must(bx.Wait(blocking(t)))
+			must(held.Wait(blocking(t)))
+		})
+	}
 }

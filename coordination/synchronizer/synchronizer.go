@@ -70,7 +70,7 @@ func (s *Synchronizer) Constrain(of Member, method string, check func(r guard.Re
 
 // Trigger has f called for each request of a method that reaches a phase. Count includes the request then. What f writes belongs to the
 // synchronizer: it is lost if the synchronizer restarts, and f is not called for what was accepted before. Prefer Count where it says
-// enough.
+// enough. If a method of a process has atomic rules, f is called at Accepted for the requests that run by one of this synchronizer.
 func (s *Synchronizer) Trigger(of Member, method string, at Phase, f func(r guard.Request)) {
 	what := "Trigger"
 	rule := s.rule(what, of, method)
@@ -110,9 +110,10 @@ func (s *Synchronizer) Atomic(events ...Event) {
 	s.rules.Atomic = append(s.rules.Atomic, all)
 }
 
-// Count returns the counters of a method, as of its last request that was accepted or completed. A process reports only completed
-// requests of a method for which this synchronizer has neither a constraint nor a trigger for [Accepted] nor an atomic rule: rely on
-// their Completed, since what runs now is not in them. Those of a process that has terminated are zero.
+// Count returns the counters of a method, as of its last request that was accepted or completed. Those of a process that has terminated
+// are zero. A process reports only completed requests of a method for which this synchronizer has neither a constraint nor a trigger for
+// [Accepted] nor an atomic rule, and of requests that none of its atomic rules is about: what runs now is not in the counters then, so
+// rely on Completed.
 //
 // init sees zeros, but its call has the method counted from the start. A synchronizer of processes whose rule asks for a method that is
 // not yet counted begins anew, as after a restart, and has it counted from then on; methods that have rules of this synchronizer are

@@ -104,6 +104,7 @@ func (s *Synchronizer) granted(m Message) {
 	if a == nil {
 		return
 	}
+	a.offers[a.locked][0].Counters = m.Counters
 	if a.locked++; a.locked < len(a.events) {
 		s.lockNext(a)
 		return
@@ -122,6 +123,11 @@ func (s *Synchronizer) granted(m Message) {
 		s.withdraw(o.From, o.Number)
 	}
 	s.change(func() {
+		for _, o := range happened {
+			p := s.processes[o.From]
+			p.learn(o.Counters)
+			p.told(o.Request.Method)
+		}
 		for _, o := range happened {
 			for _, trigger := range s.rules[method{o.From, o.Request.Method}].accepted {
 				trigger(o.Request)
@@ -202,8 +208,9 @@ func (s *Synchronizer) dropOffers(of func(Message) bool) {
 // done elsewhere it does here; if it has done nothing, the process is free.
 func (s *Synchronizer) resolve(m Message) {
 	s.doneOf[m.From] = m.Done
+	delete(s.grants, m.From) // of an incarnation before this one
 	if m.Grant != (ID{}) && !s.text.forgetsGrants {
-		s.grants[m.From] = m.Grant
+		s.grants[m.From] = left{m.Grant, m.Request.Method}
 	}
 	s.resolveAll()
 }
@@ -213,18 +220,19 @@ func (s *Synchronizer) resolveAll() {
 		return
 	}
 	for _, process := range slices.Sorted(maps.Keys(s.grants)) {
-		grant := s.grants[process]
+		l, p := s.grants[process], s.processes[process]
 		delete(s.grants, process)
-		if s.processes[process].down {
+		if p.down {
 			continue
 		}
 		kind := Unlock
-		did := func(done []ID) bool { return slices.Contains(done, grant) }
+		did := func(done []ID) bool { return slices.Contains(done, l.grant) }
 		if did(s.done) || slices.ContainsFunc(slices.Collect(maps.Values(s.doneOf)), did) {
 			kind = Do
+			s.changes = append(s.changes, func() { p.told(l.method) })
 		}
-		id := ID{Process: process, Incarnation: s.processes[process].incarnation}
-		s.send(Message{Kind: kind, To: process, ID: id, Grant: grant})
+		id := ID{Process: process, Incarnation: p.incarnation}
+		s.send(Message{Kind: kind, To: process, ID: id, Grant: l.grant})
 	}
 	s.attemptAll()
 }

@@ -292,8 +292,29 @@ func together(w *world, all []*couple) string {
 		}
 	}
 	for _, name := range w.names {
-		if p := w.nodes[name].process; p != nil && (p.granted != nil || p.queue.Pending() > 0) {
+		if p := w.nodes[name].process; p != nil && (p.granted != nil || len(p.left)+len(p.due)+p.queue.Pending() > 0) {
 			return name + " is not free"
+		}
+	}
+	return ""
+}
+
+// miscounted says which synchronizer has other counters than a process, now that no message is on its way.
+func (w *world) miscounted() string {
+	for _, name := range w.names {
+		s := w.nodes[name].synchronizer
+		if s == nil || !w.nodes[name].up {
+			continue
+		}
+		for m := range s.rules {
+			p := w.nodes[m.process]
+			if at := s.processes[m.process]; !p.up || !at.known || at.down || p.process.synchronizers[name].down {
+				continue
+			}
+			got, want := s.Count(m.process, m.name), p.process.queue.Count(m.name)
+			if got.Accepted != want.Accepted || got.Completed != want.Completed || got.Current != want.Current {
+				return fmt.Sprintf("%s counts %+v of %v, which has %+v", name, got, m, want)
+			}
 		}
 	}
 	return ""

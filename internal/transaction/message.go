@@ -96,12 +96,12 @@ type Message struct {
 	ID      ID     // of a message without a transaction: only Process and Incarnation
 	Attempt uint64 `json:",omitzero"` // the number of the attempt, among all of the process
 
-	Request      guard.Request `json:",omitzero"` // Verify, Completed
+	Request      guard.Request `json:",omitzero"` // Verify, Completed; Installed: of the lock that the process has granted, the method
 	Number       uint64        `json:",omitzero"` // of the request: Verify, Failed, Notify, Withdraw
 	Participants []string      `json:",omitzero"` // Verify: the synchronizers of the transaction
 
 	Methods  map[string]Part           `json:",omitzero"` // Install
-	Counters map[string]guard.Counters `json:",omitzero"` // Installed; Commit and Completed: of the request's method
+	Counters map[string]guard.Counters `json:",omitzero"` // Installed; Commit, Completed and Granted: of the request's method
 
 	Rule  string `json:",omitzero"` // of Lock, and of what answers it, the name of the rule
 	Grant ID     `json:",omitzero"` // the attempt of the rule; Installed: the lock that the process has granted

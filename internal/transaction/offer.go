@@ -232,7 +232,11 @@ func (p *Process) remind() {
 }
 
 func (p *Process) answer(kind Kind, g grant) {
-	p.send(Message{Kind: kind, To: g.by, Rule: g.rule, Grant: g.id, Number: g.request.Number()})
+	m := Message{Kind: kind, To: g.by, Rule: g.rule, Grant: g.id, Number: g.request.Number()}
+	if kind == Granted {
+		m.Counters = p.counters(g.request.Method)
+	}
+	p.send(m)
 }
 
 // remember adds an attempt to the last ones.

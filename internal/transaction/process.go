@@ -436,7 +436,7 @@ func (p *Process) installed(s string) {
 	l := p.synchronizers[s]
 	m := Message{Kind: Installed, To: s, Attempt: l.committed, Done: slices.Clone(l.done)}
 	if g := p.left[s]; g != nil {
-		m.Grant = g.id
+		m.Grant, m.Request.Method = g.id, g.request.Method
 	}
 	m.Counters = p.counters(slices.Collect(maps.Keys(l.methods))...)
 	p.send(m)

@@ -28,7 +28,7 @@ type Synchronizer struct {
 	atomic []*atomicRule
 	locks  uint64          // how many attempts atomic rules have made
 	done   []ID            // the last that led to a Do
-	grants map[string]ID   // locks that processes had granted to a synchronizer before this one, until all are known
+	grants map[string]left // locks that processes had granted to a synchronizer before this one, until all are known
 	doneOf map[string][]ID // what they say about those
 
 	out  []Message
@@ -56,6 +56,12 @@ type member struct {
 	asks        map[string]Message // questions about a transaction that may still be committed, by synchronizer
 }
 
+// left is a lock that a process had granted for a request of a method.
+type left struct {
+	grant  ID
+	method string
+}
+
 // commit identifies a transaction that was committed.
 type commit struct{ incarnation, attempt uint64 }
 
@@ -78,7 +84,7 @@ type set map[string]struct{}
 func NewSynchronizer(self string, epoch uint64) *Synchronizer {
 	return &Synchronizer{
 		self: self, epoch: epoch, rules: map[method]*rule{}, processes: map[string]*member{}, fetching: set{},
-		grants: map[string]ID{}, doneOf: map[string][]ID{},
+		grants: map[string]left{}, doneOf: map[string][]ID{},
 	}
 }
 
@@ -340,14 +346,27 @@ func (s *Synchronizer) completed(p *member, m Message) {
 }
 
 // learn takes counters of the process, except those of which later ones are known: a completion that has come before a commit is applied
-// after it.
+// after it. Those that the process has sent before it heard of a Do lack its request.
 func (p *member) learn(counters map[string]guard.Counters) {
 	for name, c := range counters {
-		if known := p.counters[name]; c.Accepted >= known.Accepted && c.Completed >= known.Completed {
-			p.counters[name] = c
+		known := p.counters[name]
+		lacks := max(known.Accepted-c.Accepted, 0)
+		if c.Completed >= known.Completed && (lacks == 0 || c.Completed > known.Completed) {
+			p.counters[name] = accepted(c, lacks)
 		}
 	}
 }
+
+// accepted returns counters after more requests were accepted.
+func accepted(c guard.Counters, more int) guard.Counters {
+	c.Accepted += more
+	c.Current += more
+	c.Pending = max(c.Pending-more, 0)
+	return c
+}
+
+// told counts a request that a process was told to run.
+func (p *member) told(name string) { p.counters[name] = accepted(p.counters[name], 1) }
 
 // change applies a change of the state when the synchronizer is free. What was agreed to stays true until it is committed.
 func (s *Synchronizer) change(f func()) {
@@ -442,12 +461,13 @@ func (s *Synchronizer) installed(p *member, m Message) {
 		}
 	}
 	delete(s.fetching, m.From)
-	s.resolve(m)
-	s.change(func() {
+	s.changes = append(s.changes, func() {
 		if !s.text.startsEmpty {
 			p.counters = maps.Clone(m.Counters)
 		}
 	})
+	s.resolve(m)
+	s.proceed()
 }
 
 // lost drops what is known of a process that has died or restarted.
