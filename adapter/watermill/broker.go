@@ -75,19 +75,37 @@ const (
 	pingTime  = 5 * time.Second
 )
 
-// ping asks for signs of life until ctx ends.
-func (b *broker) ping(ctx context.Context, user func(context.Context) error) {
+// ping asks for signs of life until ctx ends. It does not wait for a function that ignores its context then; all is the group of those.
+func (b *broker) ping(ctx context.Context, all *sync.WaitGroup, user func(context.Context) error) {
 	for {
-		err := pingOnce(ctx, user)
-		if ctx.Err() != nil {
-			return
+		answer := make(chan error, 1)
+		all.Go(func() {
+			err := errGoexit
+			defer func() { answer <- err }()
+			err = pingOnce(ctx, user)
+		})
+		late := time.After(pingTime + pingEvery)
+		for answered := false; !answered; {
+			var err error
+			select {
+			case err = <-answer:
+				answered = true
+			case <-late:
+				err = errSilent
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			b.answered(err)
 		}
-		b.answered(err)
 		if !sleep(ctx, pingEvery) {
 			return
 		}
 	}
 }
+
+var errSilent = fmt.Errorf("ping: the function has not returned within %v", pingTime+pingEvery)
 
 // pingOnce calls the user's function. A panic is an error.
 func pingOnce(ctx context.Context, user func(context.Context) error) (err error) {

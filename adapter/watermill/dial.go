@@ -37,7 +37,7 @@ type dialed struct {
 }
 
 // Subscribe opens a subscriber and subscribes.
-func (d *dialed) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+func (d *dialed) Subscribe(ctx context.Context, topic string) (messages <-chan *message.Message, err error) {
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
@@ -58,9 +58,13 @@ func (d *dialed) Subscribe(ctx context.Context, topic string) (<-chan *message.M
 	if sub == nil {
 		return nil, errNoSubscriber
 	}
-	messages, err := sub.Subscribe(ctx, topic)
-	if err != nil {
-		return nil, errors.Join(err, sub.Close())
+	defer func() {
+		if !kept { // also after a panic
+			err = errors.Join(err, sub.Close())
+		}
+	}()
+	if messages, err = sub.Subscribe(ctx, topic); err != nil {
+		return nil, err
 	}
 	kept = true
 	go d.closeAfter(ctx, sub)
@@ -96,4 +100,97 @@ func (d *dialed) Close() error {
 	err := errors.Join(d.errs...)
 	d.errs = nil
 	return err
+}
+
+// DialPublisher returns a Publisher that calls open at the first Publish, and at later ones until open has returned a Publisher, which it
+// keeps. It is for publishers whose constructors need the broker, as those of RabbitMQ and Kafka do, and programs that must start without
+// it. The error of open is that of Publish: a [Source] tries the dead letter again, and a stage the command as its policy says.
+//
+//	pub := watermill.DialPublisher(func() (message.Publisher, error) { return amqp.NewPublisher(config, logger) })
+//
+// Calls of Publish wait while another one has open called, and share its error. Close closes what was opened; after it Publish fails. Any
+// goroutine may use the Publisher. A nil open panics.
+func DialPublisher(open func() (message.Publisher, error)) message.Publisher {
+	if open == nil {
+		panic("watermill: DialPublisher: the function is nil")
+	}
+	return &dialedPublisher{open: open}
+}
+
+var (
+	errPublisherClosed = errors.New("watermill: DialPublisher: the Publisher is closed")
+	errNoPublisher     = errors.New("watermill: DialPublisher: the function has returned no Publisher")
+)
+
+type dialedPublisher struct {
+	open func() (message.Publisher, error)
+
+	mu     sync.Mutex // guards the rest
+	last   *opening   // nil before the first one, and after one that has failed
+	closed bool
+}
+
+// opening is a call of open.
+type opening struct {
+	done chan struct{} // closed at its end
+	pub  message.Publisher
+	err  error
+}
+
+// Publish publishes messages.
+func (d *dialedPublisher) Publish(topic string, messages ...*message.Message) error {
+	pub, err := d.publisher()
+	if err != nil {
+		return err
+	}
+	return pub.Publish(topic, messages...)
+}
+
+// publisher returns the publisher, which it opens if there is none.
+func (d *dialedPublisher) publisher() (message.Publisher, error) {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil, errPublisherClosed
+	}
+	o := d.last
+	if o != nil {
+		d.mu.Unlock()
+		<-o.done
+		return o.pub, o.err
+	}
+	o = &opening{done: make(chan struct{}), err: errGoexit}
+	d.last = o
+	d.mu.Unlock()
+	defer d.opened(o) // also after a panic
+	if o.pub, o.err = d.open(); o.err == nil && o.pub == nil {
+		o.err = errNoPublisher
+	}
+	return o.pub, o.err
+}
+
+// opened ends a call of open.
+func (d *dialedPublisher) opened(o *opening) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o.err != nil {
+		d.last = nil
+	}
+	close(o.done)
+}
+
+// Close closes what was opened, and waits for a call of open.
+func (d *dialedPublisher) Close() error {
+	d.mu.Lock()
+	o, closed := d.last, d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if closed || o == nil {
+		return nil
+	}
+	<-o.done
+	if o.err != nil {
+		return nil //nolint:nilerr // there is nothing to close
+	}
+	return o.pub.Close()
 }

@@ -37,7 +37,7 @@
 //
 // The source waits and subscribes again, with pauses of up to five seconds, until its pipeline stops. The feed is "away" in the snapshot.
 // Many subscribers connect again by themselves and say nothing, or do not end a subscription when its broker has gone; give the source
-// [Options.Ping], so that it notices. [Dial] is for those whose constructors need the broker.
+// [Options.Ping], so that it notices. [Dial] is for those whose constructors need the broker, [DialPublisher] for publishers of that kind.
 //
 // # Logging
 //

@@ -92,6 +92,33 @@ func ExampleDial() {
 	// Output: booked 7 after 3 attempts
 }
 
+// The constructor of a publisher that fails while the broker is away. The stage tries the command again.
+func ExampleDialPublisher() {
+	ctx := context.Background()
+	bus := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, nil)
+	parcels, err := bus.Subscribe(ctx, "parcels")
+	check(err)
+	attempts := 0
+	pub := watermill.DialPublisher(func() (message.Publisher, error) { // amqp.NewPublisher(config, logger), for example
+		if attempts++; attempts < 3 {
+			return nil, errors.New("connection refused")
+		}
+		return bus, nil
+	})
+	ship := stage.Sink("ship", watermill.Publish[string](pub, "parcels", nil),
+		stage.Retry(stage.RetryPolicy{Attempts: 10, Backoff: time.Millisecond}))
+	p, err := pipeline.New("shop", ship, pipeline.Logger(slog.New(slog.DiscardHandler)))
+	check(err)
+	check(p.Start(ctx))
+	check(ship.Submit(ctx, "parcel 7"))
+	parcel := <-parcels
+	parcel.Ack()
+	fmt.Println(string(parcel.Payload), "after", attempts, "attempts")
+	check(p.Stop(ctx))
+	check(pub.Close())
+	// Output: "parcel 7" after 3 attempts
+}
+
 // A stage that takes up to a hundred commands at once, and publishes them with one call.
 func ExamplePublishBatch() {
 	ctx := context.Background()

@@ -20,8 +20,8 @@ const Undecodable reason.Reason = verdict.Undecodable
 
 // Options says how a [Source] deals with messages. The zero Options is useful.
 type Options[C any] struct {
-	// Decode makes the command of a message. It must neither acknowledge nor keep the message. Several goroutines may call it at once. A
-	// panic counts as an error. nil means that the payload is JSON.
+	// Decode makes the command of a message. It must neither acknowledge, change nor keep the message; a command that has its payload must
+	// not change that. Several goroutines may call it at once. A panic counts as an error. nil means that the payload is JSON.
 	Decode func(m *message.Message) (C, error)
 
 	// Subscriptions is how often the topic is subscribed to at once. 0 means 1, and up to 1,024 are allowed. More than one are
@@ -52,8 +52,8 @@ type Options[C any] struct {
 	DeadTopic string
 
 	// Ping asks the broker for a sign of life, such as PingContext of a database. It is called each second, and its context ends after
-	// five. As long as it returns an error the feed is "away" in the snapshot; nothing else depends on it. nil means that only a
-	// subscription that fails or ends says so.
+	// five. As long as it returns an error, or does not return, the feed is "away" in the snapshot; nothing else depends on it. nil means
+	// that only a subscription that fails or ends says so.
 	Ping func(ctx context.Context) error
 
 	// Logger gets what the source does about trouble: that the broker is away and is back, and each dead letter. nil means nothing is

@@ -77,7 +77,7 @@ func (s *Source[C]) feed(ctx context.Context, submit func(C, func(error)) error)
 		})
 	}
 	if s.o.Ping != nil {
-		loops.Go(func() { f.ping(own, s.o.Ping) })
+		loops.Go(func() { f.ping(own, &s.running, s.o.Ping) })
 	}
 	loops.Wait()
 	if s.closing.Err() != nil {

@@ -51,7 +51,7 @@ adapter/failsafe 15
 adapter/http     20
 adapter/nats     38
 adapter/nats/fleet 14
-adapter/watermill 12
+adapter/watermill 13
 stage/stagetest  44
 stage/stagetest/chaos  52
 `

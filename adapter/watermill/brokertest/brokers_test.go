@@ -215,8 +215,7 @@ func (b *rabbit) ping(ctx context.Context) error {
 var quietMill = mill.NewSlogLogger(slog.New(slog.DiscardHandler))
 
 func (b *rabbit) publisher(t testing.TB) message.Publisher {
-	pub, err := amqp.NewPublisher(b.config(), quietMill)
-	require.NoError(t, err)
+	pub := watermill.DialPublisher(func() (message.Publisher, error) { return amqp.NewPublisher(b.config(), quietMill) })
 	t.Cleanup(func() { _ = pub.Close() }) // it complains if the server was killed meanwhile
 	return pub
 }

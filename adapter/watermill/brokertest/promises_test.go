@@ -427,8 +427,12 @@ func awayAtStart(t *testing.T, k *kit) {
 	eventually(t, "the feed is away", func() bool { return r.state() == "away" })
 	time.Sleep(500 * time.Millisecond)
 	require.Empty(t, got.list())
+	pub := k.publisher(t) // it can be made
+	last := message.NewMessage("id 10", []byte("10"))
+	require.Error(t, pub.Publish(k.topic, last))
 	k.start(t)
-	eventually(t, "all", func() bool { return got.distinct() == 10 })
+	eventually(t, "the broker takes a message", func() bool { return pub.Publish(k.topic, last) == nil })
+	eventually(t, "all", func() bool { return got.distinct() == 11 })
 	eventually(t, "the feed runs", func() bool { return r.state() == "running" })
 	require.Zero(t, r.p.Snapshot().Feeds[0].Restarts)
 	r.stop(t)
