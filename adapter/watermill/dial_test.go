@@ -3,6 +3,7 @@ package watermill_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -88,7 +89,7 @@ func TestADialledSubscriberThatPanicsIsClosed(t *testing.T) {
 }
 
 func TestADialledPublisherIsOpenedWhenItIsNeeded(t *testing.T) {
-	out := &shelf{}
+	out := &drawer{}
 	var opened int
 	pub := watermill.DialPublisher(func() (message.Publisher, error) {
 		switch opened++; opened {
@@ -119,15 +120,15 @@ func TestADialledPublisherIsOpenedWhenItIsNeeded(t *testing.T) {
 	require.NoError(t, unused.Close())
 }
 
-// shelf is a publisher that reports how often it was closed.
-type shelf struct {
+// drawer is a publisher that reports how often it was closed.
+type drawer struct {
 	letters
 	closed int
 }
 
-func (s *shelf) Close() error {
-	s.closed++
-	return errors.New("closed " + numbers(s.closed + 1)[s.closed] + " times")
+func (d *drawer) Close() error {
+	d.closed++
+	return fmt.Errorf("closed %d times", d.closed)
 }
 
 func TestThoseThatPublishWhileAPublisherIsOpenedShareWhatComesOfIt(t *testing.T) {
@@ -136,7 +137,7 @@ func TestThoseThatPublishWhileAPublisherIsOpenedShareWhatComesOfIt(t *testing.T)
 			synctest.Test(t, func(t *testing.T) {
 				var calls atomic.Int64
 				release := make(chan struct{})
-				out := &shelf{}
+				out := &drawer{}
 				pub := watermill.DialPublisher(func() (message.Publisher, error) {
 					calls.Add(1)
 					<-release

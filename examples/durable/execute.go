@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/golda-dev/golda/adapter/nats"
@@ -30,6 +31,11 @@ func (c config) execute(ctx context.Context) (r result, err error) {
 		Dir: dir, NATS: c.nats, Name: fmt.Sprintf("durable-%d-%d", os.Getpid(), runs.Add(1)),
 		Workers: c.workers, Rotten: c.rotten, Each: c.each,
 	}
+	defer func() {
+		if failed := j.remove(context.WithoutCancel(ctx)); err == nil { // else the server may be away
+			err = failed
+		}
+	}()
 	if err := c.publish(ctx, j); err != nil {
 		return r, err
 	}
@@ -113,7 +119,7 @@ func (j job) spawn(ctx context.Context, while time.Duration) (done bool, err err
 	}
 }
 
-// count counts what is there at the end, and removes it from a server that is not our own.
+// count counts what is there at the end.
 func (r *result) count(ctx context.Context, j job, commands int) (err error) {
 	conn, numbers, outcomes, err := j.open(ctx)
 	if err != nil {
@@ -153,10 +159,8 @@ func (r *result) count(ctx context.Context, j job, commands int) (err error) {
 			r.Missing = append(r.Missing, n)
 		}
 	}
-	if r.Kept, err = kept(ctx, conn, j.Name); err != nil {
-		return err
-	}
-	return j.remove(ctx, conn)
+	r.Kept, err = kept(ctx, conn, j.Name)
+	return err
 }
 
 // kept returns how often a ledger was written.
@@ -168,13 +172,25 @@ func kept(ctx context.Context, conn *nats.Conn, ledger string) (uint64, error) {
 	return stream.CachedInfo().State.LastSeq, nil
 }
 
-// remove removes all from a server that is not our own.
-func (j job) remove(ctx context.Context, conn *nats.Conn) (err error) {
+// removeTime is how long the removal may take: the server may be away.
+const removeTime = 10 * time.Second
+
+// remove removes all from a server that is not our own, also what an interrupted run has left.
+func (j job) remove(ctx context.Context) (err error) {
 	if j.NATS == "" {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	defer cancel()
+	conn, err := nats.Connect(ctx, j.NATS)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	for _, stream := range []string{"KV_" + j.Name, "GOLDA_" + j.Name, "GOLDA_" + j.Name + "_DEAD", "GOLDA_" + j.Name + "_BACK"} {
-		err = errors.Join(err, conn.JetStream().DeleteStream(ctx, stream))
+		if gone := conn.JetStream().DeleteStream(ctx, stream); !errors.Is(gone, jetstream.ErrStreamNotFound) {
+			err = errors.Join(err, gone)
+		}
 	}
 	return err
 }

@@ -22,8 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/golda-dev/golda/adapter/nats"
-	"github.com/golda-dev/golda/adapter/nats/fleet"
+	"github.com/golda-dev/golda/examples/internal/processes"
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
@@ -51,29 +50,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return show.Usage(stderr, "durable", err)
 	}
 	if c.status {
-		return show.Status(stderr, "durable", c.show(ctx, stdout))
+		return show.Status(stderr, "durable", processes.Show(ctx, stdout, c.nats, pipelineName))
 	}
 	return show.Status(stderr, "durable", c.work(ctx, stdout))
-}
-
-// show prints a table of all processes that run the pipeline on the server, and what waits for them.
-func (c config) show(ctx context.Context, stdout io.Writer) (err error) {
-	conn, err := nats.Connect(ctx, c.nats)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	f, err := fleet.Observe(ctx, conn, pipelineName, fleet.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Leave(context.WithoutCancel(ctx))) }()
-	s, err := f.Snapshot(ctx)
-	if len(s.Processes) > 0 || err == nil { // what is known
-		_, failed := io.WriteString(stdout, s.String())
-		err = errors.Join(err, failed)
-	}
-	return err
 }
 
 // work does all, and reports it.
@@ -111,7 +90,9 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 		show.Fault(c.rotten < 0, "-rotten %d: at least 0", c.rotten),
 		show.Fault(c.each < 0, "-each %v: at least 0", c.each),
 		show.Fault(c.every <= 0, "-kill %v: above 0", c.every),
+		show.Fault(c.every > 0 && c.every <= c.each, "-kill %v: longer than a command, -each %v, or none ends", c.every, c.each),
 		show.Fault(c.status && c.nats == "", "-status needs -nats: the server inside a process cannot be reached from another one"),
+		show.Fault(c.status && c.json, "-status and -json: one of them"),
 	)
 }
 

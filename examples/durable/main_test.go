@@ -63,12 +63,32 @@ func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 func TestAProcessThatIsKilledLosesNothingOnAServerElsewhere(t *testing.T) {
 	s := serve(t)
 	lossless(t, execute(t, small+" -nats "+s.ClientURL()), 300, 3)
-	conn, err := nats.Connect(t.Context(), s.ClientURL())
+	require.Empty(t, streams(t, s.ClientURL()))
+}
+
+func TestARunThatIsInterruptedLeavesNothingBehind(t *testing.T) {
+	url := serve(t).ClientURL()
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errs bytes.Buffer
+	ended := make(chan int)
+	go func() { ended <- run(ctx, strings.Fields("-n 1000 -each 1h -kill 2h -nats "+url), &out, &errs) }()
+	require.Eventually(t, func() bool { return len(streams(t, url)) == 4 }, time.Minute, time.Millisecond)
+	cancel()
+	require.Equal(t, show.StatusFailed, <-ended)
+	require.Contains(t, errs.String(), "context canceled")
+	require.Empty(t, streams(t, url))
+}
+
+// streams returns the names of the streams of a server.
+func streams(t *testing.T, url string) (all []string) {
+	t.Helper()
+	conn, err := nats.Connect(t.Context(), url)
 	require.NoError(t, err)
 	for name := range conn.JetStream().StreamNames(t.Context()).Name() {
-		t.Errorf("the stream %s was left behind", name)
+		all = append(all, name)
 	}
 	require.NoError(t, conn.Close(t.Context()))
+	return all
 }
 
 // serve runs a server for the test.
@@ -143,6 +163,8 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 			"durable: stray argument \"x\"; everything is set with flags, see -help; -n 0: at least 1; -workers 0: at least 1; -rotten -1: at least 0; " +
 				"-each -1s: at least 0; -kill 0s: above 0\n",
 		},
+		"commands that are longer than a process": {"-each 1s -kill 1s", "durable: -kill 1s: longer than a command, -each 1s, or none ends\n"},
+		"two kinds of output":                     {"-status -json -nats x", "durable: -status and -json: one of them\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -138,6 +138,40 @@ func TestDocumentsAreIndexedThoughProcessesJoinAndAreKilled(t *testing.T) {
 	assert.Equal(t, enter.Published, entered+enter.Pending)
 }
 
+func TestTheStatusShowsTheProcessesAndWhatWaits(t *testing.T) {
+	url := serve(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := map[string]chan int{"ocr": make(chan int), "index": make(chan int)}
+	for group, status := range ended {
+		go func() {
+			var out, errs bytes.Buffer
+			status <- run(ctx, []string{"-nats", url, "-groups", group}, &out, &errs)
+		}()
+	}
+	assert.Eventually(t, func() bool {
+		var out, errs bytes.Buffer
+		assert.Equal(t, show.StatusOK, run(t.Context(), []string{"-status", "-nats", url}, &out, &errs), errs.String())
+		for _, part := range []string{"\nocr ", "\nindex ", " alive ", "\nmapped_enter ", "\nmapped_read "} {
+			if !strings.Contains(out.String(), part) {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 10*time.Millisecond)
+	cancel()
+	assert.Equal(t, show.StatusOK, <-ended["ocr"], "it runs until a signal")
+	assert.Equal(t, show.StatusFailed, <-ended["index"], "it runs until the last document")
+}
+
+func TestAnInterruptedRunSaysWhatItHasDone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	assert.Equal(t, show.StatusFailed, run(ctx, nil, &out, &errs))
+	assert.Contains(t, errs.String(), "interrupted: load has handled ")
+	assert.Contains(t, out.String(), "law: accepted ")
+}
+
 func statusOf[C any](t *testing.T, conn *nats.Conn, name string) nats.Status {
 	t.Helper()
 	i, err := nats.NewInlet(t.Context(), conn, name, nats.Options[C]{AckWait: carrierOptions.AckWait})

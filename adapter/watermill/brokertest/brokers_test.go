@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -75,9 +76,10 @@ func (m memory) start(testing.TB)                                        {}
 
 // redisBroker is a redis-server that writes each message to the disk before it answers.
 type redisBroker struct {
+	*process
+
 	address string
 	dir     string
-	*process
 }
 
 func newRedis(t testing.TB) broker {
@@ -128,11 +130,12 @@ func (b *redisBroker) subscriber(t testing.TB, idle time.Duration) message.Subsc
 
 // rabbit is a RabbitMQ with durable queues. It takes some seconds to start, so the tests share one, and each has queues of its own.
 type rabbit struct {
+	*process
+
 	address string
 	dir     string
 	ports   [2]int // of the port mapper and of the protocol between nodes
 	mapper  *process
-	*process
 }
 
 var theRabbit struct {
@@ -189,7 +192,7 @@ func (b *rabbit) start(t testing.TB) {
 		"RUNNING_UNDER_SYSTEMD=yes", // the script becomes the server, so that a kill reaches it
 	}
 	if b.mapper == nil { // otherwise the server would leave one behind
-		b.mapper, err = run(b.dir, env, "epmd", "-address", host, "-port", fmt.Sprint(b.ports[0]))
+		b.mapper, err = run(b.dir, env, "epmd", "-address", host, "-port", strconv.Itoa(b.ports[0]))
 		require.NoError(t, err)
 	}
 	b.process, err = run(b.dir, env, "/usr/lib/rabbitmq/bin/rabbitmq-server")
