@@ -2,19 +2,39 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/stage"
 )
 
 // answerTime is how long the server may take to answer for a message of a batch.
 const answerTime = 10 * time.Second
 
+// errBehind refuses a message because the one before it was refused.
+var errBehind = errors.New("the message before it was not taken")
+
+// wrongLast is the code of the server's error that says the same.
+const wrongLast jetstream.ErrorCode = 10070
+
+// behind reports whether a message was refused only because another one was: the one before it, or that of another sender came
+// between. It is certain that the server does not have it.
+func behind(err error) bool {
+	if errors.Is(err, errBehind) {
+		return true
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == wrongLast
+}
+
 // publishAll publishes commands in their order, without waiting for the server between them, and returns when it has answered for
 // each, or ctx has ended. The errors are those of Publish, one for each command; nil means that the server has all of them. The IDs may be
-// nil. Of a batch of which some messages are refused, the others are there.
-func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C) (errs []error) {
+// nil. Of a batch of which some messages are refused, the others are there; but if it is chained, each needs an ID, and the
+// server takes none that comes after one that it could not take.
+func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, chained bool) (errs []error) {
 	sent := make([]jetstream.PubAckFuture, len(cmds))
 	refuse := func(k int, err error) {
 		if errs == nil {
@@ -23,14 +43,23 @@ func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C) (errs
 		i.refused.Add(1)
 		errs[k] = fmt.Errorf("nats: inlet %q: %w", i.name, err)
 	}
+	after, broken := "", false
 	for k, cmd := range cmds {
+		if broken {
+			refuse(k, errBehind)
+			continue
+		}
 		id := ""
 		if ids != nil {
 			id = ids[k]
 		}
 		var err error
-		if sent[k], err = i.send(ctx, id, cmd); err != nil {
+		if sent[k], err = i.send(ctx, id, after, cmd); err != nil {
+			_, passes := stage.Overloaded(err)
+			broken = chained && passes
 			refuse(k, err)
+		} else if chained {
+			after = id
 		}
 	}
 	for k, answer := range sent {
@@ -44,14 +73,18 @@ func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C) (errs
 	return errs
 }
 
-// send sends a command to the server, and does not wait for the answer.
-func (i *Inlet[C]) send(ctx context.Context, id string, cmd C) (jetstream.PubAckFuture, error) {
+// send sends a command to the server, and does not wait for the answer. Unless after is empty, the server takes it only if the message
+// with that ID is the last one that it took.
+func (i *Inlet[C]) send(ctx context.Context, id, after string, cmd C) (jetstream.PubAckFuture, error) {
 	if ctx.Err() != nil {
 		return nil, i.taken(ctx, nil, ctx.Err())
 	}
 	m, err := i.message(id, cmd)
 	if err != nil {
 		return nil, err
+	}
+	if after != "" {
+		m.Header.Set(jetstream.ExpectedLastMsgIDHeader, after)
 	}
 	answer, err := i.async.PublishMsgAsync(m, jetstream.WithStallWait(answerTime))
 	if err != nil {

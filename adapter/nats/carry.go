@@ -63,6 +63,9 @@ func (i *Inlet[C]) rounds(all []*outgoing[C]) [][]*outgoing[C] {
 	return rounds
 }
 
+// chained reports whether the server may refuse a command and take the one after it. Of a keyed stage no two of a round belong together.
+func (i *Inlet[C]) chained() bool { return i.keys.parts == 0 && (i.o.MaxMessages > 0 || i.o.MaxBytes > 0) }
+
 // carryAll publishes commands until the server has taken or refused each, or ctx ends. After one that could not be taken it goes on with
 // one, and then with twice as many each time.
 func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
@@ -76,6 +79,10 @@ func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
 		}
 		if len(refused) == 0 {
 			window *= 2
+			continue
+		}
+		if behind(refused[0].err) { // that of another sender came between
+			window = 2 * max(len(some)-len(refused), 1)
 			continue
 		}
 		if !waits {
@@ -104,14 +111,17 @@ func (i *Inlet[C]) carryOnce(ctx context.Context, some []*outgoing[C]) (refused 
 	for n, s := range some {
 		ids[n], cmds[n] = s.id, s.cmd
 	}
-	errs := i.publishAll(ctx, ids, cmds)
+	errs := i.publishAll(ctx, ids, cmds, i.chained())
 	for n, s := range some {
 		s.err = nil
 		if errs == nil || errs[n] == nil {
 			continue
 		}
 		s.err = errs[n]
-		if _, passes := stage.Overloaded(s.err); passes {
+		if behind(s.err) {
+			s.id = rand.Text() // a cluster remembers the ID of what it has refused
+			refused = append(refused, s)
+		} else if _, passes := stage.Overloaded(s.err); passes {
 			refused = append(refused, s)
 		}
 	}

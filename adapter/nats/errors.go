@@ -71,6 +71,7 @@ var awayCodes = []jetstream.ErrorCode{
 	10008, // no leader
 	10118, // a stream is offline
 	10119, // a consumer is offline
+	10158, // a message of this ID is under way
 }
 
 // explain returns an error of the server as one of this package, if it has a meaning for users.

@@ -60,7 +60,7 @@ func (p *publisher[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Ou
 			ids[k] = p.id(cmd)
 		}
 	}
-	errs := p.to.publishAll(ctx, ids, cmds)
+	errs := p.to.publishAll(ctx, ids, cmds, false)
 	all := make([]behaviour.Outcome, len(cmds))
 	for k, cmd := range cmds {
 		if errs != nil && errs[k] != nil {
