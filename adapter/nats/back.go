@@ -18,7 +18,7 @@ const noteTime = 2 * time.Second
 
 // noteBack notes that a message is given back, before it is: the next process that gets the message finds the note.
 func (t *tracker) noteBack(d *delivery) {
-	if !t.conn.IsConnected() {
+	if !t.conn.IsConnected() || d.isLost() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.stopped, noteTime)

@@ -64,7 +64,9 @@ func (i *Inlet[C]) rounds(all []*outgoing[C]) [][]*outgoing[C] {
 }
 
 // chained reports whether the server may refuse a command and take the one after it. Of a keyed stage no two of a round belong together.
-func (i *Inlet[C]) chained() bool { return i.keys.parts == 0 && (i.o.MaxMessages > 0 || i.o.MaxBytes > 0) }
+func (i *Inlet[C]) chained() bool {
+	return i.keys.parts == 0 && (i.o.MaxMessages > 0 || i.o.MaxBytes > 0)
+}
 
 // carryAll publishes commands until the server has taken or refused each, or ctx ends. After one that could not be taken it goes on with
 // one, and then with twice as many each time.
@@ -83,6 +85,9 @@ func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
 		}
 		if behind(refused[0].err) { // that of another sender came between
 			window = 2 * max(len(some)-len(refused), 1)
+			continue
+		}
+		if i.isLost(ctx, refused[0].err) {
 			continue
 		}
 		if !waits {

@@ -131,8 +131,16 @@ func TestANilContextPanicsAtOnce(t *testing.T) {
 	require.NoError(t, numbers.Publish(t.Context(), "", 1), "they had no other effect")
 }
 
-// serve starts a server with a port on loopback.
+// serve starts a server with a port on loopback. It is stopped at the end of the test.
 func serve(t testing.TB, o *server.Options) *server.Server {
+	t.Helper()
+	s := launch(t, o)
+	t.Cleanup(func() { halt(s) })
+	return s
+}
+
+// launch is serve without the stop.
+func launch(t testing.TB, o *server.Options) *server.Server {
 	t.Helper()
 	o.Host, o.NoSigs, o.NoLog, o.JetStream = "127.0.0.1", true, true, true
 	if o.Port == 0 {
@@ -145,7 +153,6 @@ func serve(t testing.TB, o *server.Options) *server.Server {
 	require.NoError(t, err)
 	go s.Start()
 	require.True(t, s.ReadyForConnections(time.Minute))
-	t.Cleanup(func() { halt(s) })
 	return s
 }
 

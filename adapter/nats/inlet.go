@@ -32,6 +32,8 @@ type Inlet[C any] struct {
 
 	published, duplicates, refused atomic.Uint64
 
+	restoring sync.Mutex // held by restore
+
 	tracker *tracker
 	async   jetstream.JetStream // for batches
 }
@@ -110,6 +112,38 @@ func (i *Inlet[C]) make(ctx context.Context) (err error) {
 	return nil
 }
 
+// isGone reports whether an error of the server means that a stream or a consumer is not there.
+func isGone(err error) bool {
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
+}
+
+// restore makes what the server has in memory anew, if a consumer is not there because the server was started again. What is on disk does not
+// vanish by itself, so that it is gone stays an error.
+func (i *Inlet[C]) restore(ctx context.Context, consumer string) error {
+	i.restoring.Lock()
+	defer i.restoring.Unlock()
+	_, err := i.conn.js.Consumer(ctx, i.names.stream, consumer)
+	if !i.o.Memory || !isGone(err) {
+		return i.conn.explain(err)
+	}
+	i.o.Logger.Error("the server was started again and has lost the streams of the inlet, which were in memory, with all messages that were "+
+		"not delivered; they are made anew, and are empty", "inlet", i.name)
+	anew := &Inlet[C]{name: i.name, names: i.names, o: i.o, conn: i.conn, keys: i.keys}
+	return anew.make(ctx)
+}
+
+// isLost reports whether an error of publishing may mean that the streams are gone that a server had in memory. Then they are made anew.
+func (i *Inlet[C]) isLost(ctx context.Context, err error) bool {
+	if !i.o.Memory || !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		return false
+	}
+	consumer := consumerName
+	if i.keys.parts > 0 {
+		consumer = consumerOf(0)
+	}
+	return i.restore(ctx, consumer) == nil
+}
+
 // Name returns the name of the inlet.
 func (i *Inlet[C]) Name() string { return i.name }
 
@@ -147,6 +181,9 @@ func (i *Inlet[C]) publish(ctx context.Context, id string, cmd C) error {
 		return err
 	}
 	done, err := i.conn.js.PublishMsg(ctx, m)
+	if i.isLost(ctx, err) {
+		done, err = i.conn.js.PublishMsg(ctx, m)
+	}
 	return i.taken(ctx, done, err)
 }
 
@@ -296,7 +333,7 @@ func (i *Inlet[C]) receive(ctx context.Context, ready chan *delivery, away func(
 		i.share(ctx, ready, away)
 		return
 	}
-	newReceiver(i.tracker, i.conn, i.o.UntilEmpty, ready).run(ctx, away)
+	newReceiver(i.tracker, i.conn, i.o.UntilEmpty, i.restore, ready).run(ctx, away)
 }
 
 // spent deals with a message that was delivered before and must not be handled again, and reports whether it is one.

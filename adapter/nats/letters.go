@@ -53,7 +53,7 @@ func (t *tracker) bury() {
 // buryOne stores a letter and ends its message then, in this order: a crash between the two leaves both, and the message is
 // recognised when it is delivered again. As long as the letter cannot be stored, the message stays in flight.
 func (t *tracker) buryOne(l letter) {
-	if l.reason == reason.Error || l.reason == reason.Crash {
+	if !errors.Is(l.err, errLost) && (l.reason == reason.Error || l.reason == reason.Crash) {
 		v := verdict.Of(t.log, t.retry, t.attempts(t.stopped, l.d), l.err)
 		if t.stopped.Err() != nil {
 			return
@@ -128,7 +128,11 @@ func (t *tracker) letterOf(l letter) *natsgo.Msg {
 	return m
 }
 
+// subjectOf returns the subject of a message's letter, which no other message has.
 func (t *tracker) subjectOf(d *delivery) string {
+	if d.isLost() {
+		return fmt.Sprintf("%s.%d-%d", t.names.deadSubject, d.seq, d.made.UnixNano())
+	}
 	return fmt.Sprintf("%s.%d", t.names.deadSubject, d.seq)
 }
 

@@ -28,8 +28,8 @@ type Options[C any] struct {
 	// Replicas is how many servers of a cluster hold each message. 0 means as many as now, if the inlet's streams are there, or else 3
 	// in a cluster that this process has joined with [Join], and 1 elsewhere.
 	Replicas int
-	// Memory has the stream kept in memory: it does not outlive its server. When the server has started again, the processes must be
-	// started again too.
+	// Memory has the stream kept in memory: it does not outlive its server. When the server has started again, the inlets make it anew and
+	// log an error: what was not delivered is lost, and what is in flight and fails becomes a dead letter.
 	Memory bool
 
 	// MaxInFlight is how many messages are in this process at once: those that the stage and what comes after it have not ended.

@@ -169,7 +169,7 @@ func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(er
 		id: rand.Text(), subject: "golda.members." + i.name, conn: i.conn, parts: i.keys.parts,
 		others: map[string]time.Time{}, mine: map[int]context.CancelFunc{},
 		receive: func(ctx context.Context, part int) {
-			newPartReceiver(i.tracker, i.conn, part, ready).run(ctx, away)
+			newPartReceiver(i.tracker, i.conn, part, i.restore, ready).run(ctx, away)
 		},
 	}
 	defer c.working.Wait()

@@ -29,28 +29,32 @@ type receiver struct {
 	conn       *Conn
 	consumer   string
 	untilEmpty bool
+	restore    func(ctx context.Context, consumer string) error
 	part       bool           // of one partition, which has a consumer of its own
 	most       int            // messages that are asked for at once
 	ready      chan *delivery // not closed
 
 	isAway bool
+	made   time.Time // when the stream was made, as it was when the server was asked last
 }
 
-func newReceiver(t *tracker, conn *Conn, untilEmpty bool, ready chan *delivery) *receiver {
-	return &receiver{t: t, conn: conn, consumer: consumerName, untilEmpty: untilEmpty, most: t.most, ready: ready}
+// newReceiver returns the receiver of an inlet. Restore is called when the server does not know the consumer.
+func newReceiver(t *tracker, conn *Conn, untilEmpty bool, restore func(context.Context, string) error, ready chan *delivery) *receiver {
+	return &receiver{t: t, conn: conn, consumer: consumerName, untilEmpty: untilEmpty, restore: restore, most: t.most, ready: ready}
 }
 
 // partAhead is how many messages of a partition are asked for at once. The server gives one, and the next one when that is answered.
 const partAhead = 64
 
-func newPartReceiver(t *tracker, conn *Conn, part int, ready chan *delivery) *receiver {
-	return &receiver{t: t, conn: conn, consumer: consumerOf(part), part: true, most: partAhead, ready: ready}
+func newPartReceiver(t *tracker, conn *Conn, part int, restore func(context.Context, string) error, ready chan *delivery) *receiver {
+	return &receiver{t: t, conn: conn, consumer: consumerOf(part), part: true, restore: restore, most: partAhead, ready: ready}
 }
 
 var (
 	errEmpty       = errors.New("the stream is empty")
 	errSilent      = errors.New("the server is silent")
 	errReconnected = errors.New("the connection was lost, and is back")
+	errAnew        = errors.New("the stream was made anew")
 )
 
 // run receives until ctx ends, or the stream is empty and that is asked for, or the connection is closed. Away is called with the reason
@@ -62,7 +66,7 @@ func (r *receiver) run(ctx context.Context, away func(error)) {
 		if ctx.Err() != nil || errors.Is(err, errEmpty) {
 			return
 		}
-		if errors.Is(err, errReconnected) {
+		if errors.Is(err, errReconnected) || errors.Is(err, errAnew) {
 			pause = firstRetry / 2
 			continue
 		}
@@ -88,7 +92,13 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	if !r.conn.nc.IsConnected() {
 		return explain(natsgo.ErrDisconnected)
 	}
-	if _, err := r.left(ctx); err != nil {
+	_, err := r.left(ctx)
+	if isGone(err) {
+		if err = r.restore(ctx, r.consumer); err == nil {
+			_, err = r.left(ctx)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	if r.isAway {
@@ -102,7 +112,7 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	if err != nil {
 		return err
 	}
-	s := &session{receiver: r, inbox: inbox, arrivals: arrivals, reconnects: before}
+	s := &session{receiver: r, inbox: inbox, arrivals: arrivals, reconnects: before, of: r.made}
 	err = s.receive(ctx)
 	s.end(ctx, sub)
 	return err
@@ -125,6 +135,8 @@ func (r *receiver) left(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, explain(err)
 	}
+	r.made = stream.CachedInfo().Created
+	r.t.sees(r.made)
 	before := stream.CachedInfo().State
 	n := left(before, consumer.CachedInfo())
 	if n > 0 {
@@ -142,6 +154,7 @@ type session struct {
 	*receiver
 
 	inbox      string
+	of         time.Time // when the stream was made from which it receives
 	arrivals   chan *natsgo.Msg
 	reconnects uint64 // of the connection when the session began
 	requested  int    // messages that were asked for and have not arrived
@@ -234,7 +247,7 @@ func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 
 // hand hands a message on, unless it is in flight.
 func (s *session) hand(ctx context.Context, m *natsgo.Msg) error {
-	d, err := s.t.arrive(m)
+	d, err := s.t.arrive(m, s.of)
 	if d == nil {
 		return err
 	}
@@ -256,17 +269,20 @@ func (s *session) look(ctx context.Context) error {
 	case s.requested > 0 && time.Since(s.heard) > silence:
 		return fmt.Errorf("%w: %w", ErrAway, errSilent)
 	}
-	if !s.untilEmpty || s.t.inFlight() > 0 {
-		if s.t.clock.Load().isOld() {
-			_, err := s.left(ctx)
-			return err
-		}
+	ends := s.untilEmpty && s.t.inFlight() == 0
+	if !ends && !s.t.clock.Load().isOld() {
 		return nil
 	}
-	if n, err := s.left(ctx); err != nil || n > 0 {
+	switch n, err := s.left(ctx); {
+	case err != nil:
 		return err
+	case !s.made.Equal(s.of):
+		return errAnew
+	case ends && n == 0:
+		return errEmpty
+	default:
+		return nil
 	}
-	return errEmpty
 }
 
 // end ends the subscription. Messages that the server has sent before it learned of that are handed on, or given back.

@@ -46,14 +46,17 @@ type tracker struct {
 	clock   atomic.Pointer[clock] // nil if the server has not said what time it is
 
 	mu   sync.Mutex // guards the rest
+	made time.Time  // when the stream was made; zero if it was not looked at yet
 	held map[uint64]*delivery
-	n    Counts       // without those of publishing
-	to   *feed.Cursor // the feed of the last source, nil if there was none
+	lost map[*delivery]bool // in flight, of a stream that is gone
+	n    Counts             // without those of publishing
+	to   *feed.Cursor       // the feed of the last source, nil if there was none
 }
 
 // delivery is a message that has arrived. The tracker's lock guards msg, times, beat and answered.
 type delivery struct {
 	seq   uint64      // in the stream
+	made  time.Time   // when the stream was made
 	of    *tracker    // that has it
 	msg   *natsgo.Msg // as it was delivered last
 	times int         // it was delivered, to any process
@@ -96,7 +99,7 @@ type letter struct {
 func newTracker(c trackerConfig) *tracker {
 	t := &tracker{
 		trackerConfig: c, ends: make(chan end, 2*c.most), letters: make(chan letter, 2*c.most),
-		freed: make(chan struct{}, 1), gone: make(chan struct{}, 1), held: map[uint64]*delivery{},
+		freed: make(chan struct{}, 1), gone: make(chan struct{}, 1), held: map[uint64]*delivery{}, lost: map[*delivery]bool{},
 	}
 	t.stopped, t.stop = context.WithCancel(context.Background())
 	t.running.Go(t.run)
@@ -120,8 +123,33 @@ func (t *tracker) run() {
 	}
 }
 
-// arrive takes in a message. It returns nil if the message is in flight here already: then the server gets the answer to this delivery.
-func (t *tracker) arrive(m *natsgo.Msg) (*delivery, error) {
+// sees notes when the stream was made that is there now. If it is another one than before, the messages in flight are none of its own:
+// the server is not answered for them any more, since it would take the answers for those of messages that have their numbers now.
+func (t *tracker) sees(made time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.made.Equal(made) {
+		return
+	}
+	if !t.made.IsZero() {
+		t.log.Error("the stream of the inlet was removed and made anew: its messages are lost, but those in flight here", "in_flight", len(t.held))
+	}
+	t.made = made
+	for _, d := range t.held {
+		t.lost[d] = true
+	}
+	clear(t.held)
+}
+
+// isLost reports whether the stream that had the message is gone.
+func (d *delivery) isLost() bool {
+	d.of.mu.Lock()
+	defer d.of.mu.Unlock()
+	return d.of.lost[d]
+}
+
+// arrive takes in a message of the stream that was made at a time. It returns nil if the message is in flight here already: then the server gets the answer to this delivery.
+func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, err
@@ -133,12 +161,16 @@ func (t *tracker) arrive(m *natsgo.Msg) (*delivery, error) {
 	if times > 1 {
 		t.n.Redelivered++
 	}
-	if d := t.held[meta.Sequence.Stream]; d != nil && !d.answered {
+	d := &delivery{seq: meta.Sequence.Stream, made: made, of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp}
+	if !made.Equal(t.made) {
+		t.lost[d] = true
+		return d, nil
+	}
+	if d := t.held[d.seq]; d != nil && !d.answered {
 		t.n.Repeated++
 		d.msg, d.times, d.beat = m, times, time.Now()
 		return nil, nil
 	}
-	d := &delivery{seq: meta.Sequence.Stream, of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp}
 	t.held[d.seq] = d
 	return d, nil
 }
@@ -169,8 +201,15 @@ func (t *tracker) undecodable(d *delivery, err error) {
 	t.letters <- letter{d, why, err}
 }
 
+// errLost is why a message that failed is not delivered again.
+var errLost = errors.New("it is not delivered again, since the stream that had it is gone")
+
 // settle answers the server after the end of a command.
 func (t *tracker) settle(e end) {
+	if e.err != nil && e.d.isLost() {
+		t.letters <- letter{e.d, reason.Error, fmt.Errorf("%w: %w", errLost, e.err)}
+		return
+	}
 	switch v := verdict.Of(t.log, t.retry, e.d.deliveries(), e.err); {
 	case v.Act == verdict.Ack:
 		t.acknowledge(e.d)
@@ -198,7 +237,7 @@ func (t *tracker) giveBack(d *delivery) { t.ended(d, stage.ErrStopped) }
 
 // acknowledge reports that a message is done.
 func (t *tracker) acknowledge(d *delivery) {
-	if !t.confirm {
+	if !t.confirm || d.isLost() {
 		t.answer(d, []byte("+ACK"), &t.n.Acknowledged)
 		return
 	}
@@ -217,8 +256,12 @@ func (t *tracker) acknowledge(d *delivery) {
 func (t *tracker) answer(d *delivery, text []byte, count *uint64) {
 	t.mu.Lock()
 	d.answered = true
-	reply := d.msg.Reply
+	reply, lost := d.msg.Reply, t.lost[d]
 	t.mu.Unlock()
+	if lost {
+		t.release(d, count)
+		return
+	}
 	if err := t.conn.Publish(reply, text); err != nil {
 		t.log.Warn("the server was not answered; the message will be delivered again",
 			"sequence", d.seq, "answer", string(text), "reason", err)
@@ -233,6 +276,7 @@ func (t *tracker) release(d *delivery, count *uint64) {
 	if t.held[d.seq] == d {
 		delete(t.held, d.seq)
 	}
+	delete(t.lost, d)
 	t.mu.Unlock()
 	ring(t.freed)
 	ring(t.gone)
@@ -260,14 +304,14 @@ func (t *tracker) beat(now time.Time) {
 func (t *tracker) inFlight() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.held)
+	return len(t.held) + len(t.lost)
 }
 
 func (t *tracker) counts() Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.n
-	n.InFlight = uint64(len(t.held))
+	n.InFlight = uint64(len(t.held) + len(t.lost))
 	return n
 }
 
