@@ -8,7 +8,8 @@ import (
 // Carrier carries commands from process to process, for [Place]: it keeps each until a process that runs its stage has handled it. The
 // Carrier of adapter/nats does that with JetStream.
 //
-// All processes of a pipeline have carriers that lead to the same place, such as one server.
+// All processes of a pipeline have carriers that lead to the same place, such as one server. If a Carrier has the method
+// CheckPipeline(name string) error, New calls it with the name of the pipeline: its error is a fault.
 type Carrier interface {
 	// Line returns the line that leads to a stage whose commands are of a type. If the stage is a keyed one, key returns a number for a
 	// command that is the same for all commands of one key, in every process; otherwise it is nil. It may panic, as the user's function for

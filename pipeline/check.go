@@ -462,7 +462,7 @@ func (p *plan) checkPlaces() {
 		return
 	}
 	at := placing{
-		places: p.places, maps: p.maps, stages: p.stages, of: p.processes(), edges: p.edges(), entry: p.entry, faultf: p.faultf,
+		name: p.name, places: p.places, maps: p.maps, stages: p.stages, of: p.processes(), edges: p.edges(), entry: p.entry, faultf: p.faultf,
 		feeds: p.feeds, rules: p.rules,
 	}
 	at.check()

@@ -84,6 +84,7 @@ type line struct {
 
 // placing checks where each stage runs, and makes the lines.
 type placing struct {
+	name   string // of the pipeline
 	places []placement
 	maps   []mapping
 	stages []*engine.Core
@@ -106,6 +107,10 @@ func (p *placing) check() {
 	at := p.places[0]
 	if engine.IsNil(at.carrier) {
 		p.faultf("Place", "the carrier is nil")
+	} else if c, ok := at.carrier.(interface{ CheckPipeline(name string) error }); ok {
+		if err := c.CheckPipeline(p.name); err != nil {
+			p.faultf("Place", "%v", err)
+		}
 	}
 	p.checkProcesses(at.processes)
 	p.away = map[*engine.Core]relayed{}

@@ -53,7 +53,8 @@ type carried struct {
 	o  Options[any]
 }
 
-// NewCarrier returns the carrier of a pipeline. All processes need the same name and options. The options are those of each inlet; a
+// NewCarrier returns the carrier of the pipeline of a name. Pipelines of one name are one pipeline to the server, whatever their stages: give
+// different ones different names, or accounts of the server of their own. All processes need the same name and options. The options are those of each inlet; a
 // Codec among them is for all stages, and must give back commands of the type that it was given. nil means JSON, if JSON keeps all of a
 // command: no unexported fields, and none of interfaces, functions or channels, unless a type has MarshalJSON and UnmarshalJSON, or a
 // field the tag json:"-". [Carry] gives a stage options of its own, such as a codec, which is trusted. pipeline.New reports what is wrong.
@@ -81,6 +82,14 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 // such stage, or if no commands come to it from other processes, so that it has no inlet.
 func Carry[C any](stage string, o Options[C]) CarrierOption {
 	return CarrierOption{stage, carried{reflect.TypeFor[C](), erase(o)}}
+}
+
+// CheckPipeline is for package pipeline: a carrier that is not that of the pipeline would mix its commands with those of another one.
+func (c *Carrier) CheckPipeline(name string) error {
+	if c.pipeline == name || c.pipeline == "" { // Line reports that it has no name
+		return nil
+	}
+	return fmt.Errorf("nats: NewCarrier(%q) is for another pipeline than %q: it would mix the commands of both", c.pipeline, name)
 }
 
 // Line is for package pipeline.

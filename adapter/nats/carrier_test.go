@@ -174,6 +174,7 @@ func TestNewReportsWhatIsWrongWithACarrier(t *testing.T) {
 		want    string
 	}{
 		{"no name", nats.NewCarrier(conn, "", nats.Options[any]{}), "the pipeline has no name"},
+		{"another pipeline", nats.NewCarrier(conn, "tests", nats.Options[any]{}), `NewCarrier("tests") is for another pipeline than "test"`},
 		{"an option out of range", nats.NewCarrier(conn, "test", nats.Options[any]{Replicas: 9}), "Replicas is 9"},
 		{
 			"a stage's option out of range",

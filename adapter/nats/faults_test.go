@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,11 +25,11 @@ func standStill(t *testing.T, p *os.Process, meanwhile func()) {
 		long, err = time.ParseDuration(text)
 		require.NoError(t, err)
 	}
-	require.NoError(t, p.Signal(syscall.SIGSTOP))
+	require.NoError(t, p.Signal(sigStop))
 	over := time.After(long)
 	meanwhile()
 	<-over
-	require.NoError(t, p.Signal(syscall.SIGCONT))
+	require.NoError(t, p.Signal(sigCont))
 }
 
 // Three processes, each with a member of the cluster and a pipeline. Process 0 publishes. Process 1 is killed, process 2 stands still, process 0 is

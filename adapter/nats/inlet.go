@@ -117,8 +117,8 @@ func isGone(err error) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
 }
 
-// restore makes what the server has in memory anew, if a consumer is not there because the server was started again. What is on disk does not
-// vanish by itself, so that it is gone stays an error.
+// restore makes what the server has in memory anew, if a consumer is not there because the server was started again. What is on disk
+// does not vanish by itself, so that it is gone stays an error.
 func (i *Inlet[C]) restore(ctx context.Context, consumer string) error {
 	i.restoring.Lock()
 	defer i.restoring.Unlock()
@@ -258,8 +258,8 @@ func decode[C any](codec Codec[C], m *natsgo.Msg) (cmd C, err error) {
 //
 // It asks the server for as many messages as fit into [Options.MaxInFlight], and submits their commands. When a command and all that was
 // emitted on its way has ended well, its message is acknowledged; if one of them failed, all of the message is delivered again, or becomes
-// a dead letter. Commands that a hard stop ends are given back to the server at once, except those whose handlers did not return within the grace:
-// these still run, and are left to [Options.AckWait]. A process that is gone does not
+// a dead letter. Commands that a hard stop ends are given back to the server at once, except those whose handlers did not return within
+// the grace: these still run, and are left to [Options.AckWait]. A process that is gone does not
 // answer, and its messages are delivered again after [Options.AckWait]. So each command is handled at least once.
 //
 // When the server is away, the source waits for it for as long as that takes: the snapshot of the pipeline shows the feed as "away", with

@@ -95,8 +95,7 @@ func promotedFrom(t, writer, write reflect.Type, method string) *reflect.StructF
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if !f.Anonymous || !f.Type.Implements(write) && !reflect.PointerTo(f.Type).Implements(write) {
 			continue
 		}
@@ -115,8 +114,8 @@ func promotedFrom(t, writer, write reflect.Type, method string) *reflect.StructF
 
 // hasOther reports whether a struct has another field that JSON is to keep.
 func hasOther(t reflect.Type, name string) bool {
-	for i := range t.NumField() {
-		if f := t.Field(i); f.Name != name && f.Name != "_" && f.Tag.Get("json") != "-" {
+	for f := range t.Fields() {
+		if f.Name != name && f.Name != "_" && f.Tag.Get("json") != "-" {
 			return true
 		}
 	}
@@ -125,8 +124,7 @@ func hasOther(t reflect.Type, name string) bool {
 
 // fields returns what is not kept of the fields of a struct. Names are those that the struct has already, with their fields.
 func (w keptWalk) fields(t reflect.Type, path string, addressable bool, names map[string]string) string {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		tag := f.Tag.Get("json")
 		if tag == "-" || f.Name == "_" {
 			continue

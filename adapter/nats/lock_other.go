@@ -1,9 +1,8 @@
-//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd || windows)
 
 package nats
 
 import "os"
 
-// lockFile opens the lock file of a store. This system has no lock that ends with the process, so two processes that open one
-// store are not noticed.
-func lockFile(name string) (*os.File, error) { return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) }
+// lock does nothing. This system has no lock that ends with the process, so two processes that open one store are not noticed.
+func lock(*os.File) error { return nil }

@@ -4,38 +4,15 @@ package nats
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 )
 
-// lockFile takes the lock of a store, which ends with the process at the latest. The file has the number of the process that took it
-// last, for messages only.
-func lockFile(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+// lock locks a file, or returns [ErrLocked].
+func lock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return ErrLocked
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = ErrLocked
-			if pid := readPID(f); pid != "" {
-				err = fmt.Errorf("%w: process %s", ErrLocked, pid)
-			}
-		}
-		return nil, errors.Join(err, f.Close())
-	}
-	// A disk that is full cannot take the number. The lock holds all the same.
-	if f.Truncate(0) == nil {
-		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
-	}
-	return f, nil
-}
-
-func readPID(f *os.File) string {
-	buf := make([]byte, 20)
-	n, _ := f.ReadAt(buf, 0)
-	return strings.TrimSpace(string(buf[:n]))
+	return err
 }

@@ -41,8 +41,8 @@ type Options[C any] struct {
 	// Retry says when a message is delivered again whose command failed. Attempts is how often that happens at most: deliveries count whose
 	// command failed, and those of which no process says how they ended, as when it was killed; those that a stop gave back do not, for the
 	// last week and the last 262,144 of them. 0 means 10. Backoff is the pause after the first delivery, and doubles with each delivery up to
-	// Max; 0 means a second, and a minute. If chooses the errors that are worth another delivery; nil means all but crashes and stage.ErrExpired. An error that is
-	// overload waits at least as long as its hint. A Budget is not allowed.
+	// Max; 0 means a second, and a minute. If chooses the errors that are worth another delivery; nil means all but crashes and
+	// stage.ErrExpired. An error that is overload waits at least as long as its hint. A Budget is not allowed.
 	Retry stage.RetryPolicy
 	// Confirm has the server confirm each acknowledgement. Without it one that is lost with the connection leads to another delivery.
 	Confirm bool

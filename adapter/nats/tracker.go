@@ -132,7 +132,8 @@ func (t *tracker) sees(made time.Time) {
 		return
 	}
 	if !t.made.IsZero() {
-		t.log.Error("the stream of the inlet was removed and made anew: its messages are lost, but those in flight here", "in_flight", len(t.held))
+		t.log.Error("the stream of the inlet was removed and made anew: its messages are lost, but those in flight here",
+			"in_flight", len(t.held))
 	}
 	t.made = made
 	for _, d := range t.held {
@@ -148,7 +149,8 @@ func (d *delivery) isLost() bool {
 	return d.of.lost[d]
 }
 
-// arrive takes in a message of the stream that was made at a time. It returns nil if the message is in flight here already: then the server gets the answer to this delivery.
+// arrive takes in a message of the stream that was made at a time. It returns nil if the message is in flight here already: then the server
+// gets the answer to this delivery.
 func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	meta, err := m.Metadata()
 	if err != nil {
