@@ -79,6 +79,7 @@ func newFeeding(of *feedHost, part *fed) *feeding {
 	f := &feeding{fed: part, of: of, state: feedWaiting}
 	f.cursor.Begun = f.openSaver
 	f.cursor.Pipeline, f.cursor.Stage = of.pipeline, part.core.Name()
+	f.cursor.Paused = func() bool { return part.core.Inbox().Knobs().Paused }
 	return f
 }
 

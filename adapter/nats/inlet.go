@@ -285,12 +285,13 @@ func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) er
 func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) (err error) {
 	own, cancel := context.WithCancel(ctx)
 	ready := make(chan *delivery, i.o.MaxInFlight)
+	position := feed.Of(ctx)
+	pause := &pausing{is: position.IsPaused, away: func(err error) { source.SetAway(ctx, err) }}
 	var receiving sync.WaitGroup
 	receiving.Go(func() {
 		defer close(ready)
-		i.receive(own, ready, func(err error) { source.SetAway(ctx, err) })
+		pause.between(own, func(ctx context.Context) { i.receive(ctx, ready, pause.away) }, func() { i.tracker.giveBackAll(ready) })
 	})
-	position := feed.Of(ctx)
 	defer func() { // also after a panic
 		cancel()
 		receiving.Wait()
@@ -299,6 +300,10 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 		}
 	}()
 	for d := range ready {
+		if pause.on.Load() {
+			i.tracker.giveBack(d)
+			continue
+		}
 		if i.spent(ctx, d) {
 			continue
 		}

@@ -237,6 +237,18 @@ func (t *tracker) again(d *delivery, pause time.Duration) {
 // giveBack has a message delivered again at once: its command was not submitted.
 func (t *tracker) giveBack(d *delivery) { t.ended(d, stage.ErrStopped) }
 
+// giveBackAll gives back all messages that are ready now.
+func (t *tracker) giveBackAll(ready <-chan *delivery) {
+	for {
+		select {
+		case d := <-ready:
+			t.giveBack(d)
+		default:
+			return
+		}
+	}
+}
+
 // acknowledge reports that a message is done.
 func (t *tracker) acknowledge(d *delivery) {
 	if !t.confirm || d.isLost() {

@@ -27,6 +27,8 @@ type Save func(ctx context.Context, position int64) error
 type Cursor struct {
 	// Pipeline and Stage are the names of what the source feeds. They are set before its first run, and do not change.
 	Pipeline, Stage string
+	// Paused reports whether the stage is paused. It is set like the names, and may be nil.
+	Paused func() bool
 
 	position atomic.Int64 // after the last command that was accepted
 	total    atomic.Int64 // 0 if it is not known
@@ -109,6 +111,9 @@ func (c *Cursor) hear(ended func(err error)) {
 	defer c.turn.Unlock()
 	c.ended = ended
 }
+
+// IsPaused reports whether what the source feeds is paused.
+func (c *Cursor) IsPaused() bool { return c != nil && c.Paused != nil && c.Paused() }
 
 // Since calls submit, and lets the command that it submits have waited since a time, which counts for the time to live that its stage
 // gives it.
