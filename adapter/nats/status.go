@@ -112,6 +112,9 @@ func left(s jetstream.StreamState, c *jetstream.ConsumerInfo) uint64 {
 // messages that were acknowledged; see left.
 func oldest(ctx context.Context, stream jetstream.Stream, c *jetstream.ConsumerInfo) (time.Time, error) {
 	info := stream.CachedInfo()
+	if info.State.Msgs == 0 { // what the consumer has was published after the stream was asked
+		return info.TimeStamp, nil
+	}
 	if info.State.FirstSeq > c.AckFloor.Stream {
 		return info.State.FirstTime, nil
 	}

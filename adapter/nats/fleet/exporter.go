@@ -43,7 +43,11 @@ import (
 //
 //	{"pipeline": "shop", "processes": {"alive": 3, …}, "inlets": {"orders": {"pending": 12, "wanted_processes": 4, …}}}
 //
-// has the same. If nothing is known the status is 503, with the error as text.
+// has the same. If nothing is known the status is 503, with the error as text. Mount it where only those reach it that may see these numbers: it asks
+// for no credentials.
+//
+// The counters never go back, unless the stream is made anew: what is done is a difference of numbers that the server gives one after the other, so it may be
+// a few less than a moment before, and the exporter shows the most.
 //
 // Any goroutine may use it. It has none of its own, and needs no stop.
 type Exporter struct {
@@ -52,18 +56,24 @@ type Exporter struct {
 	last  Snapshot
 	err   error
 	at    time.Time // of last
+	done  map[string]counted
 
 	up, processes *prometheus.Desc
 	series        []series
 }
 
+// counted is what was exported of an inlet last.
+type counted struct{ published, done uint64 }
+
 // series is a metric of an inlet.
 type series struct {
 	name, help string
 	kind       prometheus.ValueType
-	read       func(Inlet) float64
+	read       func(Inlet) float64 // nil for done_total
 	desc       *prometheus.Desc
 }
+
+const doneTotal = "done_total"
 
 var inletSeries = []series{
 	{
@@ -71,8 +81,7 @@ var inletSeries = []series{
 		read: func(i Inlet) float64 { return float64(i.Published) },
 	},
 	{
-		name: "done_total", help: "Messages that are done.", kind: prometheus.CounterValue,
-		read: func(i Inlet) float64 { return float64(i.Done()) },
+		name: doneTotal, help: "Messages that are done.", kind: prometheus.CounterValue,
 	},
 	{
 		name: "dead_lettered_total", help: "Messages that have become dead letters.", kind: prometheus.CounterValue,
@@ -115,7 +124,7 @@ func NewExporter(f *Fleet) *Exporter {
 	}
 	labels := prometheus.Labels{"pipeline": f.pipeline}
 	e := &Exporter{
-		fleet: f, turn: make(chan struct{}, 1),
+		fleet: f, turn: make(chan struct{}, 1), done: map[string]counted{},
 		up:        prometheus.NewDesc("golda_fleet_up", "Whether the server and the processes could be asked.", nil, labels),
 		processes: prometheus.NewDesc("golda_fleet_processes", "Processes by what is known of them.", []string{"state"}, labels),
 	}
@@ -132,12 +141,12 @@ const (
 	longest = 30 * time.Second // how long one may take
 )
 
-// latest returns a snapshot that is at most a second old.
-func (e *Exporter) latest(ctx context.Context) (Snapshot, error) {
+// latest returns a snapshot that is at most a second old, and how many messages of each inlet are done.
+func (e *Exporter) latest(ctx context.Context) (Snapshot, map[string]uint64, error) {
 	select {
 	case e.turn <- struct{}{}:
 	case <-ctx.Done():
-		return Snapshot{}, context.Cause(ctx)
+		return Snapshot{}, nil, context.Cause(ctx)
 	}
 	defer func() { <-e.turn }()
 	if e.at.IsZero() || time.Since(e.at) > fresh {
@@ -146,7 +155,20 @@ func (e *Exporter) latest(ctx context.Context) (Snapshot, error) {
 		cancel()
 		e.at = time.Now()
 	}
-	return e.last, e.err
+	return e.last, e.count(), e.err
+}
+
+// count returns how many messages of each inlet are done, and never less than before.
+func (e *Exporter) count() map[string]uint64 {
+	done := make(map[string]uint64, len(e.last.Inlets))
+	for _, i := range e.last.Inlets {
+		now, before := counted{i.Published, i.Done()}, e.done[i.Name]
+		if now.published >= before.published { // else the stream was made anew
+			now.done = max(now.done, before.done)
+		}
+		e.done[i.Name], done[i.Name] = now, now.done
+	}
+	return done
 }
 
 // Describe is for [prometheus.Collector].
@@ -160,7 +182,7 @@ func (e *Exporter) Describe(out chan<- *prometheus.Desc) {
 
 // Collect is for [prometheus.Collector].
 func (e *Exporter) Collect(out chan<- prometheus.Metric) {
-	s, err := e.latest(context.Background())
+	s, done, err := e.latest(context.Background())
 	up := 1.0
 	if err != nil {
 		up = 0
@@ -174,7 +196,11 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, i := range s.Inlets {
 		for _, one := range e.series {
-			out <- prometheus.MustNewConstMetric(one.desc, one.kind, one.read(i), i.Name)
+			value := float64(done[i.Name])
+			if one.read != nil {
+				value = one.read(i)
+			}
+			out <- prometheus.MustNewConstMetric(one.desc, one.kind, value, i.Name)
 		}
 	}
 }
@@ -216,7 +242,12 @@ type scalingData struct {
 
 // ServeHTTP is for [http.Handler].
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s, err := e.latest(r.Context())
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+		return
+	}
+	s, done, err := e.latest(r.Context())
 	if err != nil && len(s.Inlets) == 0 {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -227,7 +258,7 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, i := range s.Inlets {
 		body.Inlets[i.Name] = scalingData{
-			Stage: i.Stage, Published: i.Published, Done: i.Done(), DeadLettered: i.Buried, Pending: i.Pending, InFlight: i.InFlight,
+			Stage: i.Stage, Published: i.Published, Done: done[i.Name], DeadLettered: i.Buried, Pending: i.Pending, InFlight: i.InFlight,
 			OldestAge: i.Age.Seconds(), Rate: i.Rate, Bottleneck: i.Bottleneck, Workers: i.Workers, WantedWorkers: i.WantedWorkers,
 			Processes: i.Processes, WantedProcesses: i.WantedProcesses,
 		}

@@ -23,8 +23,8 @@ type Options struct {
 	// Name is the name of the process, for people. Give each process another one, that stays the same when it is restarted if there is
 	// such a name. Empty means the host's name and the number of the process.
 	Name string
-	// Every is how often the process says that it is there: after three times without that it is lost. 0 means two seconds, and 10 ms is
-	// the least. Each message goes to all processes of the pipeline, so set more for hundreds of them.
+	// Every is how often the process says that it is there: after three times without that it is lost. 0 means two seconds, 10 ms is
+	// the least and an hour the most. Each message goes to all processes of the pipeline, so set more for hundreds of them.
 	Every time.Duration
 	// Wait is how long a snapshot waits for processes that do not answer. 0 means a second.
 	Wait time.Duration
@@ -37,6 +37,7 @@ type Options struct {
 const (
 	defaultEvery  = 2 * time.Second
 	leastEvery    = 10 * time.Millisecond
+	mostEvery     = time.Hour
 	defaultWait   = time.Second
 	defaultTarget = 10 * time.Second
 	longestName   = 256
@@ -51,7 +52,8 @@ func (o Options) check() error {
 		}
 	}
 	fault(len(o.Name) > longestName, "Name has %d bytes, and may have %d", len(o.Name), longestName)
-	fault(o.Every != 0 && o.Every < leastEvery, "Every is %v, and must be at least %v; use 0 for %v", o.Every, leastEvery, defaultEvery)
+	fault(o.Every != 0 && (o.Every < leastEvery || o.Every > mostEvery),
+		"Every is %v, and must be from %v to %v; use 0 for %v", o.Every, leastEvery, mostEvery, defaultEvery)
 	fault(o.Wait < 0, "Wait is %v; use 0 for %v", o.Wait, defaultWait)
 	if err := o.Law.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("Law: %w", err))
@@ -88,8 +90,9 @@ type Fleet struct {
 	roster   *roster
 	joined   time.Time
 
-	mu    sync.Mutex // guards meter
+	mu    sync.Mutex // guards meter and known
 	meter meter
+	known map[string]bool // the inlets that were in a snapshot: they are asked for when all processes are gone and forgotten
 
 	stop    context.CancelFunc
 	stopped context.Context
@@ -111,7 +114,9 @@ func Join(ctx context.Context, conn *nats.Conn, p *pipeline.Pipeline, o Options)
 	return open(ctx, conn, p, p.Name(), o)
 }
 
-// Observe is [Join] for a process that does not run the pipeline, such as a command or a dashboard: it is in no snapshot.
+// Observe is [Join] for a process that does not run the pipeline, such as a command or a dashboard: it is in no snapshot. It knows the
+// inlets that processes of the pipeline have, or have had since it has observed them, and those of the Conn that feed no other pipeline. So one that
+// must know how many processes are wanted while there are none makes the inlet itself, as a process that publishes does.
 func Observe(ctx context.Context, conn *nats.Conn, pipeline string, o Options) (*Fleet, error) {
 	link.CheckContext(ctx, "fleet: Observe")
 	return open(ctx, conn, nil, pipeline, o)
@@ -121,7 +126,7 @@ func open(ctx context.Context, conn *nats.Conn, p *pipeline.Pipeline, name strin
 	if conn == nil {
 		panic("fleet: the Conn is nil")
 	}
-	f := &Fleet{pipeline: name, conn: conn, nc: conn.JetStream().Conn(), p: p, subjects: subjectsOf(name), roster: newRoster()}
+	f := &Fleet{pipeline: name, conn: conn, nc: conn.JetStream().Conn(), p: p, subjects: subjectsOf(name), roster: newRoster(), known: map[string]bool{}}
 	if err := f.open(ctx, o); err != nil {
 		return nil, fmt.Errorf("fleet %q: %w", name, err)
 	}
@@ -254,7 +259,7 @@ func (f *Fleet) take(m *natsgo.Msg, inbox string) {
 
 // valid reports whether an announcement says what it must.
 func (a *announcement) valid() bool {
-	if a.Every < leastEvery {
+	if a.Every < leastEvery || a.Every > mostEvery {
 		a.Every = defaultEvery
 	}
 	return a.ID != "" && len(a.ID) <= longestName && a.Name != "" && len(a.Name) <= longestName

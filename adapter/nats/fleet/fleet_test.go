@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -310,6 +313,35 @@ func TestAnObserverOfAPipelineThatDoesNotRunSeesNothing(t *testing.T) {
 	require.EqualError(t, err, `fleet "shop": the process has left it`)
 }
 
+// An observer that publishes knows the inlet before any process is there: so an autoscaler can start the first one.
+func TestAnObserverWantsTheFirstProcess(t *testing.T) {
+	conn := connect(t, serve(t).ClientURL())
+	numbers, err := nats.NewInlet(t.Context(), conn, "numbers", nats.Options[int]{})
+	require.NoError(t, err)
+	f, err := fleet.Observe(t.Context(), conn, "shop", beats)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Leave(t.Context())) }()
+	e := fleet.NewExporter(f)
+	for n, want := range []string{`"wanted_processes":0`, `"wanted_processes":1`} {
+		require.Eventually(t, func() bool {
+			answer := get(e)
+			return answer.Code == http.StatusOK && strings.Contains(answer.Body.String(), want)
+		}, time.Minute, 10*time.Millisecond, want)
+		require.NoError(t, numbers.Publish(t.Context(), "", n))
+	}
+}
+
+func TestAnExporterIsOnlyRead(t *testing.T) {
+	f, _ := start(t, connect(t, serve(t).ClientURL()), "shop", named("one"))
+	e := fleet.NewExporter(f)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		answer := httptest.NewRecorder()
+		e.ServeHTTP(answer, httptest.NewRequest(method, "/scaling", nil))
+		require.Equal(t, http.StatusMethodNotAllowed, answer.Code)
+		require.Equal(t, "GET, HEAD", answer.Header().Get("Allow"))
+	}
+}
+
 func TestAServerThatIsAwayIsNamedAtOnce(t *testing.T) {
 	s := serve(t)
 	url := s.ClientURL()
@@ -395,7 +427,7 @@ func TestOptionsOfAFleetAreChecked(t *testing.T) {
 	p, _, err := working(conn, "shop", 0)
 	require.NoError(t, err)
 	_, err = fleet.Join(t.Context(), conn, p, fleet.Options{Every: time.Millisecond, Wait: -1, Law: lawOf(-1)})
-	require.EqualError(t, err, `fleet "shop": Every is 1ms, and must be at least 10ms; use 0 for 2s`+"\n"+
+	require.EqualError(t, err, `fleet "shop": Every is 1ms, and must be from 10ms to 1h0m0s; use 0 for 2s`+"\n"+
 		"Wait is -1ns; use 0 for 1s\nLaw: policy: backlog: Target -1ns is negative")
 	_, err = fleet.Observe(t.Context(), conn, "", fleet.Options{})
 	require.EqualError(t, err, `fleet "": the pipeline has no name that can be shown`)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -93,6 +94,55 @@ func TestARosterIsBounded(t *testing.T) {
 	require.Len(t, r.list(), mostMembers)
 	r.look(at(1000))
 	require.Len(t, r.departed(at(1000)), mostGone)
+	for n := range 10 {
+		require.True(t, r.hear(member1("new "+strconv.Itoa(n), "new "+strconv.Itoa(n)), at(1000)), "one that is there takes the place of one that is gone")
+	}
+	require.Len(t, r.list(), mostMembers)
+	there := 0
+	for _, m := range r.list() {
+		if !m.gone() {
+			there++
+		}
+	}
+	require.Equal(t, 10, there)
+}
+
+// The server is asked for the numbers one after the other, so there may seem to be fewer messages done than before.
+func TestCountersDoNotGoBackUnlessTheStreamIsMadeAnew(t *testing.T) {
+	e := NewExporter(&Fleet{})
+	for _, c := range []struct {
+		published, pending, want uint64
+	}{{100, 10, 90}, {100, 12, 90}, {101, 10, 91}, {5, 2, 3}, {5, 3, 3}, {100, 99, 3}} {
+		e.hold(Snapshot{Inlets: []Inlet{{Name: "in", Status: nats.Status{Published: c.published, Pending: c.pending}}}})
+		_, done, err := e.latest(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, map[string]uint64{"in": c.want}, done)
+	}
+}
+
+// All processes have gone for longer than they are kept, and their inlet has a message: one process is wanted.
+func TestAnInletIsKnownWhenAllProcessesAreForgotten(t *testing.T) {
+	l := running(t)
+	conn, err := nats.Connect(t.Context(), l.server.ClientURL())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	f, err := Observe(t.Context(), conn, "shop", Options{Every: time.Hour, Wait: time.Second})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Leave(context.Background())) }()
+	require.Eventually(t, func() bool {
+		s, err := f.Snapshot(t.Context())
+		return err == nil && len(s.Inlets) == 1
+	}, time.Minute, 10*time.Millisecond)
+	all, err := f.inlets(t.Context(), nil)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.EqualValues(t, 20, all[0].Pending)
+	require.Equal(t, 1, all[0].WantedProcesses)
+	require.NoError(t, conn.JetStream().DeleteStream(t.Context(), "GOLDA_orders"))
+	all, err = f.inlets(t.Context(), nil)
+	require.NoError(t, err, "it was removed")
+	require.Empty(t, all)
+	require.Empty(t, f.known)
 }
 
 // process1 is a process that feeds the stage work with the inlet in.

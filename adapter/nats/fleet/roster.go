@@ -34,7 +34,7 @@ func (m *member) gone() bool { return m.lost || m.Left }
 
 func newRoster() *roster { return &roster{all: map[string]*member{}} }
 
-// hear notes what a member says of itself. It reports false if there is no place for it.
+// hear notes what a member says of itself. It reports false if there is no place for it. Those that are gone give theirs to one that is there.
 func (r *roster) hear(a announcement, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,6 +42,9 @@ func (r *roster) hear(a announcement, now time.Time) bool {
 	switch {
 	case m == nil:
 		r.replaceLocked(a)
+		if len(r.all) >= mostMembers {
+			r.evictLocked()
+		}
 		if len(r.all) >= mostMembers {
 			return false
 		}
@@ -74,6 +77,19 @@ func (r *roster) replaceLocked(a announcement) {
 		if m.gone() && m.Name == a.Name {
 			delete(r.all, id)
 		}
+	}
+}
+
+// evictLocked forgets the member that is gone for longest.
+func (r *roster) evictLocked() {
+	var oldest *member
+	for _, m := range r.all {
+		if m.gone() && (oldest == nil || m.heard.Before(oldest.heard)) {
+			oldest = m
+		}
+	}
+	if oldest != nil {
+		delete(r.all, oldest.ID)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/pipeline"
@@ -166,28 +167,59 @@ func (r *report) state() (s pipeline.Snapshot, err error) {
 	return s, nil
 }
 
-// inlets asks the server for all inlets that a process has.
+// inlets asks the server for all inlets. One that only processes have had that are gone may have been removed.
 func (f *Fleet) inlets(ctx context.Context, processes []Process) (all []Inlet, err error) {
-	names := map[string]bool{}
-	for i := range processes {
-		for _, l := range processes[i].said.Inlets {
-			names[l.Name] = true
-		}
-	}
+	names := f.inletNames(processes)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		own, cancel := context.WithTimeout(ctx, max(f.o.Wait, leastWait))
 		status, failed := f.conn.Status(own, name)
 		cancel()
-		if failed != nil {
-			if !f.nc.IsConnected() {
-				return all, f.away(failed)
-			}
+		switch {
+		case failed == nil:
+			all = append(all, newInlet(name, status, processes, f.o.Law))
+		case !f.nc.IsConnected():
+			return all, f.away(failed)
+		case errors.Is(failed, jetstream.ErrStreamNotFound) && !names[name]:
+			f.forget(name)
+		default:
 			err = errors.Join(err, failed)
-			continue
 		}
-		all = append(all, newInlet(name, status, processes, f.o.Law))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, i := range all {
+		f.known[i.Name] = true
 	}
 	return all, err
+}
+
+// inletNames returns the names of the inlets that are or were known, and whether a process has the inlet now.
+func (f *Fleet) inletNames(processes []Process) map[string]bool {
+	f.mu.Lock()
+	names := make(map[string]bool, len(f.known))
+	for name := range f.known {
+		names[name] = false
+	}
+	f.mu.Unlock()
+	for _, i := range f.conn.Inlets() {
+		if i.Pipeline == "" || i.Pipeline == f.pipeline {
+			names[i.Name] = true
+		}
+	}
+	for i := range processes {
+		p := &processes[i]
+		for _, l := range p.said.Inlets {
+			names[l.Name] = names[l.Name] || p.State == Alive || p.State == Silent
+		}
+	}
+	return names
+}
+
+// forget forgets an inlet that is not there any more.
+func (f *Fleet) forget(inlet string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.known, inlet)
 }
 
 // leastWait is how long the server may take to answer, whatever Options.Wait is.
