@@ -44,15 +44,18 @@ const smallPull = 10 * time.Millisecond
 
 // How processes are measured, as package adapter/nats/fleet does.
 const (
-	beats    = 2 * time.Second
-	readings = 15
+	beats     = 2 * time.Second
+	readings  = 15
+	settled   = 2    // readings back from which the number of workers has not grown
+	saturated = 0.75 // of the workers are busy: then the policy would have added some if that paid
 )
 
 // reading is what is measured of a process at one instant.
 type reading struct {
-	at   time.Duration
-	done uint64
-	busy []time.Duration // of stages
+	at      time.Duration
+	done    uint64
+	busy    []time.Duration // of stages
+	workers []int           // of stages
 }
 
 func newFleet(r *run) *fleet {
@@ -212,7 +215,7 @@ func (f *fleet) kill(p *process) {
 	for id := range r.messages {
 		if m := &r.messages[id]; m.live && m.process == p {
 			m.gen++
-			m.process, m.left = nil, 0
+			m.process, m.left, m.shed = nil, 0, false
 			r.redelivered++
 			r.calendar.enter(event{at: r.now + f.AckWait, kind: redeliver, id: int32(id)})
 		}
@@ -250,7 +253,7 @@ func (p *process) read() reading {
 	r := reading{at: p.run.now, done: p.member.done}
 	for _, s := range p.stations {
 		s.touch()
-		r.busy = append(r.busy, s.totals.Busy)
+		r.busy, r.workers = append(r.busy, s.totals.Busy), append(r.workers, s.workers)
 	}
 	return r
 }
@@ -286,16 +289,25 @@ func (f *fleet) lag(stage int, ready []*process) policy.Lag {
 		l.Fill = float64(f.stored) / float64(f.Limit)
 	}
 	for _, p := range ready {
-		l.Workers += p.stations[stage].workers
-		l.Most += p.stations[stage].Most
-		if p.member.readings.Len() == 0 {
-			continue
+		now, most, known := p.read(), p.stations[stage].Most, &p.member.readings
+		l.Workers += now.workers[stage]
+		if known.Len() >= settled {
+			recent := known.At(known.Len() - settled)
+			if now.workers[stage] <= recent.workers[stage] && now.busySince(recent, stage) >= saturated*float64(now.workers[stage]) {
+				most = now.workers[stage]
+			}
 		}
-		first, now := p.member.readings.At(0), p.read()
-		if span := (now.at - first.at).Seconds(); span > 0 {
-			l.Busy += (now.busy[stage] - first.busy[stage]).Seconds() / span
-			l.Rate += float64(now.done-first.done) / span
+		l.Most += most
+		if known.Len() > 0 {
+			first := known.At(0)
+			l.Busy += now.busySince(first, stage)
+			l.Rate += float64(now.done-first.done) / max((now.at-first.at).Seconds(), 1e-9)
 		}
 	}
 	return l
+}
+
+// busySince returns how many workers of a stage were busy since an earlier reading, on average.
+func (r *reading) busySince(earlier *reading, stage int) float64 {
+	return (r.busy[stage] - earlier.busy[stage]).Seconds() / max((r.at-earlier.at).Seconds(), 1e-9)
 }

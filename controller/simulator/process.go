@@ -108,12 +108,13 @@ func (p *process) ask(ev controller.Event) {
 		return
 	}
 	if every := p.decisions.Interval(); every > 0 {
-		p.every = every
+		p.every = min(every, longest)
 		p.schedule()
 	}
 	name := p.run.model.Policy.Name()
 	changes, faults := controller.Settle(name, &p.seen, &p.decisions)
-	if p.run.fault = errors.Join(faults...); p.run.fault != nil {
+	if len(faults) > 0 {
+		p.run.fault = errors.Join(faults...)
 		return
 	}
 	for _, c := range changes {
@@ -165,7 +166,7 @@ func (s *station) stats() controller.StageStats {
 	}
 	return controller.StageStats{
 		ID: controller.StageID(s.id), Name: s.Name, Rank: s.rank, Cyclic: s.cyclic, Next: s.next,
-		QueueLen: s.queue.due(), QueueCap: s.capacity, OldestWait: oldest, InHand: s.busy + s.blocked,
+		QueueLen: s.queue.ready.Len(), QueueCap: s.capacity, OldestWait: oldest, InHand: s.busy + s.blocked,
 		Workers: s.workers, MinWorkers: s.Workers, MaxWorkers: s.Most, Busy: s.busy, Blocked: s.blocked,
 		Needs: s.Workers, Pool: s.Name, Instances: s.Most, FreeInstances: max(s.Most-s.busy-s.blocked, 0),
 		Discipline: "fifo", Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes, Quality: 1,

@@ -3,6 +3,7 @@ package simulator_test
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -62,6 +63,7 @@ func TestThePageHasTheFiguresOfTheSimulator(t *testing.T) {
 		"A day":                                             days,
 		"A third of the processes is lost":                  losses,
 		"Partitions of a keyed stage":                       partitions,
+		"Handlers that compute":                             computers,
 	} {
 		at := time.Now()
 		rows := table(t)
@@ -135,13 +137,14 @@ func sizes(t *testing.T) (rows []string) {
 
 func jumps(t *testing.T) (rows []string) {
 	for _, c := range []struct {
-		rate   float64
-		target time.Duration
-	}{{10, 10 * second}, {100, 10 * second}, {1000, 10 * second}, {1000, time.Minute}} {
+		rate     float64
+		target   time.Duration
+		inFlight int
+	}{{10, 10 * second, 64}, {100, 10 * second, 64}, {100, 10 * second, 1024}, {1000, 10 * second, 64}, {1000, time.Minute, 64}} {
 		const at = time.Minute
 		m := slow(simulator.Step(c.rate/10, c.rate, at), int(c.rate/10/16/0.7+1))
 		m.Length, m.Every = 15*time.Minute, 15*second
-		m.Fleet.Scale.Law.Target = c.target
+		m.Fleet.Scale.Law.Target, m.Fleet.InFlight = c.target, c.inFlight
 		r := run(t, m)
 		most, calm, longest := 0, time.Duration(0), time.Duration(0)
 		for _, p := range r.Series {
@@ -151,7 +154,7 @@ func jumps(t *testing.T) (rows []string) {
 			}
 		}
 		last := r.Series[len(r.Series)-1].Processes
-		rows = append(rows, fmt.Sprintf("| %s → %s | %v | %d → %d | %d | %s | %v |", grouped(c.rate/10), grouped(c.rate), c.target, m.Fleet.Processes, last, most,
+		rows = append(rows, fmt.Sprintf("| %s → %s | %v | %d | %d → %d | %d | %s | %v |", grouped(c.rate/10), grouped(c.rate), c.target, c.inFlight, m.Fleet.Processes, last, most,
 			show(longest), calm))
 	}
 	return rows
@@ -215,6 +218,24 @@ func partitions(t *testing.T) (rows []string) {
 			rows = append(rows, fmt.Sprintf("| %.0f | %d | %d | %.0f%% | %s | %s |", rate, n, m.Fleet.Processes, 100*rate*0.1/float64(n),
 				show(r.Latency.Quantile(0.5)), show(r.Latency.Quantile(0.99))))
 		}
+	}
+	return rows
+}
+
+func computers(t *testing.T) (rows []string) {
+	for _, most := range []int{2, 8, 32} {
+		m := behind(one(200, simulator.Stage{Service: simulator.Exponential(50 * milli), Computes: true, Most: most}),
+			simulator.Fleet{Hop: hop, Delay: milli / 2, InFlight: 64, Scale: &simulator.Autoscaler{}})
+		m.Length, m.Warmup, m.Every, m.CPUs, m.Policy = time.Hour, 20*time.Minute, 10*second, 2, policy.Backlog{}
+		r := run(t, m)
+		least, highest := math.MaxInt, 0
+		for _, p := range r.Series {
+			if p.At > m.Warmup {
+				least, highest = min(least, p.Processes), max(highest, p.Processes)
+			}
+		}
+		rows = append(rows, fmt.Sprintf("| %d | %d to %d | %.1f | %s | %s | %s |", most, least, highest, r.Processes,
+			show(r.Latency.Quantile(0.5)), show(r.Latency.Quantile(0.99)), show(r.Latency.Longest())))
 	}
 	return rows
 }

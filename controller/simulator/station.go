@@ -180,7 +180,7 @@ func (s *station) finish(id int32) {
 		s.run.drop(id)
 	}
 	s.run.moves = moves
-	if s.handOver(s, moves) {
+	if s.handOver(moves) {
 		s.blocked++
 	}
 	s.serve()
@@ -210,10 +210,10 @@ func (s *station) route() (e edge, ok bool) {
 	return edge{}, false
 }
 
-// handOver hands commands of a worker over, and reports whether the worker waits for a free slot.
-func (s *station) handOver(from *station, moves []move) (parked bool) {
+// handOver hands commands of one of the workers over, and reports whether it waits for a free slot.
+func (s *station) handOver(moves []move) (parked bool) {
 	for i, m := range moves {
-		to := from.process.stations[m.to]
+		to := s.process.stations[m.to]
 		s.run.commands[m.id].at = s.run.now
 		if !m.back && (to.senders.Len() > 0 || to.queue.n >= to.capacity) {
 			if to.Reject {
@@ -221,7 +221,7 @@ func (s *station) handOver(from *station, moves []move) (parked bool) {
 				s.run.shed(m.id)
 				continue
 			}
-			to.senders.Push(sender{from, m, append([]move(nil), moves[i+1:]...)})
+			to.senders.Push(sender{s, m, append([]move(nil), moves[i+1:]...)})
 			return true
 		}
 		to.accept(m.id)
@@ -244,7 +244,7 @@ func (s *station) grant() {
 			s.outside = true
 			w := s.senders.Pop()
 			s.accept(w.first.id)
-			if !s.handOver(w.from, w.rest) {
+			if !w.from.handOver(w.rest) {
 				w.from.touch()
 				w.from.blocked--
 				w.from.serve()
@@ -261,6 +261,3 @@ func (s *station) resize(workers int) {
 	s.workers = workers
 	s.serve()
 }
-
-// due returns how many commands a further worker could handle now.
-func (l *line) due() int { return l.ready.Len() }
