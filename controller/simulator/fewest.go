@@ -7,7 +7,8 @@ import "context"
 // bound of a latency does. If it holds for no number, Fewest returns 0 and the result with most processes.
 func Fewest(ctx context.Context, m Model, most int, good func(*Result) bool) (int, *Result, error) {
 	if m.Fleet == nil || m.Fleet.Scale != nil || most < 1 || most > mostProcesses || good == nil {
-		return 0, nil, fault(true, "Fewest needs a Fleet without Scale, a condition, and from 1 to %d processes, and not %d", mostProcesses, most)
+		return 0, nil, fault(true, "Fewest needs a Fleet without Scale, a condition, and from 1 to %d processes, and not %d",
+			mostProcesses, most)
 	}
 	try := func(n int) (*Result, bool, error) {
 		f := *m.Fleet

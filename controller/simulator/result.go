@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/bits"
 	"text/tabwriter"
@@ -240,14 +239,14 @@ func (r *Result) String() string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%.0f a second done by %.1f processes; latency %v on average, %v for 99 of 100, %v at most\n",
 		r.Throughput, r.Processes, short(r.Latency.Mean()), short(r.Latency.Quantile(0.99)), short(r.Latency.Longest()))
-	rows := "stage\tworkers\tbusy\tblocked\tqueue\twait\t99 of 100\n"
+	rows := []byte("stage\tworkers\tbusy\tblocked\tqueue\twait\t99 of 100\n")
 	for i := range r.Stages {
 		st := &r.Stages[i]
-		rows += fmt.Sprintf("%s\t%.1f\t%.0f%%\t%.1f\t%.1f\t%v\t%v\n", st.Name, st.Workers, 100*st.Utilization, st.Blocked, st.Queue,
+		rows = fmt.Appendf(rows, "%s\t%.1f\t%.0f%%\t%.1f\t%.1f\t%v\t%v\n", st.Name, st.Workers, 100*st.Utilization, st.Blocked, st.Queue,
 			short(st.Wait.Mean()), short(st.Wait.Quantile(0.99)))
 	}
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, err := io.WriteString(w, rows)
+	_, err := w.Write(rows)
 	if err = errors.Join(err, w.Flush()); err != nil {
 		return err.Error() // a Buffer has none
 	}

@@ -45,7 +45,7 @@ coordination/transport 15
 coordination/monitor 8
 coordination/synchronizer 8
 controller       60
-controller/simulator 27
+controller/simulator 24
 supervisor       60
 adapter/failsafe 15
 adapter/http     20
