@@ -32,6 +32,7 @@ type peers struct {
 	away       error      // why none can for now
 	maxPayload int
 	of         map[string]*peer // by the name of the other node
+	checked    time.Time        // when the silences were looked at last
 	self       notices
 	control    []control
 	ready      []*peer // have something to publish
@@ -365,12 +366,20 @@ func (t *peers) notify(all notices, reason error) {
 	}
 }
 
-// check loses the sessions that were not heard of for too long, and has a heartbeat published for the others if one is due.
+// check loses the sessions that were not heard of for too long, and has a heartbeat published for the others if one is due. It is called
+// twice for each heartbeat. What is more than one since the last call does not count as silence: this process stood still, and what was sent to it meanwhile
+// has yet to be handled.
 func (t *peers) check(due bool) {
 	now := t.now()
-	limit := t.patience - t.heartbeat/2 // since it is called twice for each heartbeat
+	limit := t.patience - t.heartbeat/2
 	var silent []*peer
 	t.mu.Lock()
+	if pause := now.Sub(t.checked) - t.heartbeat; !t.checked.IsZero() && pause > 0 {
+		for _, p := range t.of {
+			p.heard = p.heard.Add(min(pause, now.Sub(p.heard)))
+		}
+	}
+	t.checked = now
 	for _, p := range t.of {
 		switch {
 		case now.Sub(p.heard) >= limit:

@@ -178,6 +178,28 @@ func (w *world) settle() {
 	}
 }
 
+// A node that has stood still does not take the others for dead before it has handled what they sent meanwhile.
+func TestANodeThatStoodStillDoesNotJudgeTheOthers(t *testing.T) {
+	now := time.Unix(1, 0)
+	a := newPeers("a", 1<<20, beating, func() time.Time { return now }, func(string, []byte) error { return nil })
+	a.patience = 3 * beating
+	var lost error
+	a.check(true)
+	a.watch("b", func(reason error) { lost = reason })
+	for range 2 {
+		now = now.Add(beating / 2)
+		a.check(true)
+	}
+	now = now.Add(time.Hour)
+	a.check(true)
+	require.NoError(t, lost, "an hour counts as one heartbeat")
+	for range 2 {
+		now = now.Add(beating / 2)
+		a.check(true)
+	}
+	require.ErrorContains(t, lost, "it does not answer since")
+}
+
 // Whatever the network loses, messages arrive in order, at most once and not after a notice; and none is missing without one.
 func TestPeersLoseNothingSilently(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
