@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"slices"
 	"strconv"
@@ -71,6 +72,11 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	conn, err := nats.Connect(ctx, "nats://"+strings.Join(clients, ",nats://"), natsgo.UserInfo("golda", secret))
 	require.NoError(t, err)
 	defer shut(t, conn)
+	defer func() {
+		if t.Failed() {
+			describe(t, conn)
+		}
+	}()
 
 	all[1].kill(t)
 	goOn(t, "the others go on without the process that was killed", all[0], all[2])
@@ -107,6 +113,30 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	for _, p := range all {
 		p.stop(t)
 	}
+}
+
+// describe logs what the server knows of its streams and consumers.
+func describe(t *testing.T, conn *nats.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	streams := conn.JetStream().ListStreams(ctx)
+	for info := range streams.Info() {
+		text, _ := json.Marshal(info)
+		t.Logf("stream: %s", text)
+		stream, err := conn.JetStream().Stream(ctx, info.Config.Name)
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		consumers := stream.ListConsumers(ctx)
+		for c := range consumers.Info() {
+			text, _ := json.Marshal(c)
+			t.Logf("consumer: %s", text)
+		}
+		t.Log(consumers.Err())
+	}
+	t.Log(streams.Err())
 }
 
 // caughtUp waits until all members have all messages of streams. A member that was away gets what it lacks at once, or when the next snapshot is taken: then it

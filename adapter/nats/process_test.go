@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -218,6 +219,9 @@ func (j job) spawn(t *testing.T) *process {
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
 	t.Cleanup(func() {
+		if t.Failed() {
+			p.dump()
+		}
 		_ = p.cmd.Process.Kill() // it has ended, if that is not possible
 		<-p.ended
 		_ = p.cmd.Wait()
@@ -227,6 +231,15 @@ func (j job) spawn(t *testing.T) *process {
 	})
 	go p.read(out)
 	return p
+}
+
+// dump has the process write its goroutines to its standard error, and end. One that stands still is killed after that.
+func (p *process) dump() {
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it has ended, if that is not possible
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Second):
+	}
 }
 
 // read keeps the last report.
