@@ -130,6 +130,9 @@ func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 	}
 	log := &serverLog{to: s.Logger}
 	o := s.options(dir)
+	if m == nil {
+		o.WriteDeadline = standStill
+	}
 	m.configure(o)
 	srv, err := server.NewServer(o)
 	if err != nil {
@@ -179,6 +182,10 @@ func ready(srv *server.Server, log *serverLog) bool {
 	}
 	return false
 }
+
+// standStill is how long the process may stand still before the server takes its only client, which stands still with it, for too slow and
+// ends the connection. The default of the server is ten seconds.
+const standStill = time.Minute
 
 // readyTime is how long a server that has recovered its streams may take to accept the connection.
 const readyTime = 10 * time.Second

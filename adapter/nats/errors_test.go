@@ -146,6 +146,9 @@ func launch(t testing.TB, o *server.Options) *server.Server {
 	if o.Port == 0 {
 		o.Port = -1
 	}
+	if o.WriteDeadline == 0 {
+		o.WriteDeadline = time.Minute // a machine with other work may let the process stand still for long
+	}
 	if o.StoreDir == "" {
 		o.StoreDir = t.TempDir()
 	}

@@ -367,8 +367,8 @@ func (t *peers) notify(all notices, reason error) {
 }
 
 // check loses the sessions that were not heard of for too long, and has a heartbeat published for the others if one is due. It is called
-// twice for each heartbeat. What is more than one since the last call does not count as silence: this process stood still, and what was sent to it meanwhile
-// has yet to be handled.
+// twice for each heartbeat. What is more than one since the last call does not count as silence: this process stood still, and what was
+// sent to it meanwhile has yet to be handled.
 func (t *peers) check(due bool) {
 	now := t.now()
 	limit := t.patience - t.heartbeat/2
