@@ -73,7 +73,7 @@ func newPeers(
 ) *peers {
 	return &peers{
 		node: node, maxQueue: maxQueue, heartbeat: heartbeat, patience: time.Duration(silences) * heartbeat, now: now, publish: publish,
-		bell: make(chan struct{}, 1), done: make(chan struct{}), of: map[string]*peer{}, self: notices{},
+		bell: make(chan struct{}, 1), done: make(chan struct{}), of: map[string]*peer{}, self: notices{}, checked: now(),
 	}
 }
 
@@ -374,7 +374,7 @@ func (t *peers) check(due bool) {
 	limit := t.patience - t.heartbeat/2
 	var silent []*peer
 	t.mu.Lock()
-	if pause := now.Sub(t.checked) - t.heartbeat; !t.checked.IsZero() && pause > 0 {
+	if pause := now.Sub(t.checked) - t.heartbeat; pause > 0 {
 		for _, p := range t.of {
 			p.heard = p.heard.Add(min(pause, now.Sub(p.heard)))
 		}

@@ -184,7 +184,6 @@ func TestANodeThatStoodStillDoesNotJudgeTheOthers(t *testing.T) {
 	a := newPeers("a", 1<<20, beating, func() time.Time { return now }, func(string, []byte) error { return nil })
 	a.patience = 3 * beating
 	var lost error
-	a.check(true)
 	a.watch("b", func(reason error) { lost = reason })
 	for range 2 {
 		now = now.Add(beating / 2)
