@@ -43,11 +43,11 @@ import (
 //
 //	{"pipeline": "shop", "processes": {"alive": 3, …}, "inlets": {"orders": {"pending": 12, "wanted_processes": 4, …}}}
 //
-// has the same. If nothing is known the status is 503, with the error as text. Mount it where only those reach it that may see these numbers: it asks
-// for no credentials.
+// has the same. If nothing is known the status is 503, with the error as text. Mount it where only those reach it that may see these
+// numbers: it asks for no credentials.
 //
-// The counters never go back, unless the stream is made anew: what is done is a difference of numbers that the server gives one after the other, so it may be
-// a few less than a moment before, and the exporter shows the most.
+// The counters never go back, unless the stream is made anew: what is done is a difference of numbers that the server gives one after the
+// other, so it may be a few less than a moment before, and the exporter shows the most.
 //
 // Any goroutine may use it. It has none of its own, and needs no stop.
 type Exporter struct {

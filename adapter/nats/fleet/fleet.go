@@ -115,8 +115,8 @@ func Join(ctx context.Context, conn *nats.Conn, p *pipeline.Pipeline, o Options)
 }
 
 // Observe is [Join] for a process that does not run the pipeline, such as a command or a dashboard: it is in no snapshot. It knows the
-// inlets that processes of the pipeline have, or have had since it has observed them, and those of the Conn that feed no other pipeline. So one that
-// must know how many processes are wanted while there are none makes the inlet itself, as a process that publishes does.
+// inlets that processes of the pipeline have, or have had since it has observed them, and those of the Conn that feed no other pipeline. So
+// one that must know how many processes are wanted while there are none makes the inlet itself, as a process that publishes does.
 func Observe(ctx context.Context, conn *nats.Conn, pipeline string, o Options) (*Fleet, error) {
 	link.CheckContext(ctx, "fleet: Observe")
 	return open(ctx, conn, nil, pipeline, o)

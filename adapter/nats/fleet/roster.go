@@ -34,7 +34,8 @@ func (m *member) gone() bool { return m.lost || m.Left }
 
 func newRoster() *roster { return &roster{all: map[string]*member{}} }
 
-// hear notes what a member says of itself. It reports false if there is no place for it. Those that are gone give theirs to one that is there.
+// hear notes what a member says of itself. It reports false if there is no place for it. Those that are gone give theirs to one that is
+// there.
 func (r *roster) hear(a announcement, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
