@@ -159,6 +159,55 @@ func TestWhatBecomesOfAMessage(t *testing.T) {
 	}
 }
 
+// A stage that is full or late does not lose a message: it is delivered again, or becomes a letter.
+func TestAMessageWhoseCommandWasNotHandledIsNotLost(t *testing.T) {
+	patient := stage.RetryPolicy{Attempts: 1_000_000, Backoff: time.Millisecond, Max: 5 * time.Millisecond}
+	for name, c := range map[string]struct {
+		first, last []stage.Option
+		again, dead bool // some are delivered again; all become dead letters
+	}{
+		"the stage that is fed refuses":             {first: []stage.Option{stage.Capacity(1), stage.Overflow(stage.Reject)}},
+		"the stage that is fed drops the oldest":    {first: []stage.Option{stage.Capacity(1), stage.Overflow(stage.DropOldest)}, again: true},
+		"the stage behind it refuses":               {last: []stage.Option{stage.Capacity(1), stage.Overflow(stage.Reject)}, again: true},
+		"the stage behind it drops the oldest":      {last: []stage.Option{stage.Capacity(1), stage.Overflow(stage.DropOldest)}, again: true},
+		"the command has no time in the first one":  {first: []stage.Option{stage.TTL(1)}, dead: true},
+		"the command has no time in the second one": {last: []stage.Option{stage.TTL(1)}, dead: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // a stage that is full asks for pauses of a second
+			b, dead := newBroker(6, numbers(8)...), &letters{}
+			s := newSource(t, b, watermill.Options[string]{Dead: dead, Retry: patient})
+			got := newTally()
+			hold := func(here bool) { // until one was delivered again
+				for here && c.again && s.Counts().GivenBack == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			last := stage.Sink("last", func(_ context.Context, cmd string) error {
+				hold(c.last != nil)
+				got.add(cmd)
+				return nil
+			}, append(c.last, stage.Workers(1, 1))...)
+			first := stage.Map("first", func(_ context.Context, cmd string) (string, error) {
+				hold(c.first != nil)
+				return cmd, nil
+			}, append(c.first, stage.Workers(1, 1))...)
+			start(t, first, s.Feed, first.To(last), last)
+			eventually(t, func() bool { n := s.Counts(); return n.Acknowledged+n.DeadLettered == 8 })
+			shut(t, s)
+			if c.dead {
+				require.Len(t, dead.list(), 8)
+				require.Equal(t, string(reason.Expired), dead.list()[0].Metadata.Get("golda_reason"))
+				require.Empty(t, got.list())
+				return
+			}
+			require.Empty(t, dead.list())
+			require.ElementsMatch(t, numbers(8), got.list())
+			require.Equal(t, c.again, s.Counts().GivenBack > 0)
+		})
+	}
+}
+
 func failUntil(n, good int, err error) error {
 	if n < good {
 		return err
