@@ -51,10 +51,10 @@ func (w *Worker) serve() {
 }
 
 // next takes the worker's next turn. If there is nothing to do it yields once and tries again before it parks: another
-// goroutine may be about to forward or to call, and parking and waking cost more than a yield. If the worker has called
-// an idle worker it parks at once, because that one would wait meanwhile.
+// goroutine may be about to forward or to call, and parking and waking cost more than a yield. It parks at once if such yields have
+// been in vain, as where commands come one by one, or if the worker has called an idle worker, because that one would wait meanwhile.
 func (w *Worker) next() int {
-	if w.Member.Called != nil {
+	if w.Member.Called != nil || !w.yields.Pays() {
 		return w.takeTurn(true)
 	}
 	n := w.takeTurn(false)
@@ -62,6 +62,7 @@ func (w *Worker) next() int {
 		w.mark = 0
 		yield.Once()
 		n = w.takeTurn(true)
+		w.yields.Found(n != 0)
 	}
 	return n
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/yield"
 )
 
 // Worker is the part of a worker that outlives its actors. Actors follow one another in it; only the present one and the
@@ -66,6 +67,7 @@ type gear struct {
 // progress is how far the worker has come with its batch: the commands before cur are done, and tally counts what became
 // of those that are not booked.
 type progress struct {
+	yields yield.Habit
 	n, cur int32 // the size of the batch, 0 between batches, and the index of the command that is being handled
 	mark   int64 // the last reading of the clock; 0 if it is out of date
 	tally  inbox.Tally
