@@ -10,9 +10,13 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// lastContext remembers the last context of a submission, and the origin of its commands: most programs submit with the same
-// context again and again. It keeps a reference to that context until a submission has another one.
-type lastContext struct{ seen atomic.Pointer[knownContext] }
+// lastContext remembers a context with which two submissions in a row were made, and the origin of its commands: many programs submit
+// with the same context again and again, and others, such as servers, with a new one each time. It keeps a reference to that context
+// until two submissions have another one.
+type lastContext struct {
+	seen atomic.Pointer[knownContext]
+	met  atomic.Uintptr // the address of the context of the last submission that found another one in seen; not a reference
+}
 
 type knownContext struct {
 	ctx    context.Context
@@ -27,7 +31,7 @@ func (l *lastContext) origin(ctx context.Context, to *inbox.Inbox) *command.Orig
 	return l.find(ctx, to)
 }
 
-// find finds the origin of a context that is not the last one. It does not remember a handler's own context, whose origin is
+// find finds the origin of a context that is not the one seen. It does not remember a handler's own context, whose origin is
 // found quickly and which is seldom used twice, or a context that cannot be compared.
 func (l *lastContext) find(ctx context.Context, to *inbox.Inbox) *command.Origin {
 	origin := command.Submitted(ctx, to.Pipeline())
@@ -35,7 +39,14 @@ func (l *lastContext) find(ctx context.Context, to *inbox.Inbox) *command.Origin
 	case command.Handling, behaviour.Suspender:
 		return origin
 	}
-	if reflect.ValueOf(ctx).Comparable() {
+	v := reflect.ValueOf(ctx)
+	if v.Kind() == reflect.Pointer { // as most are
+		if at := v.Pointer(); l.met.Load() != at {
+			l.met.Store(at)
+			return origin
+		}
+	}
+	if v.Comparable() {
 		l.seen.Store(&knownContext{ctx, origin})
 	}
 	return origin

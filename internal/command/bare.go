@@ -23,11 +23,21 @@ func inside(ctx context.Context) context.Context {
 	if t, ok := ctx.(*coro.Task); ok {
 		return t.Parent()
 	}
+	l := layerOn(ctx)
+	if l == nil {
+		return nil
+	}
+	// An assertion of the compiler remembers types; reflect.TypeAssert would look the type up in a table each time.
+	inner, _ := reflect.ValueOf(ctx).Elem().FieldByIndex(l.parent).Interface().(context.Context)
+	return inner
+}
+
+// layerOn returns the layer of package context that is the outermost of a context, or nil if that is of another type.
+func layerOn(ctx context.Context) *layer {
 	t := reflect.TypeOf(ctx)
-	for _, l := range layers {
-		if t == l.of {
-			inner, _ := reflect.TypeAssert[context.Context](reflect.ValueOf(ctx).Elem().FieldByIndex(l.parent))
-			return inner
+	for i := range layers {
+		if t == layers[i].of {
+			return &layers[i]
 		}
 	}
 	return nil

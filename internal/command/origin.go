@@ -174,12 +174,13 @@ func valuesOf(ctx context.Context, pipeline any) (values context.Context, known 
 	return nest(ctx), nil
 }
 
-// ends reports whether a context can end. A task can; it is not asked, because its Done would make a channel.
+// ends reports whether a context can end. A task can, and so can those of WithCancel and the like; they are not asked, because their
+// Done would make a channel, for which few commands have a use.
 func ends(ctx context.Context) bool {
 	if _, ok := ctx.(*coro.Task); ok {
 		return true
 	}
-	return ctx.Done() != nil
+	return layerOn(ctx) != nil || ctx.Done() != nil
 }
 
 // Nested is how many times in a row a handler may submit a command with a context derived from its own, before the values that
