@@ -14,6 +14,9 @@ import (
 // answerTime is how long the server may take to answer for a message of a batch.
 const answerTime = 10 * time.Second
 
+// mostUnanswered is how many messages of batches the server may have to answer at once, for all inlets of a connection.
+const mostUnanswered = 1 << 16
+
 // errBehind refuses a message because the one before it was refused.
 var errBehind = errors.New("the message before it was not taken")
 
@@ -86,7 +89,7 @@ func (i *Inlet[C]) send(ctx context.Context, id, after string, cmd C) (jetstream
 	if after != "" {
 		m.Header.Set(jetstream.ExpectedLastMsgIDHeader, after)
 	}
-	answer, err := i.async.PublishMsgAsync(m, jetstream.WithStallWait(answerTime))
+	answer, err := i.conn.async.PublishMsgAsync(m, jetstream.WithStallWait(answerTime))
 	if err != nil {
 		return nil, i.taken(ctx, nil, err)
 	}

@@ -16,14 +16,16 @@ import (
 // Conn is a connection to a NATS server: one by URL ([Connect]), or one inside the process ([Embed], [Join]). Any number of goroutines
 // may use it.
 //
-// A Conn owns the goroutines of its inlets. Close it when the pipelines that its inlets feed have stopped.
+// A Conn has the inlets that were made with it until it is closed; their goroutines run while they feed a stage, and until nothing is in
+// flight. Close it when the pipelines that its inlets feed have stopped.
 type Conn struct {
 	nc      *natsgo.Conn
 	js      jetstream.JetStream
-	copies  int          // how many servers hold a new stream whose options do not say it
-	release func() error // stops the embedded server; nil if there is none
-	failure func() error // why the embedded server cannot write any more, or nil; nil if there is none
-	health  func() error // what the embedded server lacks, or nil; nil if there is none
+	async   jetstream.JetStream // for batches; one for all inlets, since each has a goroutine until the connection is closed
+	copies  int                 // how many servers hold a new stream whose options do not say it
+	release func() error        // stops the embedded server; nil if there is none
+	failure func() error        // why the embedded server cannot write any more, or nil; nil if there is none
+	health  func() error        // what the embedded server lacks, or nil; nil if there is none
 
 	mu      sync.Mutex // guards the rest
 	inlets  []closer
@@ -104,10 +106,14 @@ func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn,
 	if err != nil {
 		return nil, err
 	}
+	async, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(answerTime), jetstream.WithPublishAsyncMaxPending(mostUnanswered))
+	if err != nil {
+		return nil, err
+	}
 	if _, err := js.AccountInfo(ctx); err != nil {
 		return nil, explain(err)
 	}
-	return &Conn{nc: nc, js: js, copies: 1, release: release}, nil
+	return &Conn{nc: nc, js: js, async: async, copies: 1, release: release}, nil
 }
 
 // The first version of the server whose streams keep one letter for a subject.

@@ -35,7 +35,6 @@ type Inlet[C any] struct {
 	restoring sync.Mutex // held by restore
 
 	tracker *tracker
-	async   jetstream.JetStream // for batches
 }
 
 // NewInlet returns the inlet of a name, of letters, digits, - and _. It makes the inlet's streams in the server if they are not there, and
@@ -66,9 +65,6 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 		return err
 	}
 	i.o = o.filled()
-	if i.async, err = jetstream.New(i.conn.nc, jetstream.WithPublishAsyncTimeout(answerTime)); err != nil {
-		return err
-	}
 	if err := i.conn.patiently(ctx, i.make); err != nil {
 		return err
 	}
@@ -278,6 +274,8 @@ func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) er
 		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, errPartitioned))
 	}
 	i.tracker.feeds(ctx)
+	i.tracker.begin()
+	defer i.tracker.finish()
 	return i.feed(ctx, submit)
 }
 

@@ -38,12 +38,14 @@ const (
 	Deliveries  reason.Reason = "deliveries"        // it was delivered as often as it may, and no process said how it ended
 )
 
-// bury makes letters of messages until the tracker is stopped.
-func (t *tracker) bury() {
+// bury makes letters of messages until the tracker is idle or stopped.
+func (t *tracker) bury(idle <-chan struct{}) {
 	for {
 		select {
 		case l := <-t.letters:
 			t.buryOne(l)
+		case <-idle:
+			return
 		case <-t.stopped.Done():
 			return
 		}

@@ -32,7 +32,8 @@ type trackerConfig struct {
 }
 
 // tracker has the messages of an inlet that have arrived in this process and are not acknowledged, given back or buried. It answers the
-// server: in a goroutine of its own, because those that end commands must not wait for the network.
+// server: in goroutines of its own, because those that end commands must not wait for the network. These run while the inlet feeds a stage,
+// and until nothing is in flight.
 type tracker struct {
 	trackerConfig
 
@@ -51,6 +52,10 @@ type tracker struct {
 	lost map[*delivery]bool // in flight, of a stream that is gone
 	n    Counts             // without those of publishing
 	to   *feed.Cursor       // the feed of the last source, nil if there was none
+
+	feeding bool          // a stage
+	idle    chan struct{} // is closed when the goroutines are to end; nil if there are none
+	closed  bool          // no goroutines may start any more
 }
 
 // delivery is a message that has arrived. The tracker's lock guards msg, times, beat and answered.
@@ -102,13 +107,42 @@ func newTracker(c trackerConfig) *tracker {
 		freed: make(chan struct{}, 1), gone: make(chan struct{}, 1), held: map[uint64]*delivery{}, lost: map[*delivery]bool{},
 	}
 	t.stopped, t.stop = context.WithCancel(context.Background())
-	t.running.Go(t.run)
-	t.running.Go(t.bury)
 	return t
 }
 
-// run answers the server until the tracker is stopped.
-func (t *tracker) run() {
+// begin notes that the inlet begins to feed a stage.
+func (t *tracker) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.feeding = true
+	if t.idle != nil || t.closed {
+		return
+	}
+	idle := make(chan struct{})
+	t.idle = idle
+	t.running.Go(func() { t.run(idle) })
+	t.running.Go(func() { t.bury(idle) })
+}
+
+// finish notes that the inlet does not feed a stage any more.
+func (t *tracker) finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.feeding = false
+	t.rest()
+}
+
+// rest ends the goroutines if there is nothing to do for them.
+func (t *tracker) rest() {
+	if t.feeding || t.idle == nil || len(t.held)+len(t.lost) > 0 {
+		return
+	}
+	close(t.idle)
+	t.idle = nil
+}
+
+// run answers the server until the tracker is idle or stopped.
+func (t *tracker) run(idle <-chan struct{}) {
 	beats := time.NewTicker(t.ackWait / 6)
 	defer beats.Stop()
 	for {
@@ -117,6 +151,8 @@ func (t *tracker) run() {
 			t.settle(e)
 		case <-beats.C:
 			t.beat(time.Now())
+		case <-idle:
+			return
 		case <-t.stopped.Done():
 			return
 		}
@@ -339,6 +375,9 @@ func (t *tracker) close(ctx context.Context) (err error) {
 				t.name, t.inFlight(), context.Cause(ctx))
 		}
 	}
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	t.stop()
 	t.running.Wait()
 	return err
