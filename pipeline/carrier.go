@@ -36,3 +36,23 @@ type Line interface {
 	// end of the one before.
 	Feed(ctx context.Context, submit func(cmd any, ended func(err error)) error) error
 }
+
+// Caller is a Line that also takes calls: commands whose callers wait for the result, with [stage.Call] or [stage.Stage.Ask]. With a Line that
+// is no Caller they fail with [stage.ErrElsewhere].
+//
+// A call is not kept: what becomes of it is told to its caller, and to nothing else. A call whose process is lost has an error, and
+// is not repeated.
+type Caller interface {
+	Line
+
+	// Call has a command handled in one process that runs the stage, at most once, and returns its result or error. The process is told the
+	// deadline of ctx; when ctx ends Call returns at once, and the context of the handler ends. The result is of the type want, nil, or an
+	// error such as a [*stage.ResultError]; if want is nil or an interface, of whatever type the Caller can tell it to be. If no process
+	// runs the stage, or the one that has the command is lost, Call does not wait for ctx. It is called by many goroutines at once.
+	Call(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
+	// Answer has handle handle commands that were called in other processes, until ctx ends, and sends back what it returns. Handle blocks,
+	// and is called by many goroutines at once, with a context that ends when the caller does not wait any more. Answer returns when ctx
+	// has ended; what handle has begun is answered all the same. It is called only where the stage runs, and again after an error, as
+	// Feed is, and while that feeds.
+	Answer(ctx context.Context, handle func(ctx context.Context, cmd any) (result any, err error)) error
+}

@@ -180,10 +180,14 @@ func (p *Pipeline) relay(plan *plan) {
 	p.lines = plan.lines
 	for c, r := range plan.away {
 		var send engine.Send
+		var call engine.Call
 		if r.line != nil {
 			send = r.line.Send
 		}
-		c.Relay(r.process, send, r.why)
+		if l, ok := r.line.(Caller); ok {
+			call = l.Call
+		}
+		c.Relay(r.process, send, call, r.why)
 	}
 }
 

@@ -287,15 +287,56 @@ func (p *placing) ledTo() map[*engine.Core]bool {
 func (p *placing) addFeed(c *engine.Core, l Line) {
 	f := &fed{name: "from other processes: " + c.Name(), core: c, carried: true}
 	f.run = source.Ends(func(ctx context.Context, submit func(cmd any, ended func(error)) error) error {
-		return l.Feed(ctx, func(cmd any, ended func(error)) error {
-			if err := c.CheckType(cmd); err != nil { // one wrong command of another process does not end this one
-				ended(err)
-				return nil
-			}
-			return submit(cmd, ended)
+		return answering(ctx, c, l, func(ctx context.Context) error {
+			return l.Feed(ctx, func(cmd any, ended func(error)) error {
+				if err := c.CheckType(cmd); err != nil { // one wrong command of another process does not end this one
+					ended(err)
+					return nil
+				}
+				return submit(cmd, ended)
+			})
 		})
 	})
 	p.feeds = append(p.feeds, f)
+}
+
+// answering answers calls of a stage while a function feeds it. The first of the two that fails ends both.
+func answering(ctx context.Context, c *engine.Core, l Line, feed func(ctx context.Context) error) error {
+	caller, ok := l.(Caller)
+	if !ok {
+		return feed(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if err := answer(ctx, caller, c); err != nil && ctx.Err() == nil {
+			cancel(err)
+		}
+	}()
+	defer func() { // also after a panic
+		cancel(nil)
+		<-answered
+	}()
+	err := feed(ctx)
+	if failed := context.Cause(ctx); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// answer answers calls. A panic is an error.
+func answer(ctx context.Context, l Caller, c *engine.Core) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the carrier panicked: %v", v)
+		}
+	}()
+	err = l.Answer(ctx, c.HandleCall)
+	if err == nil && ctx.Err() == nil {
+		err = fmt.Errorf("%T does not answer calls any more", l)
+	}
+	return err
 }
 
 // openLine opens a line. A panic is an error.

@@ -48,7 +48,13 @@ func (t *Ticket) Err() error { return t.t.Err() }
 // do so too, because its own context may end when it returns.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	link.CheckContext(ctx, "stage: Ask")
+	return s.ask(ctx, cmd, nil)
+}
+
+// ask is Ask for a result of a type; nil is any.
+func (s *Stage[C]) ask(ctx context.Context, cmd C, want reflect.Type) (*Ticket, error) {
 	t := new(Ticket)
+	t.t.Want(want)
 	if err := s.inbox.Submit(ctx, &command.Envelope{Load: s.boxes.Load(cmd), From: t.t.Asked(ctx, s.inbox.Pipeline())}); err != nil {
 		return nil, err
 	}
@@ -69,7 +75,7 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // so that stage waits for a free slot in a stage where all handlers may be waiting for it.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
 	link.CheckContext(ctx, "stage: Call")
-	got, err := s.call(ctx, cmd)
+	got, err := s.call(ctx, cmd, reflect.TypeFor[R]())
 	if err != nil || got == nil {
 		return result, err
 	}
@@ -80,14 +86,14 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 	return result, nil
 }
 
-func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
+func (s *Stage[C]) call(ctx context.Context, cmd C, want reflect.Type) (any, error) {
 	if s.inbox.CallsItself(ctx, cmd) {
 		return nil, fmt.Errorf("stage %q: %w", s.Name(), ErrSelfCall)
 	}
 	if c, ok := ctx.(behaviour.Suspender); ok {
-		return s.callSuspended(c, cmd) //nolint:contextcheck // c is ctx
+		return s.callSuspended(c, cmd, want) //nolint:contextcheck // c is ctx
 	}
-	t, err := s.Ask(ctx, cmd)
+	t, err := s.ask(ctx, cmd, want)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +101,10 @@ func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
 }
 
 // callSuspended calls for a handler that may suspend. The end of the command resumes it.
-func (s *Stage[C]) callSuspended(c behaviour.Suspender, cmd C) (any, error) {
+func (s *Stage[C]) callSuspended(c behaviour.Suspender, cmd C, want reflect.Type) (any, error) {
 	var end signal
 	t := command.NewTicket(end.set)
+	t.Want(want)
 	if err := s.inbox.Submit(c, &command.Envelope{Load: s.boxes.Load(cmd), From: t.Asked(c, s.inbox.Pipeline())}); err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 		}
 	}
 	clear(batch[len(live):])
-	w.n = int32(len(live))
+	w.n = w.cur + int32(len(live))
 	w.order(len(verdicts), func(i int) bool { return verdicts[i] == nil }, true)
 	if len(failed) > 0 {
 		w.failUnstarted(failed, errs, slices.Concat(expired, live))

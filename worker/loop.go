@@ -171,6 +171,8 @@ func (w *Worker) work(n int) (ok bool) {
 	wait, waited := command.Waited(w.Batch[:n], started)
 	w.tally.Wait, w.tally.Waited = wait, int32(waited)
 	switch {
+	case w.stage.Calls != nil:
+		w.handleCalls(w.Batch[:n])
 	case w.stage.Runs != nil:
 		w.handleRuns(w.Batch[:n])
 	case w.pair != nil:

@@ -46,6 +46,10 @@ type Stage struct {
 	// Runs has the coroutines of handlers that may suspend; it is nil if no handler of the stage may.
 	Runs *coro.Host
 
+	// Calls says which commands are handled beside the others, as runs that end outside the workers; nil: none. The instance handles all
+	// others together.
+	Calls func(e *command.Envelope) bool
+
 	// Apart decides when a command resumes that was woken outside the actors: it calls resume, now or later. If it is nil
 	// the command resumes at once. Apart is given the stage's name and the command's number.
 	Apart func(stage string, number uint64, resume func())

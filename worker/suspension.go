@@ -176,10 +176,11 @@ func (s *Stage) detachRun(t *coro.Task) {
 	}
 }
 
-// queueWoken queues a run that was woken. A lost run belongs to no worker, so it is resumed at once, until it ends.
+// queueWoken queues a run that was woken. A lost run belongs to no worker, so it is resumed at once, until it ends. So is one that ends
+// outside the workers.
 func (s *Stage) queueWoken(t *coro.Task) {
 	run := t.Tag.(*Run)
-	if run.lost.Load() {
+	if run.lost.Load() || s.Calls != nil {
 		go s.Runs.Resume(t)
 		return
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"reflect"
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/internal/yield"
@@ -15,6 +16,7 @@ type Ticket struct {
 	pending atomic.Int32
 	watches bool                     // set before the command is submitted
 	ends    bool                     // only the end matters, not the result; set before the command is submitted
+	want    reflect.Type             // of the result; nil if it may be of any; set before the command is submitted
 	result  any                      // written by the root's end, before pending drops
 	failed  atomic.Pointer[failures] // nil while no command has failed
 	then    func(result any, err error)
@@ -55,6 +57,13 @@ func (t *Ticket) Watches() bool { return t != nil && t.watches }
 
 // WantsResult reports whether a caller may wait for the result of the command, and not only for its end.
 func (t *Ticket) WantsResult() bool { return t != nil && !t.ends }
+
+// Want says of which type the caller wants the result, before the command is submitted. It matters only if the result is made in another
+// process.
+func (t *Ticket) Want(result reflect.Type) { t.want = result }
+
+// Wanted returns what Want said; nil if the result may be of any type.
+func (t *Ticket) Wanted() reflect.Type { return t.want }
 
 // Open opens a zero Ticket for one command. It is for callers that have allocated the ticket as part of another value.
 func (t *Ticket) Open() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
@@ -11,25 +12,39 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// relayBatch is how many commands are sent to another process at once.
-const relayBatch = 256
+const (
+	relayBatch = 256  // how many commands are sent to another process at once
+	relayCalls = 1024 // how many calls of a stage there are under way
+)
 
 // Send sends commands to the process that handles them, in order. It returns an error for each command, nil if that cannot be lost any
 // more.
 type Send func(ctx context.Context, cmds []any) []error
 
+// Call has a command handled in another process, and returns its result: one of the type want, unless that is nil.
+type Call func(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
+
 // Relay has the commands of a stage handled in another process: the worker of the stage sends them there, and no code of the stage's
-// user is called here. If send is nil no command can go there, and elsewhere is why. It is called before the stage is started.
-func (c *Core) Relay(process string, send Send, elsewhere error) {
+// user is called here. Commands whose callers wait for the result are called there; if call is nil they fail. If send is nil no command
+// can go there, and elsewhere is why. It is called before the stage is started.
+func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 	c.process = process
-	c.inbox.Relay(relayBatch, elsewhere)
+	instances := 1
+	if call != nil {
+		instances = relayCalls
+	}
+	c.inbox.Relay(relayBatch, instances, elsewhere)
 	c.config.Inbox = c.inbox.Config()
 	c.config.Blocking, c.config.ExpiresAt, c.config.Timeout, c.config.RetryIf = true, nil, 0, nil
 	c.config.Fewest, c.config.Most, c.config.Asks = 1, 1, true
 	c.Pool.least, c.Pool.most = 1, 1
 	c.staff.Runs, c.staff.Defers = nil, false
+	if call != nil {
+		c.staff.Suspends()
+		c.staff.Calls = isCall
+	}
 	v := c.Share()
-	v.Take(&relay{of: v, stage: c.Name(), process: process, send: send, elsewhere: elsewhere})
+	v.Take(&relay{of: v, stage: c.Name(), process: process, send: send, call: call, elsewhere: elsewhere})
 }
 
 // Process returns the name of the process that handles the stage's commands, empty if it is this one.
@@ -54,8 +69,12 @@ type relay struct {
 	of             *worker.Version
 	stage, process string
 	send           Send
+	call           Call
 	elsewhere      error
 }
+
+// isCall reports whether a caller waits for the result of a command.
+func isCall(e *command.Envelope) bool { return !e.Child() && e.Ticket().WantsResult() }
 
 // Start is for [worker.Instance].
 func (r *relay) Start(context.Context) error { return nil }
@@ -81,9 +100,78 @@ func (r *relay) Suspends() bool { return false }
 // Many is for [worker.Instance].
 func (r *relay) Many() bool { return true }
 
-// Handle is for [worker.Instance]. The worker calls HandleMany.
+// Handle calls the other process for one command. It is suspended meanwhile.
 func (r *relay) Handle(ctx context.Context, load any) behaviour.Outcome {
-	return r.HandleMany(ctx, worker.Batch{{Load: load}})[0]
+	e := command.Envelope{Load: load}
+	from, _ := ctx.Value(command.OriginKey{}).(*command.Origin)
+	called, cancel := within(ctx)
+	answer := &answer{err: errNoAnswer}
+	err := suspend(ctx, func(wake func()) {
+		go func() {
+			defer wake()
+			answer.of(func() (any, error) { return r.call(called, e.Command(), from.Ticket().Wanted()) })
+		}()
+	})
+	cancel(err)
+	if err == nil {
+		err = answer.err
+	}
+	if err != nil {
+		return behaviour.Error(fmt.Errorf("stage %q: call to process %q: %w", r.stage, r.process, err))
+	}
+	return behaviour.OK(answer.result)
+}
+
+// within returns a context with the deadline of a handler's, and none of its values.
+func within(ctx context.Context) (own context.Context, cancel context.CancelCauseFunc) {
+	own, cancel = context.WithCancelCause(context.Background())
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return own, cancel
+	}
+	limited, release := context.WithDeadline(own, deadline)
+	return limited, func(cause error) {
+		cancel(cause)
+		release()
+	}
+}
+
+// suspend suspends a handler until wake is called, by a goroutine beside the handlers.
+func suspend(ctx context.Context, start func(wake func())) error {
+	c := ctx.(interface { // a task of the stage
+		SuspendApart(start func(wake func())) error
+	})
+	return c.SuspendApart(start)
+}
+
+var errNoAnswer = errors.New("the carrier returned no answer")
+
+// answer is what came of a call.
+type answer struct {
+	result any
+	err    error
+}
+
+// of notes what a carrier's function returns. A panic is an error.
+func (a *answer) of(call func() (any, error)) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.err = fmt.Errorf("the carrier panicked: %v", v)
+		}
+	}()
+	a.result, a.err = call()
+}
+
+// HandleCall handles a command of a caller in another process as a [Call] does, without suspending.
+func (c *Core) HandleCall(ctx context.Context, cmd any) (result any, err error) {
+	if err := c.CheckType(cmd); err != nil {
+		return nil, err
+	}
+	t := new(command.Ticket)
+	if err := c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: t.Asked(ctx, c.inbox.Pipeline())}); err != nil {
+		return nil, err
+	}
+	return t.Wait(ctx)
 }
 
 // HandleEach is for [worker.Instance]. The worker calls HandleMany.
@@ -93,7 +181,7 @@ func (r *relay) HandleEach(ctx context.Context, w *worker.Worker, batch worker.B
 	}
 }
 
-// HandleMany sends the commands of a batch. Those whose callers wait for a result fail: it would be made in the other process.
+// HandleMany sends the commands of a batch. Those whose callers wait for a result fail if the other process cannot be called.
 func (r *relay) HandleMany(ctx context.Context, batch worker.Batch) []behaviour.Outcome {
 	outcomes := make([]behaviour.Outcome, len(batch))
 	var cmds []any
@@ -120,7 +208,7 @@ func (r *relay) check(e *command.Envelope) error {
 	switch {
 	case r.send == nil:
 		return r.elsewhere
-	case !e.Child() && e.Ticket().WantsResult():
+	case isCall(e):
 		return &ElsewhereError{r.stage, r.process, "a caller waits for the result of a command, and results do not come back from there"}
 	default:
 		return nil

@@ -164,16 +164,17 @@ func (in *Inbox) configure(cfg Config) {
 }
 
 // Relay makes an inbox that was not opened that of a stage whose commands are handled in another process. What waits here is on its way
-// there: one worker sends it, many commands together, in the order of their arrival. What the stage asks for otherwise holds
-// there. If elsewhere is not nil, no commands can go there, and it is why they are refused.
-func (in *Inbox) Relay(batch int, elsewhere error) {
+// there: one worker sends it, many commands together, in the order of their arrival. Instances bounds what is under way if commands
+// may be suspended. What the stage asks for otherwise holds there. If elsewhere is not nil, no commands can go there, and it is why they
+// are refused.
+func (in *Inbox) Relay(batch, instances int, elsewhere error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	q := &in.queue
 	q.line, q.lanes, q.guarded, q.sequence, q.woken = nil, nil, nil, nil, nil
 	q.keyOf.Store(nil)
 	in.configure(Config{
-		Name: in.cfg.Name, Capacity: in.cfg.Capacity, Overflow: in.cfg.Overflow, Batch: batch, Together: true, Instances: 1,
+		Name: in.cfg.Name, Capacity: in.cfg.Capacity, Overflow: in.cfg.Overflow, Batch: batch, Together: true, Instances: instances,
 		Retry: Retry{Attempts: 1}, Rest: in.cfg.Rest, StreakEnds: in.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
 	})
 }
