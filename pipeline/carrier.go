@@ -51,8 +51,9 @@ type Caller interface {
 	// runs the stage, or the one that has the command is lost, Call does not wait for ctx. It is called by many goroutines at once.
 	Call(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
 	// Answer has handle handle commands that were called in other processes, until ctx ends, and sends back what it returns. Handle blocks,
-	// and is called by many goroutines at once, with a context that ends when the caller does not wait any more. Answer returns when ctx
-	// has ended; what handle has begun is answered all the same. It is called only where the stage runs, and again after an error, as
-	// Feed is, and while that feeds.
-	Answer(ctx context.Context, handle func(ctx context.Context, cmd any) (result any, err error)) error
+	// and is called by many goroutines at once, with a context that ends when the caller does not wait any more. If the command goes on to a
+	// third process, want is what Call is given here: it may be a type of the Caller's own, for a result that is passed on as it came. Answer
+	// returns when ctx has ended; what handle has begun is answered all the same. It is called only where the stage runs, and again
+	// after an error, as Feed is, and while that feeds.
+	Answer(ctx context.Context, handle func(ctx context.Context, cmd any, want reflect.Type) (result any, err error)) error
 }

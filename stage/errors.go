@@ -100,12 +100,18 @@ type TypeError = engine.TypeError
 type ResultError struct {
 	Stage string       // the stage that was called
 	Want  reflect.Type // the type that the caller asked for
-	Got   reflect.Type // the type that OK was given
+	Got   reflect.Type // the type that OK was given; nil if the result was made in another process
+	// GotName is the name of that type, if the result was made in another process.
+	GotName string
 }
 
 // Error names the stage and both types, and says what to do.
 func (e *ResultError) Error() string {
-	return fmt.Sprintf("stage %q: called for a result of type %v and got %v; use stage.Call[%v]", e.Stage, e.Want, e.Got, e.Got)
+	got := e.GotName
+	if got == "" {
+		got = fmt.Sprint(e.Got)
+	}
+	return fmt.Sprintf("stage %q: called for a result of type %v and got %s; use stage.Call[%s]", e.Stage, e.Want, got, got)
 }
 
 // RouteError is the error of a command whose result the [Pick] of a [Flow.Route] gave to no target.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/golda-dev/golda/pipeline"
 )
@@ -36,15 +37,20 @@ type Carrier struct {
 	options  Options[any]
 	stages   map[string]carried
 	faults   []error
+	calls    *exchange
+	results  results
 
 	mu      sync.Mutex
 	unasked map[string]bool // the stages of Carry that no line was asked for
 }
 
-// CarrierOption is what [Carry] makes, for [NewCarrier].
+// CarrierOption is what [Carry] and [CarryResult] make, for [NewCarrier].
 type CarrierOption struct {
 	stage string
 	as    carried
+
+	result reflect.Type // of CarryResult
+	codec  Codec[any]
 }
 
 // carried is how the commands of one stage are carried.
@@ -66,10 +72,16 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 		panic("nats: NewCarrier: the Conn is nil")
 	}
 	c := &Carrier{conn: conn, pipeline: pipeline, options: o, stages: map[string]carried{}, unasked: map[string]bool{}}
+	c.results = results{map[reflect.Type]Codec[any]{}, o.Codec}
+	c.calls = &exchange{conn: conn, cfg: TransportConfig{Heartbeat: defaultHeartbeat, Logger: o.Logger}}
 	if pipeline == "" {
 		c.faults = append(c.faults, errors.New("nats: NewCarrier: the pipeline has no name"))
 	}
 	for _, s := range stages {
+		if s.result != nil {
+			c.carryResult(s)
+			continue
+		}
 		if _, there := c.stages[s.stage]; there || s.as.of == nil {
 			c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: Carry(%q) is given twice, or was not made with Carry", s.stage))
 		}
@@ -81,7 +93,32 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 // Carry gives the inlet of a stage options of its own, instead of those of [NewCarrier]. The start of the pipeline fails if there is no
 // such stage, or if no commands come to it from other processes, so that it has no inlet.
 func Carry[C any](stage string, o Options[C]) CarrierOption {
-	return CarrierOption{stage, carried{reflect.TypeFor[C](), erase(o)}}
+	return CarrierOption{stage: stage, as: carried{reflect.TypeFor[C](), erase(o)}}
+}
+
+// CarryResult gives the results of one type a codec, instead of that of [NewCarrier], or JSON: those that stages which run elsewhere give
+// to callers that wait for them, with [stage.Call].
+//
+// [stage.Call]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Call
+func CarryResult[R any](codec Codec[R]) CarrierOption {
+	o := CarrierOption{result: reflect.TypeFor[R]()}
+	if codec != nil {
+		o.codec = erased[R]{codec}
+	}
+	return o
+}
+
+// carryResult sets the codec of the results of one type.
+func (c *Carrier) carryResult(o CarrierOption) {
+	switch {
+	case o.codec == nil:
+		c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: CarryResult[%v] without a codec", o.result))
+	case o.result.Kind() == reflect.Interface:
+		c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: CarryResult[%v]: the type is an interface, and no result is of that type", o.result))
+	case c.results.own[o.result] != nil:
+		c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: CarryResult[%v] is given twice", o.result))
+	}
+	c.results.own[o.result] = o.codec
 }
 
 // CheckPipeline is for package pipeline: a carrier that is not that of the pipeline would mix its commands with those of another one.
@@ -100,7 +137,8 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 	c.mu.Lock()
 	delete(c.unasked, stage)
 	c.mu.Unlock()
-	l := &carriedLine{of: c, conn: c.conn, name: lineName(c.pipeline, stage), o: c.options}
+	l := &carriedLine{of: c, conn: c.conn, stage: stage, name: lineName(c.pipeline, stage), o: c.options}
+	l.callees = &callees{nc: c.conn.nc, inlet: l.name, silence: time.Duration(silences) * c.calls.cfg.Heartbeat}
 	if own, ok := c.stages[stage]; ok {
 		if own.of != commands {
 			return nil, fmt.Errorf("nats: Carry(%q) is for %v, and the stage takes %v", stage, own.of, commands)
@@ -243,9 +281,12 @@ func forgetsTypes(codec Codec[any], commands reflect.Type) bool {
 type carriedLine struct {
 	of   *Carrier
 	conn *Conn
-	name string
-	o    Options[any]
-	keys partitioning[any]
+
+	stage   string
+	name    string // of its inlet
+	o       Options[any]
+	keys    partitioning[any]
+	callees *callees
 
 	inlet *Inlet[any] // set by Open
 }

@@ -29,6 +29,7 @@ type Conn struct {
 
 	mu      sync.Mutex // guards the rest
 	inlets  []closer
+	calls   []func(ctx context.Context) error // close the exchanges of carriers
 	closing bool
 
 	once     sync.Once
@@ -174,9 +175,12 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.once.Do(func() {
 		c.mu.Lock()
 		c.closing = true
-		inlets := c.inlets
+		inlets, calls := c.inlets, c.calls
 		c.mu.Unlock()
 		var errs []error
+		for _, end := range calls {
+			errs = append(errs, end(ctx))
+		}
 		for _, i := range inlets {
 			errs = append(errs, i.close(ctx))
 		}
@@ -226,5 +230,16 @@ func (c *Conn) own(i closer) error {
 		return errClosed
 	}
 	c.inlets = append(c.inlets, i)
+	return nil
+}
+
+// ownExchange adds what closes an exchange of calls to what Close does.
+func (c *Conn) ownExchange(end func(ctx context.Context) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return errClosed
+	}
+	c.calls = append(c.calls, end)
 	return nil
 }

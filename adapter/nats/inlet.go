@@ -234,18 +234,23 @@ func encode[C any](codec Codec[C], cmd C) (p Payload, err error) {
 	return codec.Encode(cmd)
 }
 
-// decode calls the codec. A panic is an error.
+// decode returns the command of a message.
 func decode[C any](codec Codec[C], m *natsgo.Msg) (cmd C, err error) {
+	version, err := strconv.Atoi(m.Header.Get(headerVersion))
+	if err != nil {
+		return cmd, fmt.Errorf("%w: the message has no version", ErrUnknownType)
+	}
+	return decodePayload(codec, Payload{Type: m.Header.Get(headerType), Version: version, Data: m.Data})
+}
+
+// decodePayload calls the codec. A panic is an error.
+func decodePayload[C any](codec Codec[C], p Payload) (cmd C, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the codec panicked: %v", v)
 		}
 	}()
-	version, err := strconv.Atoi(m.Header.Get(headerVersion))
-	if err != nil {
-		return cmd, fmt.Errorf("%w: the message has no version", ErrUnknownType)
-	}
-	return codec.Decode(Payload{Type: m.Header.Get(headerType), Version: version, Data: m.Data})
+	return codec.Decode(p)
 }
 
 // Feed is the source of a feed:

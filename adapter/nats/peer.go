@@ -36,6 +36,7 @@ type peers struct {
 	self       notices
 	control    []control
 	ready      []*peer // have something to publish
+	flushes    []chan struct{}
 }
 
 // peer is another node, from the first message to it, or from it, until it is lost: a session. Each of the two nodes gives it an id. A
@@ -448,6 +449,20 @@ func (t *peers) errClosed() error {
 	return t.closed
 }
 
+// flushed returns a channel that is closed when what was sent before to nodes with a session has been published, or the sessions are closed.
+func (t *peers) flushed() <-chan struct{} {
+	done := make(chan struct{})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed != nil {
+		close(done)
+		return done
+	}
+	t.flushes = append(t.flushes, done)
+	t.wake()
+	return done
+}
+
 // write publishes what is to be sent, until the sessions are closed.
 func (t *peers) write() {
 	for closed := false; !closed; {
@@ -463,9 +478,14 @@ func (t *peers) write() {
 // writeAll publishes what there is now.
 func (t *peers) writeAll() {
 	t.mu.Lock()
-	all, ready := t.control, t.ready
-	t.control, t.ready = nil, nil
+	all, ready, flushes := t.control, t.ready, t.flushes
+	t.control, t.ready, t.flushes = nil, nil, nil
 	t.mu.Unlock()
+	defer func() {
+		for _, done := range flushes {
+			close(done)
+		}
+	}()
 	for _, c := range all {
 		_ = t.publish(c.node, c.data) // it may be lost on its way as well
 	}

@@ -367,3 +367,11 @@ func (t *nodes) Close() error {
 	defer t.receiving.Unlock()
 	return nil
 }
+
+// flush waits until what was sent is published, or ctx ends.
+func (t *nodes) flush(ctx context.Context) {
+	select {
+	case <-t.peers.flushed():
+	case <-ctx.Done():
+	}
+}

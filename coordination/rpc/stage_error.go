@@ -14,7 +14,7 @@ func init() { //nolint:gochecknoinits // as gob.Register is used
 		"ErrShed": stage.ErrShed, "ErrRate": stage.ErrRate, "ErrPolicy": stage.ErrPolicy, "ErrDisabled": stage.ErrDisabled,
 		"ErrMaxInFlight": stage.ErrMaxInFlight, "ErrExpired": stage.ErrExpired, "ErrRetryBudget": stage.ErrRetryBudget,
 		"ErrSelfCall": stage.ErrSelfCall, "ErrStopped": stage.ErrStopped, "ErrTimeout": stage.ErrTimeout, "ErrStuck": stage.ErrStuck,
-		"ErrForeign": stage.ErrForeign,
+		"ErrForeign": stage.ErrForeign, "ErrElsewhere": stage.ErrElsewhere,
 	} {
 		transport.RegisterError("stage."+name, err)
 	}

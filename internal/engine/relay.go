@@ -117,14 +117,14 @@ func (r *relay) Handle(ctx context.Context, load any) behaviour.Outcome {
 		err = answer.err
 	}
 	if err != nil {
-		return behaviour.Error(fmt.Errorf("stage %q: call to process %q: %w", r.stage, r.process, err))
+		return behaviour.Error(fmt.Errorf("call to process %q: %w", r.process, err))
 	}
 	return behaviour.OK(answer.result)
 }
 
 // within returns a context with the deadline of a handler's, and none of its values.
-func within(ctx context.Context) (own context.Context, cancel context.CancelCauseFunc) {
-	own, cancel = context.WithCancelCause(context.Background())
+func within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	own, cancel := context.WithCancelCause(context.Background())
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return own, cancel
@@ -162,12 +162,13 @@ func (a *answer) of(call func() (any, error)) {
 	a.result, a.err = call()
 }
 
-// HandleCall handles a command of a caller in another process as a [Call] does, without suspending.
-func (c *Core) HandleCall(ctx context.Context, cmd any) (result any, err error) {
+// HandleCall handles a command of a caller in another process, who wants a result of a type; nil is any.
+func (c *Core) HandleCall(ctx context.Context, cmd any, want reflect.Type) (result any, err error) {
 	if err := c.CheckType(cmd); err != nil {
 		return nil, err
 	}
 	t := new(command.Ticket)
+	t.Want(want)
 	if err := c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: t.Asked(ctx, c.inbox.Pipeline())}); err != nil {
 		return nil, err
 	}

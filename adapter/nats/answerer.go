@@ -1,0 +1,199 @@
+package nats
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/rpc"
+	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/stage"
+)
+
+// mostAnswered is how many calls of a stage a process has under way. Most of them wait for a slot of the stage.
+const mostAnswered = 4096
+
+var errNoAnswer = errors.New("nats: the call has ended without an answer")
+
+// errLeaving refuses a call: the process does not take any more. It has not handled the command.
+var errLeaving = errors.New("nats: the process does not take calls any more")
+
+func init() { transport.RegisterError("nats.errLeaving", errLeaving) } //nolint:gochecknoinits // as gob.Register is used
+
+// answerer answers the calls of a stage in this process.
+type answerer struct {
+	l      *carriedLine
+	handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)
+	name   string // node and process, as others are told
+
+	mu      sync.Mutex // guards the rest
+	served  int        // calls under way
+	leaving bool
+	idle    chan struct{} // closed when it leaves and no call is under way
+}
+
+// Answer is for package pipeline.
+func (l *carriedLine) Answer(ctx context.Context, handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)) error {
+	if l.keys.of != nil {
+		<-ctx.Done()
+		return nil
+	}
+	x := l.of.calls
+	if !x.begin() {
+		return errClosed
+	}
+	for {
+		err := l.answer(ctx, x, handle)
+		if err == nil {
+			return nil
+		}
+		l.inlet.o.Logger.Warn("calls cannot be answered; the carrier tries again", "inlet", l.name, "reason", err)
+		select {
+		case <-time.After(firstRetry):
+		case <-ctx.Done():
+			x.end()
+			return nil
+		}
+	}
+}
+
+// answer answers calls until ctx ends; the exchange is told of the end when the last call is answered. The error is why it could not begin.
+func (l *carriedLine) answer(ctx context.Context, x *exchange, handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)) error {
+	node, err := x.open()
+	if err != nil {
+		return err
+	}
+	a := &answerer{l: l, handle: handle, idle: make(chan struct{})}
+	process := rand.Text()
+	if _, err := node.Spawn(context.WithoutCancel(ctx), process, func(p *rpc.Process) error {
+		rpc.Func(p, callMethod, a.serve)
+		return nil
+	}); err != nil {
+		return err
+	}
+	a.name = node.Name() + "." + process
+	err = a.announce(ctx)
+	a.leave()
+	end := func() {
+		<-a.idle
+		_ = node.Stop(process) // after its last answer
+		if err == nil {
+			x.end()
+		}
+	}
+	if err != nil {
+		end()
+		return err
+	}
+	go end() //nolint:gosec // what was begun is answered although ctx has ended
+	return nil
+}
+
+// announce says that the process is there, until ctx ends.
+func (a *answerer) announce(ctx context.Context) error {
+	nc, subject := a.l.conn.nc, callsSubject(a.l.name)
+	say := func(what byte) { _ = nc.Publish(subject, append([]byte{what}, a.name...)) } // without a connection nothing hears it
+	sub, err := nc.Subscribe(subject+askedSuffix, func(m *natsgo.Msg) {
+		_ = m.Respond(append([]byte{saysThere}, a.name...))
+		say(saysThere)
+	})
+	if err != nil {
+		return err
+	}
+	defer say(saysLeaves)
+	defer func() { _ = sub.Unsubscribe() }()
+	say(saysThere)
+	beat := time.NewTicker(a.l.of.calls.cfg.Heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-beat.C:
+			say(saysThere)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// leave ends the calls that are taken.
+func (a *answerer) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leaving = true
+	if a.served == 0 {
+		close(a.idle)
+	}
+}
+
+// take counts a call, or refuses it.
+func (a *answerer) take() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.leaving:
+		return errLeaving
+	case a.served == mostAnswered:
+		return fmt.Errorf("stage %q: %w: %d calls wait for it", a.l.stage, stage.ErrFull, a.served)
+	}
+	a.served++
+	return nil
+}
+
+// end counts a call that has ended.
+func (a *answerer) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.served--
+	if a.served == 0 && a.leaving {
+		close(a.idle)
+	}
+}
+
+// serve handles one call. The function is suspended meanwhile.
+func (a *answerer) serve(c coroutine.Context, q called) (answered, error) {
+	if err := a.take(); err != nil {
+		return answered{}, err
+	}
+	defer a.end()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if deadline, ok := c.Deadline(); ok {
+		limited, release := context.WithDeadline(ctx, deadline)
+		defer release()
+		ctx = limited
+	}
+	answer := struct {
+		value answered
+		err   error
+	}{err: errNoAnswer}
+	stopped := c.Suspend(func(wake func()) {
+		go func() {
+			defer wake()
+			answer.value, answer.err = handled(func() (answered, error) { return a.run(ctx, q) })
+		}()
+	})
+	cancel(stopped)
+	if stopped != nil {
+		return answered{}, stopped
+	}
+	return answer.value, answer.err
+}
+
+// run handles the command of a call.
+func (a *answerer) run(ctx context.Context, q called) (answered, error) {
+	cmd, err := decodePayload(a.l.o.Codec, q.Payload)
+	if err != nil {
+		return answered{}, fmt.Errorf("stage %q: decode: %w", a.l.stage, err)
+	}
+	result, err := a.handle(ctx, cmd, passedOn)
+	if err != nil {
+		return answered{}, err
+	}
+	return a.l.of.results.encode(result)
+}

@@ -1,0 +1,157 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/stage"
+)
+
+// The processes that run a stage say so on a subject of core NATS, once a second and when a caller asks. Nothing depends on what is
+// believed of them: a call to one that has gone fails.
+
+// callsSubject is the subject on which the processes that answer calls of an inlet's stage say that they do. To the same with askedSuffix
+// a caller that knows of none sends its question, which the server answers if none is there.
+func callsSubject(inlet string) string { return "golda.calls." + inlet }
+
+const askedSuffix = ".ask"
+
+// callee is a process that runs the stage, as one that calls it knows it.
+type callee struct {
+	node, process string
+
+	heard time.Time // when it has said last that it is there
+	calls int       // that this process has under way there
+}
+
+// callees are the processes that run one stage.
+type callees struct {
+	nc      *natsgo.Conn
+	inlet   string
+	silence time.Duration // after which one is not called any more
+
+	mu    sync.Mutex // guards the rest
+	sub   *natsgo.Subscription
+	known map[string]*callee
+}
+
+// errNone is why no process can be called. The command was handled by none.
+var errNone = fmt.Errorf("no process runs it: %w: %w", stage.ErrNotRunning, transport.ErrUnreachable)
+
+// pick returns the process with the fewest calls of this one, and counts a call: done must be called in the end. If none is known, it asks
+// the server.
+func (c *callees) pick(ctx context.Context) (*callee, error) {
+	if err := c.listen(); err != nil {
+		return nil, err
+	}
+	if to := c.least(); to != nil {
+		return to, nil
+	}
+	if err := c.ask(ctx); err != nil {
+		return nil, err
+	}
+	if to := c.least(); to != nil {
+		return to, nil
+	}
+	return nil, errNone
+}
+
+// listen hears of processes from now on.
+func (c *callees) listen() (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sub == nil {
+		c.known = map[string]*callee{}
+		c.sub, err = c.nc.Subscribe(callsSubject(c.inlet), func(m *natsgo.Msg) { c.hear(m.Data) })
+	}
+	return err
+}
+
+// ask asks which processes there are. The first answer is enough; the others are heard, too.
+func (c *callees) ask(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, c.silence)
+	defer cancel()
+	m, err := c.nc.RequestWithContext(limited, callsSubject(c.inlet)+askedSuffix, nil)
+	switch {
+	case err == nil:
+		c.hear(m.Data)
+		return nil
+	case errors.Is(err, natsgo.ErrNoResponders):
+		return errNone
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case limited.Err() != nil && c.nc.IsConnected():
+		return fmt.Errorf("%w: the processes that run it do not answer", transport.ErrUnreachable)
+	default:
+		return fmt.Errorf("%w: %w", errAway, err)
+	}
+}
+
+// What a process says of itself, before its name.
+const (
+	saysThere  = '+'
+	saysLeaves = '-'
+)
+
+// hear notes what a process says of itself.
+func (c *callees) hear(said []byte) {
+	if len(said) == 0 {
+		return
+	}
+	name := string(said[1:])
+	node, process, ok := strings.Cut(name, ".")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !ok:
+	case said[0] == saysLeaves:
+		delete(c.known, name)
+	case c.known[name] == nil:
+		c.known[name] = &callee{node: node, process: process, heard: time.Now()}
+	default:
+		c.known[name].heard = time.Now()
+	}
+}
+
+// least returns the process with the fewest calls, and counts one more; nil if none is known.
+func (c *callees) least() *callee {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(c.known, func(_ string, p *callee) bool { return now.Sub(p.heard) > c.silence })
+	var fewest []*callee
+	for _, p := range c.known {
+		if len(fewest) > 0 && p.calls > fewest[0].calls {
+			continue
+		}
+		if len(fewest) > 0 && p.calls < fewest[0].calls {
+			fewest = fewest[:0]
+		}
+		fewest = append(fewest, p)
+	}
+	if len(fewest) == 0 {
+		return nil
+	}
+	to := fewest[rand.IntN(len(fewest))]
+	to.calls++
+	return to
+}
+
+// done counts that a call has ended. If the process is gone, it is not called until it says that it is there.
+func (c *callees) done(to *callee, gone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to.calls--
+	if name := to.node + "." + to.process; gone && c.known[name] == to {
+		delete(c.known, name)
+	}
+}

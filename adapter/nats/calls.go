@@ -1,0 +1,181 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/rpc"
+	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/stage"
+)
+
+// callMethod is the function of a process by which its stage is called.
+const callMethod = "call"
+
+// called is a command on its way to the process that handles it.
+type called struct{ Payload }
+
+// answered is its result. Go is the name of its type; it is empty if there is none.
+type answered struct {
+	Payload
+
+	Go string
+}
+
+// passedOn is what a process wants that answers a call, of a third one which its command goes on to: the result as it came.
+var passedOn = reflect.TypeFor[answered]()
+
+// Call is for package pipeline.
+func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
+	if l.keys.of != nil {
+		return nil, fmt.Errorf("%w: it is a keyed stage, and each key is in one process: its commands are sent, and not called",
+			stage.ErrElsewhere)
+	}
+	if err := l.of.results.check(want); err != nil {
+		return nil, err
+	}
+	p, err := encode(l.o.Codec, cmd)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	node, err := l.of.calls.open()
+	if err != nil {
+		return nil, away(err)
+	}
+	for {
+		r, err := l.callOne(ctx, node, called{p})
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case errors.Is(err, errLeaving):
+			continue // it has not handled the command
+		case err != nil:
+			return nil, away(err)
+		}
+		return l.of.results.decode(l.stage, r, want)
+	}
+}
+
+// away returns an error as overload if it is that of a server that is away.
+func away(err error) error {
+	if _, there := errors.AsType[*transport.Error](err); !there && errors.Is(err, ErrAway) {
+		return &refusal{ErrAway, err}
+	}
+	return err
+}
+
+// callOne calls one process.
+func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, q called) (answered, error) {
+	to, err := l.callees.pick(ctx)
+	if err != nil {
+		return answered{}, err
+	}
+	r, err := rpc.At[called, answered](node.Remote(to.node, to.process), callMethod).Call(coroutine.Blocking(ctx), q)
+	_, there := errors.AsType[*transport.Error](err)
+	l.callees.done(to, errors.Is(err, transport.ErrUnreachable) && !there || errors.Is(err, errLeaving))
+	return r, err
+}
+
+// results are the codecs of results. They are those that [CarryResult] gives, or else the one of all stages, or JSON.
+type results struct {
+	own map[reflect.Type]Codec[any]
+	all Codec[any] // nil if there is none
+}
+
+// codec returns the codec of results of a type.
+func (r *results) codec(of reflect.Type) (Codec[any], error) {
+	switch own := r.own[of]; {
+	case own != nil:
+		return checked{own, of}, nil
+	case r.all != nil:
+		return checked{r.all, of}, nil
+	}
+	if problem := notKept(of); problem != "" {
+		return nil, fmt.Errorf("%w: JSON cannot carry its result, a %v: %s; change the type, or give it a codec with nats.CarryResult",
+			stage.ErrElsewhere, of, problem)
+	}
+	return jsonOf{of}, nil
+}
+
+// check returns why no result of a type that a caller wants can come. One of any type may be none.
+func (r *results) check(want reflect.Type) error {
+	if isAny(want) || want == passedOn {
+		return nil
+	}
+	_, err := r.codec(want)
+	return err
+}
+
+func isAny(want reflect.Type) bool { return want == nil || want.Kind() == reflect.Interface }
+
+// encode returns a result as it is sent.
+func (r *results) encode(result any) (answered, error) {
+	if result == nil {
+		return answered{}, nil
+	}
+	if a, ok := result.(answered); ok {
+		return a, nil
+	}
+	of := reflect.TypeOf(result)
+	codec, err := r.codec(of)
+	if err != nil {
+		return answered{}, err
+	}
+	p, err := encode(codec, result)
+	if err != nil {
+		return answered{}, fmt.Errorf("encode the result: %w", err)
+	}
+	return answered{p, of.String()}, nil
+}
+
+// decode returns a result that has come.
+func (r *results) decode(called string, a answered, want reflect.Type) (any, error) {
+	switch {
+	case want == passedOn:
+		return a, nil
+	case a.Go == "":
+		return nil, nil
+	case isAny(want):
+		return r.decodeAny(called, a, want)
+	case a.Go != want.String():
+		return nil, &stage.ResultError{Stage: called, Want: want, GotName: a.Go}
+	}
+	codec, err := r.codec(want)
+	if err != nil {
+		return nil, err
+	}
+	return decodePayload(codec, a.Payload)
+}
+
+// decodeAny returns a result that may be of several types: one with a codec of its own, or with that for all.
+func (r *results) decodeAny(called string, a answered, want reflect.Type) (result any, err error) {
+	codec := r.all
+	for of, own := range r.own {
+		if of.String() == a.Go {
+			codec = own
+		}
+	}
+	if codec == nil {
+		return nil, fmt.Errorf("%w: its result is a %s, and the call does not say so: use stage.Call[%s], or nats.CarryResult",
+			stage.ErrElsewhere, a.Go, a.Go)
+	}
+	result, err = decodePayload(codec, a.Payload)
+	if err == nil && want != nil && result != nil && !reflect.TypeOf(result).Implements(want) {
+		return nil, &stage.ResultError{Stage: called, Want: want, Got: reflect.TypeOf(result)}
+	}
+	return result, err
+}
+
+// handled runs the handler of a call. A panic is an error.
+func handled(handle func() (answered, error)) (a answered, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("a panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return handle()
+}

@@ -1,0 +1,155 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/nodetest"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// asCallee, in the environment, makes this program process "b" of pipeline "pair", at the server of that URL.
+const asCallee = "GOLDA_TEST_NATS_CALLEE"
+
+// nap says for how long stage "far" of the other programs sleeps. Its result is the process id.
+type nap struct{ For time.Duration }
+
+func newNapper() *stage.Stage[nap] {
+	return stage.Coroutine("far", func(c coroutine.Context, n nap) behaviour.Outcome {
+		if err := coroutine.Sleep(c, n.For); err != nil {
+			return behaviour.Error(err)
+		}
+		return behaviour.OK(os.Getpid())
+	})
+}
+
+// runCallee runs the process until its standard input is closed.
+func runCallee(url string) error {
+	ctx := context.Background()
+	conn, err := nats.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	near := stage.Sink("near", func(context.Context, int) error { return nil })
+	p, err := pipeline.New("pair", near, newNapper(), quiet, pipeline.Map("a", "near"), pipeline.Map("b", "far"),
+		pipeline.Place(nats.NewCarrier(conn, "pair", nats.Options[any]{}), "b"))
+	if err != nil {
+		return err
+	}
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, os.Getpid())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return errors.Join(p.Stop(ctx), conn.Close(ctx))
+}
+
+// startCallees starts two programs that run stage "far", and returns the stage as this one calls it.
+func startCallees(t *testing.T) (far *stage.Stage[nap], programs [2]*exec.Cmd) {
+	t.Helper()
+	url := serve(t, &server.Options{}).ClientURL()
+	for i := range programs {
+		programs[i], _ = nodetest.Start(t, asCallee+"="+url)
+	}
+	far, _ = half(t, connect(t, url), "a", newNapper)
+	seen := map[int]bool{}
+	eventually(t, "both answer", func() bool {
+		pid, err := stage.Call[int](t.Context(), far, nap{})
+		require.True(t, err == nil || errors.Is(err, stage.ErrNotRunning), err)
+		seen[pid] = err == nil
+		return seen[programs[0].Process.Pid] && seen[programs[1].Process.Pid]
+	})
+	return far, programs
+}
+
+// longCalls makes calls that last until the programs are harmed, one for each of them at least, and returns how many have failed.
+func longCalls(t *testing.T, far *stage.Stage[nap], last time.Duration, harm func()) (failed int32) {
+	t.Helper()
+	const n = 20
+	var calls sync.WaitGroup
+	var lost atomic.Int32
+	for range n {
+		calls.Go(func() {
+			_, err := stage.Call[int](t.Context(), far, nap{last})
+			if err != nil {
+				assert.ErrorIs(t, err, transport.ErrUnreachable)
+				lost.Add(1)
+			}
+		})
+	}
+	eventually(t, "all are under way", func() bool { return far.Snapshot().Suspended == n })
+	time.Sleep(100 * time.Millisecond) // they have arrived
+	harm()
+	calls.Wait()
+	return lost.Load()
+}
+
+// The calls that a program has when it is killed fail soon, and no others do. It takes as long as the calls that do not fail.
+func TestTheCallsOfAProcessThatIsKilledFailSoon(t *testing.T) {
+	far, programs := startCallees(t)
+	var killed time.Time
+	failed := longCalls(t, far, 2*time.Second, func() {
+		killed = time.Now()
+		require.NoError(t, programs[0].Process.Kill())
+	})
+	require.EqualValues(t, 10, failed, "the program with the fewest calls is called")
+	t.Logf("all had ended %v after the kill", time.Since(killed))
+	for range 100 {
+		pid, err := stage.Call[int](t.Context(), far, nap{})
+		require.NoError(t, err)
+		require.Equal(t, programs[1].Process.Pid, pid)
+	}
+	require.NoError(t, programs[1].Process.Kill())
+	_ = programs[1].Wait()
+	begin := time.Now()
+	_, err := stage.Call[int](t.Context(), far, nap{})
+	require.ErrorIs(t, err, transport.ErrUnreachable)
+	_, err = stage.Call[int](t.Context(), far, nap{})
+	require.ErrorIs(t, err, transport.ErrUnreachable)
+	t.Logf("two calls to none failed after %v", time.Since(begin))
+	require.True(t, far.Snapshot().Balanced(), far.Snapshot())
+}
+
+// A program that stands still has its calls fail after three heartbeats, and is called again when it goes on. It takes some seconds, as a
+// heartbeat is one.
+func TestTheCallsOfAProcessThatStandsStillFail(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no such signals")
+	}
+	far, programs := startCallees(t)
+	still := time.Now()
+	failed := longCalls(t, far, time.Second, func() { signal(t, programs[0], "STOP") })
+	require.EqualValues(t, 10, failed)
+	t.Logf("all had ended %v after the program stood still", time.Since(still))
+	for range 100 {
+		pid, err := stage.Call[int](t.Context(), far, nap{})
+		require.NoError(t, err)
+		require.Equal(t, programs[1].Process.Pid, pid)
+	}
+	signal(t, programs[0], "CONT")
+	eventually(t, strconv.Itoa(programs[0].Process.Pid)+" is called again", func() bool {
+		pid, err := stage.Call[int](t.Context(), far, nap{})
+		require.True(t, err == nil || errors.Is(err, transport.ErrUnreachable), err)
+		return pid == programs[0].Process.Pid
+	})
+	require.True(t, far.Snapshot().Balanced(), far.Snapshot())
+}
