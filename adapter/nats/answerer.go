@@ -12,7 +12,6 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
-	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/stage"
 )
@@ -31,7 +30,8 @@ func init() { transport.RegisterError("nats.errLeaving", errLeaving) } //nolint:
 type answerer struct {
 	l      *carriedLine
 	handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)
-	name   string // node and process, as others are told
+	node   string
+	name   string // as callers are told
 
 	mu      sync.Mutex // guards the rest
 	served  int        // calls under way
@@ -49,14 +49,14 @@ func (l *carriedLine) Answer(ctx context.Context, handle func(ctx context.Contex
 	if !x.begin() {
 		return errClosed
 	}
-	for {
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		err := l.answer(ctx, x, handle)
 		if err == nil {
 			return nil
 		}
 		l.inlet.o.Logger.Warn("calls cannot be answered; the carrier tries again", "inlet", l.name, "reason", err)
 		select {
-		case <-time.After(firstRetry):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			x.end()
 			return nil
@@ -70,38 +70,29 @@ func (l *carriedLine) answer(ctx context.Context, x *exchange, handle func(ctx c
 	if err != nil {
 		return err
 	}
-	a := &answerer{l: l, handle: handle, idle: make(chan struct{})}
-	process := rand.Text()
-	if _, err := node.Spawn(context.WithoutCancel(ctx), process, func(p *rpc.Process) error {
-		rpc.Func(p, callMethod, a.serve)
-		return nil
-	}); err != nil {
-		return err
-	}
-	a.name = node.Name() + "." + process
+	a := &answerer{l: l, handle: handle, node: node.Name(), name: rand.Text(), idle: make(chan struct{})}
+	x.add(a)
 	err = a.announce(ctx)
+	x.remove(a)
 	a.leave()
-	end := func() {
-		<-a.idle
-		_ = node.Stop(process) // after its last answer
-		if err == nil {
-			x.end()
-		}
-	}
 	if err != nil {
-		end()
+		<-a.idle
 		return err
 	}
-	go end() //nolint:gosec // what was begun is answered although ctx has ended
+	go func() {
+		<-a.idle // what was begun is answered although ctx has ended
+		x.end()
+	}()
 	return nil
 }
 
 // announce says that the process is there, until ctx ends.
 func (a *answerer) announce(ctx context.Context) error {
 	nc, subject := a.l.conn.nc, callsSubject(a.l.name)
-	say := func(what byte) { _ = nc.Publish(subject, append([]byte{what}, a.name...)) } // without a connection nothing hears it
+	said := func(what byte) []byte { return fmt.Appendf(nil, "%c%s.%s", what, a.node, a.name) }
+	say := func(what byte) { _ = nc.Publish(subject, said(what)) } // without a connection nothing hears it
 	sub, err := nc.Subscribe(subject+askedSuffix, func(m *natsgo.Msg) {
-		_ = m.Respond(append([]byte{saysThere}, a.name...))
+		_ = m.Respond(said(saysThere))
 		say(saysThere)
 	})
 	if err != nil {

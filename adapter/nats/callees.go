@@ -27,7 +27,8 @@ const askedSuffix = ".ask"
 
 // callee is a process that runs the stage, as one that calls it knows it.
 type callee struct {
-	node, process string
+	node string
+	name string // among those of the node
 
 	heard time.Time // when it has said last that it is there
 	calls int       // that this process has under way there
@@ -116,7 +117,7 @@ func (c *callees) hear(said []byte) {
 	case said[0] == saysLeaves:
 		delete(c.known, name)
 	case c.known[name] == nil:
-		c.known[name] = &callee{node: node, process: process, heard: time.Now()}
+		c.known[name] = &callee{node: node, name: process, heard: time.Now()}
 	default:
 		c.known[name].heard = time.Now()
 	}
@@ -151,7 +152,7 @@ func (c *callees) done(to *callee, gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	to.calls--
-	if name := to.node + "." + to.process; gone && c.known[name] == to {
+	if name := to.node + "." + to.name; gone && c.known[name] == to {
 		delete(c.known, name)
 	}
 }

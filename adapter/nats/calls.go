@@ -13,11 +13,12 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// callMethod is the function of a process by which its stage is called.
-const callMethod = "call"
+// called is a command on its way to the answerer of the process that handles it.
+type called struct {
+	Payload
 
-// called is a command on its way to the process that handles it.
-type called struct{ Payload }
+	To string
+}
 
 // answered is its result. Go is the name of its type; it is empty if there is none.
 type answered struct {
@@ -47,7 +48,7 @@ func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) (any
 		return nil, away(err)
 	}
 	for {
-		r, err := l.callOne(ctx, node, called{p})
+		r, err := l.callOne(ctx, node, p)
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
@@ -69,12 +70,12 @@ func away(err error) error {
 }
 
 // callOne calls one process.
-func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, q called) (answered, error) {
+func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, p Payload) (answered, error) {
 	to, err := l.callees.pick(ctx)
 	if err != nil {
 		return answered{}, err
 	}
-	r, err := rpc.At[called, answered](node.Remote(to.node, to.process), callMethod).Call(coroutine.Blocking(ctx), q)
+	r, err := rpc.At[called, answered](node.Remote(to.node, callProcess), callMethod).Call(coroutine.Blocking(ctx), called{p, to.name})
 	_, there := errors.AsType[*transport.Error](err)
 	l.callees.done(to, errors.Is(err, transport.ErrUnreachable) && !there || errors.Is(err, errLeaving))
 	return r, err

@@ -73,7 +73,7 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 	}
 	c := &Carrier{conn: conn, pipeline: pipeline, options: o, stages: map[string]carried{}, unasked: map[string]bool{}}
 	c.results = results{map[reflect.Type]Codec[any]{}, o.Codec}
-	c.calls = &exchange{conn: conn, cfg: TransportConfig{Heartbeat: defaultHeartbeat, Logger: o.Logger}}
+	c.calls = &exchange{conn: conn, cfg: TransportConfig{Heartbeat: callHeartbeat, Logger: o.Logger}}
 	if pipeline == "" {
 		c.faults = append(c.faults, errors.New("nats: NewCarrier: the pipeline has no name"))
 	}

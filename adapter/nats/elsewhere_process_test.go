@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync"
@@ -30,13 +31,18 @@ import (
 // asCallee, in the environment, makes this program process "b" of pipeline "pair", at the server of that URL.
 const asCallee = "GOLDA_TEST_NATS_CALLEE"
 
-// nap says for how long stage "far" of the other programs sleeps. Its result is the process id.
-type nap struct{ For time.Duration }
+// nap says until when stage "far" of the other programs sleeps: until there is a file, if it names one. Its result is the process id.
+type nap struct{ Until string }
 
 func newNapper() *stage.Stage[nap] {
 	return stage.Coroutine("far", func(c coroutine.Context, n nap) behaviour.Outcome {
-		if err := coroutine.Sleep(c, n.For); err != nil {
-			return behaviour.Error(err)
+		for n.Until != "" {
+			if _, err := os.Stat(n.Until); err == nil {
+				break
+			}
+			if err := coroutine.Sleep(c, 10*time.Millisecond); err != nil {
+				return behaviour.Error(err)
+			}
 		}
 		return behaviour.OK(os.Getpid())
 	})
@@ -81,38 +87,36 @@ func startCallees(t *testing.T) (far *stage.Stage[nap], programs [2]*exec.Cmd) {
 	return far, programs
 }
 
-// longCalls makes calls that last until the programs are harmed, one for each of them at least, and returns how many have failed.
-func longCalls(t *testing.T, far *stage.Stage[nap], last time.Duration, harm func()) (failed int32) {
+// harmed makes calls that last, harms one of the programs that have them, and requires that its calls fail, and no others.
+func harmed(t *testing.T, far *stage.Stage[nap], harm func()) {
 	t.Helper()
 	const n = 20
+	file := filepath.Join(t.TempDir(), "wake")
 	var calls sync.WaitGroup
-	var lost atomic.Int32
+	var lost, ended atomic.Int32
 	for range n {
 		calls.Go(func() {
-			_, err := stage.Call[int](t.Context(), far, nap{last})
-			if err != nil {
+			if _, err := stage.Call[int](t.Context(), far, nap{file}); err != nil {
 				assert.ErrorIs(t, err, transport.ErrUnreachable)
 				lost.Add(1)
 			}
+			ended.Add(1)
 		})
 	}
 	eventually(t, "all are under way", func() bool { return far.Snapshot().Suspended == n })
-	time.Sleep(100 * time.Millisecond) // they have arrived
+	began := time.Now()
 	harm()
+	eventually(t, "the calls fail", func() bool { return lost.Load() == n/2 })
+	t.Logf("they had failed after %v", time.Since(began))
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	calls.Wait()
-	return lost.Load()
+	require.EqualValues(t, n/2, lost.Load())
 }
 
-// The calls that a program has when it is killed fail soon, and no others do. It takes as long as the calls that do not fail.
+// The calls that a program has when it is killed fail soon, and no others do.
 func TestTheCallsOfAProcessThatIsKilledFailSoon(t *testing.T) {
 	far, programs := startCallees(t)
-	var killed time.Time
-	failed := longCalls(t, far, 2*time.Second, func() {
-		killed = time.Now()
-		require.NoError(t, programs[0].Process.Kill())
-	})
-	require.EqualValues(t, 10, failed, "the program with the fewest calls is called")
-	t.Logf("all had ended %v after the kill", time.Since(killed))
+	harmed(t, far, func() { require.NoError(t, programs[0].Process.Kill()) })
 	for range 100 {
 		pid, err := stage.Call[int](t.Context(), far, nap{})
 		require.NoError(t, err)
@@ -129,17 +133,14 @@ func TestTheCallsOfAProcessThatIsKilledFailSoon(t *testing.T) {
 	require.True(t, far.Snapshot().Balanced(), far.Snapshot())
 }
 
-// A program that stands still has its calls fail after three heartbeats, and is called again when it goes on. It takes some seconds, as a
-// heartbeat is one.
+// A program that stands still has its calls fail after three heartbeats, and is called again when it goes on. In tests these take
+// five seconds.
 func TestTheCallsOfAProcessThatStandsStillFail(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no such signals")
 	}
 	far, programs := startCallees(t)
-	still := time.Now()
-	failed := longCalls(t, far, time.Second, func() { signal(t, programs[0], "STOP") })
-	require.EqualValues(t, 10, failed)
-	t.Logf("all had ended %v after the program stood still", time.Since(still))
+	harmed(t, far, func() { signal(t, programs[0], "STOP") })
 	for range 100 {
 		pid, err := stage.Call[int](t.Context(), far, nap{})
 		require.NoError(t, err)
