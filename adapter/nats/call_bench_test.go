@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -9,12 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
 )
 
-// BenchmarkCall has a function of another node called: one call at a time, and 64. Over a server in the process or by URL, with TLS or without;
+// BenchmarkCall has a function of another node called, or a stage of another process: one call at a time, and 64. Over a server in the process or by URL, with TLS or without;
 // over sockets without a server; and by plain nats.go, with Request, the same values and a deadline.
 //
 //	go test -run '^$' -bench Call -benchtime 20000x -count 5 ./adapter/nats
@@ -23,6 +27,10 @@ func BenchmarkCall(b *testing.B) {
 		b.Run("server="+name+"/by=golda", func(b *testing.B) {
 			connect := newServer(b)
 			benchCalls(b, transportOf(b, connect(b), "a"), transportOf(b, connect(b), "b"))
+		})
+		b.Run("server="+name+"/by=stage", func(b *testing.B) {
+			connect := newServer(b)
+			benchStage(b, connect(b), connect(b))
 		})
 		b.Run("server="+name+"/by=plain", func(b *testing.B) {
 			connect := newServer(b)
@@ -68,6 +76,30 @@ func benchCalls(b *testing.B, from, to transport.Transport) {
 		_, err := call.Call(c, Order{"7", n})
 		return err
 	})
+}
+
+// benchStage calls a stage that another process runs.
+func benchStage(b *testing.B, from, to *nats.Conn) {
+	b.Helper()
+	var book *stage.Stage[Order]
+	for process, conn := range map[string]*nats.Conn{"b": to, "a": from} {
+		s := stage.Func("book", func(_ context.Context, o Order) behaviour.Outcome { return behaviour.OK(o) })
+		near := stage.Sink("near", func(context.Context, int) error { return nil })
+		p, err := pipeline.New("bench", near, s, quiet, pipeline.Map("a", "near"), pipeline.Map("b", "book"),
+			pipeline.Place(nats.NewCarrier(conn, "bench", nats.Options[any]{}), process))
+		require.NoError(b, err)
+		require.NoError(b, p.Start(b.Context()))
+		b.Cleanup(func() { require.NoError(b, p.Stop(context.Background())) })
+		if process == "a" {
+			book = s
+		}
+	}
+	call := func(n int) error {
+		_, err := stage.Call[Order](b.Context(), book, Order{"7", n})
+		return err
+	}
+	eventually(b, "it answers", func() bool { return call(0) == nil })
+	bench(b, call)
 }
 
 func benchRequests(b *testing.B, from, to *natsgo.Conn) {

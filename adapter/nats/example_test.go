@@ -9,8 +9,12 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -155,4 +159,62 @@ func ExampleNewCarrier() {
 	check(back.Stop(ctx))
 	check(conn.Close(ctx))
 	// Output: [back] booked 7 40
+}
+
+// A handler calls a stage that another process runs as if it ran here.
+func ExampleNewCarrier_call() {
+	dir, err := os.MkdirTemp("", "shop")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx := context.Background()
+	conn, err := nats.Embed(dir, nats.Store{}) // or nats.Connect, in each process
+	check(err)
+
+	start := func(groups ...string) (*pipeline.Pipeline, *stage.Stage[Order]) {
+		price := stage.Func("price", func(_ context.Context, o Order) behaviour.Outcome {
+			if o.Amount == 0 {
+				return behaviour.Error(errNothing)
+			}
+			return behaviour.OK(o.Amount * 3)
+		})
+		take := stage.Coroutine("take", func(c coroutine.Context, o Order) behaviour.Outcome {
+			cents, err := stage.Call[int](c, price, o) // it holds no worker meanwhile
+			if err != nil {
+				return behaviour.Error(err)
+			}
+			return behaviour.OK(fmt.Sprintf("%d of %s cost %d", o.Amount, o.ID, cents))
+		})
+		p, err := pipeline.New("shop", take, price, pipeline.Map("front", "take"), pipeline.Map("back", "price"),
+			pipeline.Place(nats.NewCarrier(conn, "shop", nats.Options[any]{}), groups...))
+		check(err)
+		check(p.Start(ctx))
+		return p, take
+	}
+	back, _ := start("back")
+	front, take := start("front")
+	for _, o := range []Order{{"pears", 40}, {"apples", 0}} {
+		text, err := stage.Call[string](ctx, take, o)
+		for errors.Is(err, stage.ErrNotRunning) { // until the other process answers
+			text, err = stage.Call[string](ctx, take, o)
+		}
+		fmt.Println(text, errors.Is(err, errNothing))
+	}
+	check(front.Stop(ctx))
+	check(back.Stop(ctx))
+	check(conn.Close(ctx))
+	// Output:
+	// 40 of pears cost 120 false
+	//  true
+}
+
+var errNothing = errors.New("shop: there is nothing to price")
+
+// All processes register what errors.Is is to find in errors of the others.
+func init() { transport.RegisterError("shop.errNothing", errNothing) }
+
+// Results that JSON does not keep, or that have another format, have a codec.
+func ExampleCarryResult() { //nolint:testableexamples // this server does not exist
+	conn, err := nats.Connect(context.Background(), "nats://nats.example.com")
+	check(err)
+	_ = nats.NewCarrier(conn, "shop", nats.Options[any]{}, nats.CarryResult[*timestamppb.Timestamp](nats.Proto[*timestamppb.Timestamp]{}))
 }

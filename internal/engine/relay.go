@@ -162,7 +162,7 @@ func (a *answer) of(call func() (any, error)) {
 	a.result, a.err = call()
 }
 
-// HandleCall handles a command of a caller in another process, who wants a result of a type; nil is any.
+// HandleCall handles a command of a caller in another process that wants a result of a type; nil is any.
 func (c *Core) HandleCall(ctx context.Context, cmd any, want reflect.Type) (result any, err error) {
 	if err := c.CheckType(cmd); err != nil {
 		return nil, err

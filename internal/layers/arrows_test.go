@@ -41,7 +41,7 @@ worker: 15
 	context watch giveup
 	begin settle handle handle_pair
 	run run_emit
-	equip join crash suspension
+	equip join crash suspension calls
 	report stuck abandon owed
 	loop actor doc
 
