@@ -42,9 +42,10 @@ func (placement) Part(part.Seal) {}
 // and in order. Nothing of the user's is called for it here, neither its factory nor a Start, a middleware, or a guard, but the function
 // for the key of a [stage.Keyed]. All its other options hold where it runs. A [Feed] to it is not run here.
 //
-// A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. Its result is
-// made elsewhere: so a command whose caller waits for a result fails with [stage.ErrElsewhere] where it would leave the process.
-// Values and deadlines of contexts stay behind. When the carrier is full or away the queue fills, and callers and stages before it
+// A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. A command whose
+// caller waits for a result, with [stage.Call] or [stage.Stage.Ask], is not sent: the other process is called, if the carrier's line is a
+// [Caller], and the command ends here with the result or error of its end there. A call is in memory only, and happens at most once. It
+// has the deadline of its caller, and ends with it. Otherwise values and deadlines of contexts stay behind. When the carrier is full or away the queue fills, and callers and stages before it
 // wait, or are refused, as its rule says.
 //
 // # A stage that runs here

@@ -69,6 +69,8 @@ func (s *Stage[C]) ask(ctx context.Context, cmd C, want reflect.Type) (*Ticket, 
 // If ctx is a coroutine.Context the handler is suspended while it waits, and holds no worker. A context that was derived
 // from it holds the worker.
 //
+// The stage may run in another process, see pipeline.Place. Then the call may also fail because of what is between the two.
+//
 // A handler that calls its own stage may wait for itself. If it does so with a command of its own key, in a [Keyed] stage whose
 // handlers suspend, the error is [ErrSelfCall]. The same holds for stages that call one another in a circle, and
 // for a handler that calls a stage which forwards to the handler's own: the pipeline does not know which stages call which,

@@ -26,6 +26,9 @@ import (
 // characters than letters, digits and -, or both together are longer than 63. [NewInlet] with that name and the same options shows its
 // [Status] and [Letters].
 //
+// Callers that wait for a result call a process that runs the stage, over core NATS, as nodes of [NewTransport] do. A stage that no process
+// runs is stage.ErrNotRunning, a process that is lost transport.ErrUnreachable, a server that is away [ErrAway]. Keyed stages are not called.
+//
 // The inlet of a keyed stage has [Options.Partitions], so that the commands of a key keep their order in any number of processes. Its
 // messages come from the stage only, and [Options.UntilEmpty] is not for it.
 //

@@ -105,6 +105,19 @@ func (c *Core) Resubmit(ctx context.Context, cmd any) error {
 	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
 }
 
+// HandleCall handles a command of a caller in another process that wants a result of a type; nil is any.
+func (c *Core) HandleCall(ctx context.Context, cmd any, want reflect.Type) (result any, err error) {
+	if err := c.CheckType(cmd); err != nil {
+		return nil, err
+	}
+	t := new(command.Ticket)
+	t.Want(want)
+	if err := c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: t.Asked(ctx, c.inbox.Pipeline())}); err != nil {
+		return nil, err
+	}
+	return t.Wait(ctx)
+}
+
 // CheckType returns a [*TypeError] for a command of another type than the stage's, and counts it.
 func (c *Core) CheckType(cmd any) error {
 	if !c.typed.Takes(cmd) && (cmd != nil || c.typed.Type().Kind() != reflect.Interface) {

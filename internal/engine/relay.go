@@ -162,19 +162,6 @@ func (a *answer) of(call func() (any, error)) {
 	a.result, a.err = call()
 }
 
-// HandleCall handles a command of a caller in another process that wants a result of a type; nil is any.
-func (c *Core) HandleCall(ctx context.Context, cmd any, want reflect.Type) (result any, err error) {
-	if err := c.CheckType(cmd); err != nil {
-		return nil, err
-	}
-	t := new(command.Ticket)
-	t.Want(want)
-	if err := c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: t.Asked(ctx, c.inbox.Pipeline())}); err != nil {
-		return nil, err
-	}
-	return t.Wait(ctx)
-}
-
 // HandleEach is for [worker.Instance]. The worker calls HandleMany.
 func (r *relay) HandleEach(ctx context.Context, w *worker.Worker, batch worker.Batch) {
 	for _, o := range r.HandleMany(ctx, batch) {
