@@ -148,9 +148,9 @@ func (a *answerer) end() {
 }
 
 // serve handles one call. The function is suspended meanwhile.
-func (a *answerer) serve(c coroutine.Context, q called) (answered, error) {
+func (a *answerer) serve(c coroutine.Context, q called) (reply, error) {
 	if err := a.take(); err != nil {
-		return answered{}, err
+		return reply{}, err
 	}
 	defer a.end()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -160,31 +160,31 @@ func (a *answerer) serve(c coroutine.Context, q called) (answered, error) {
 		ctx = limited
 	}
 	answer := struct {
-		value answered
+		value reply
 		err   error
 	}{err: errNoAnswer}
 	stopped := c.Suspend(func(wake func()) {
 		go func() {
 			defer wake()
-			answer.value, answer.err = handled(func() (answered, error) { return a.run(ctx, q) })
+			answer.value, answer.err = handled(func() (reply, error) { return a.run(ctx, q) })
 		}()
 	})
 	cancel(stopped)
 	if stopped != nil {
-		return answered{}, stopped
+		return reply{}, stopped
 	}
 	return answer.value, answer.err
 }
 
 // run handles the command of a call.
-func (a *answerer) run(ctx context.Context, q called) (answered, error) {
+func (a *answerer) run(ctx context.Context, q called) (reply, error) {
 	cmd, err := decodePayload(a.l.o.Codec, q.Payload)
 	if err != nil {
-		return answered{}, fmt.Errorf("stage %q: decode: %w", a.l.stage, err)
+		return reply{}, fmt.Errorf("stage %q: decode: %w", a.l.stage, err)
 	}
 	result, err := a.handle(ctx, cmd, passedOn)
 	if err != nil {
-		return answered{}, err
+		return reply{}, err
 	}
 	return a.l.of.results.encode(result)
 }

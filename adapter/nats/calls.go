@@ -20,15 +20,15 @@ type called struct {
 	To string
 }
 
-// answered is its result. Go is the name of its type; it is empty if there is none.
-type answered struct {
+// reply is its result. Go is the name of its type; it is empty if there is none.
+type reply struct {
 	Payload
 
 	Go string
 }
 
 // passedOn is what a process wants that answers a call, of a third one which its command goes on to: the result as it came.
-var passedOn = reflect.TypeFor[answered]()
+var passedOn = reflect.TypeFor[reply]()
 
 // Call is for package pipeline.
 func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
@@ -70,12 +70,12 @@ func away(err error) error {
 }
 
 // callOne calls one process.
-func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, p Payload) (answered, error) {
+func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, p Payload) (reply, error) {
 	to, err := l.callees.pick(ctx)
 	if err != nil {
-		return answered{}, err
+		return reply{}, err
 	}
-	r, err := rpc.At[called, answered](node.Remote(to.node, callProcess), callMethod).Call(coroutine.Blocking(ctx), called{p, to.name})
+	r, err := rpc.At[called, reply](node.Remote(to.node, callProcess), callMethod).Call(coroutine.Blocking(ctx), called{p, to.name})
 	_, there := errors.AsType[*transport.Error](err)
 	l.callees.done(to, errors.Is(err, transport.ErrUnreachable) && !there || errors.Is(err, errLeaving))
 	return r, err
@@ -114,27 +114,27 @@ func (r *results) check(want reflect.Type) error {
 func isAny(want reflect.Type) bool { return want == nil || want.Kind() == reflect.Interface }
 
 // encode returns a result as it is sent.
-func (r *results) encode(result any) (answered, error) {
+func (r *results) encode(result any) (reply, error) {
 	if result == nil {
-		return answered{}, nil
+		return reply{}, nil
 	}
-	if a, ok := result.(answered); ok {
+	if a, ok := result.(reply); ok {
 		return a, nil
 	}
 	of := reflect.TypeOf(result)
 	codec, err := r.codec(of)
 	if err != nil {
-		return answered{}, err
+		return reply{}, err
 	}
 	p, err := encode(codec, result)
 	if err != nil {
-		return answered{}, fmt.Errorf("encode the result: %w", err)
+		return reply{}, fmt.Errorf("encode the result: %w", err)
 	}
-	return answered{p, of.String()}, nil
+	return reply{p, of.String()}, nil
 }
 
 // decode returns a result that has come.
-func (r *results) decode(called string, a answered, want reflect.Type) (any, error) {
+func (r *results) decode(called string, a reply, want reflect.Type) (any, error) {
 	switch {
 	case want == passedOn:
 		return a, nil
@@ -153,7 +153,7 @@ func (r *results) decode(called string, a answered, want reflect.Type) (any, err
 }
 
 // decodeAny returns a result that may be of several types: one with a codec of its own, or with that for all.
-func (r *results) decodeAny(called string, a answered, want reflect.Type) (result any, err error) {
+func (r *results) decodeAny(called string, a reply, want reflect.Type) (result any, err error) {
 	codec := r.all
 	for of, own := range r.own {
 		if of.String() == a.Go {
@@ -172,7 +172,7 @@ func (r *results) decodeAny(called string, a answered, want reflect.Type) (resul
 }
 
 // handled runs the handler of a call. A panic is an error.
-func handled(handle func() (answered, error)) (a answered, err error) {
+func handled(handle func() (reply, error)) (a reply, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("a panic: %v\n%s", v, debug.Stack())

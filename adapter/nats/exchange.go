@@ -88,12 +88,12 @@ func (x *exchange) remove(a *answerer) {
 }
 
 // serve handles one call. The answerer may have gone since the caller has heard of it.
-func (x *exchange) serve(c coroutine.Context, q called) (answered, error) {
+func (x *exchange) serve(c coroutine.Context, q called) (reply, error) {
 	x.mu.Lock()
 	a := x.answerers[q.To]
 	x.mu.Unlock()
 	if a == nil {
-		return answered{}, errLeaving
+		return reply{}, errLeaving
 	}
 	return a.serve(c, q)
 }
