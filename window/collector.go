@@ -67,6 +67,7 @@ type window[K comparable, V any] struct {
 	blocked []func() // wakes handlers that wait until it is not busy
 	closing Cause    // it is closed as soon as it is not busy
 	closed  bool     // it is not open any more
+	sent    bool     // its result is being passed on
 
 	before *window[K, V] // the one of the same key that was closed before and has not gone on; nil if there is none
 	gone   bool          // the result has gone on
@@ -444,7 +445,7 @@ func (s *collector[K, V, C]) wait(c behaviour.Suspender, w *window[K, V], at *pl
 	switch {
 	case err == nil || at.state != present:
 	case present == follows:
-		at.state = done // the result goes on without it
+		s.leaveClosedLocked(w, at, err)
 	default:
 		s.leaveLocked(w, at, err)
 	}
@@ -476,6 +477,38 @@ func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) 
 	}
 }
 
+// leaveClosedLocked takes a command out of a closed window, because its handler was stopped. If the result is on its way the command
+// is in it, and fails all the same: nothing can tell its handler any more whether the result is lost.
+func (s *collector[K, V, C]) leaveClosedLocked(w *window[K, V], at *place, err error) {
+	at.state, at.err = failed, err
+	if w.sent {
+		return
+	}
+	i := slices.Index(w.places, at)
+	w.places = slices.Delete(w.places, i, i+1)
+	w.Value = s.drop(w.Value, i)
+	w.Count--
+	if w.Why == Full {
+		w.Why = s.partial()
+	}
+}
+
+// partial returns why a window is closed that is not full any more.
+func (s *collector[K, V, C]) partial() Cause {
+	if s.gathers {
+		return Short
+	}
+	return Early
+}
+
+// seal returns the window as it is passed on, and whether it may be. No command can leave it any more.
+func (s *collector[K, V, C]) seal(w *window[K, V]) (sealed Window[K, V], may bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.sent = true
+	return w.Window, !s.fail || w.Why == Full
+}
+
 // carry passes on the result of a window. The handlers of the other places go on when it is decided that the result leaves: after
 // the middleware, if there is any.
 func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o behaviour.Outcome) {
@@ -496,8 +529,13 @@ func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o be
 		}
 	}()
 	s.waitTurn(c, w)
+	sealed, may := s.seal(w)
+	if !may {
+		err = ErrIncomplete
+		return behaviour.Error(err)
+	}
 	link.Detach(c)
-	o = s.send(c, w.Window)
+	o = s.send(c, sealed)
 	err = o.Err()
 	if worker, ok := c.Value(link.EmitterKey{}).(link.Deferrer); ok && err == nil {
 		if deferred = worker.Defer(s, w); !deferred {

@@ -24,7 +24,8 @@
 // no result as soon as the first has passed the result on. If passing it on fails, as a stage.Flow.Route or a middleware may, all
 // commands of the window fail, and each is tried again or not as stage.Retry says.
 //
-// A command whose caller's context or own deadline ends, or whose stage.Timeout is over, leaves an open window, and ends with that error.
+// A command whose caller's context or own deadline ends, or whose stage.Timeout is over, leaves its window, and ends with that error. If
+// the result is on its way, the command is in it all the same.
 //
 // In a drain, and so before a stop, an open window is closed when no further command can come. Nothing is lost, and no time is
 // waited for. In a hard stop each command in an open window ends with an error, and leaves a letter like any other.

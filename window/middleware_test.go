@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -99,4 +100,82 @@ func TestAMiddlewareThatFailsALaterCommandAfterwardsFailsThatOneAlone(t *testing
 		require.NoError(t, tickets[2].Err())
 		b.stop()
 	})
+}
+
+// A command that is stopped cannot wait for what becomes of the result of its window. It must not count as done then: the result may
+// be lost.
+func TestACommandThatIsStoppedBehindAFirstOneThatFailsIsNotDone(t *testing.T) {
+	for _, way := range []string{"by a panic", "because it does not return"} {
+		t.Run(way, func(t *testing.T) {
+			virtual(t, func(t *testing.T) {
+				release, gate := make(chan struct{}), make(chan struct{})
+				key := func(w word) string {
+					if w.key == "z" {
+						<-gate
+					}
+					return w.key
+				}
+				b := start(t, window.By("words", key, window.Bounds[word]{Time: time.Second},
+					failing("a1", 9, ways(release)[way]), stage.Timeout(time.Minute)), textOf)
+				first := b.ask("a1")
+				ctx, leave := context.WithCancel(t.Context())
+				_, err := b.stage.Ask(ctx, words("a2")[0])
+				require.NoError(t, err)
+				synctest.Wait()
+				b.submit("z1") // keeps the worker busy
+				leave()
+				time.Sleep(2 * time.Second) // the window is closed
+				close(gate)
+				time.Sleep(10 * time.Minute)
+				require.True(t, hasEnded(first))
+				require.Error(t, first.Err())
+				s := b.stage.Snapshot()
+				assert.EqualValues(t, 1, s.OK+s.Forwarded, "only z1 is in a result")
+				close(release)
+				assert.Equal(t, []string{"due z1"}, b.texts())
+				b.stop()
+			})
+		})
+	}
+}
+
+func TestACommandThatIsStoppedWhenItsWindowHasBeenClosedLeavesIt(t *testing.T) {
+	for name, row := range map[string]struct {
+		parts window.Parts[word]
+		want  []string
+	}{
+		"and the group is not full": {window.Parts[word]{Count: 3, Limit: time.Minute}, []string{"early a1 a3"}},
+		"and the others fail":       {window.Parts[word]{Count: 3, Limit: time.Minute, Fail: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(t *testing.T) {
+				ctx, leave := context.WithCancel(t.Context())
+				parts := row.parts
+				parts.Whole = func(words []word) bool {
+					if len(words) == 3 {
+						leave()
+						time.Sleep(time.Second) // the stop of a2 is queued before what the group's end wakes
+					}
+					return len(words) == 3
+				}
+				b := start(t, join(parts), textOf)
+				first := b.ask("a1")
+				second, err := b.stage.Ask(ctx, words("a2")[0])
+				require.NoError(t, err)
+				third := b.ask("a3")
+				time.Sleep(2 * time.Second)
+				assert.Equal(t, row.want, b.texts())
+				require.True(t, hasEnded(first) && hasEnded(second) && hasEnded(third))
+				require.ErrorIs(t, second.Err(), context.Canceled)
+				for _, of := range []*stage.Ticket{first, third} {
+					if parts.Fail {
+						require.ErrorIs(t, of.Err(), window.ErrIncomplete)
+					} else {
+						require.NoError(t, of.Err())
+					}
+				}
+				assert.Empty(t, b.stop())
+			})
+		})
+	}
 }

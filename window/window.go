@@ -26,7 +26,7 @@ type Cause string
 const (
 	Full  Cause = "full"  // it had as many commands or bytes as it may have; in a [Join]: it is complete
 	Due   Cause = "due"   // its time was over
-	Early Cause = "early" // the stage was drained, or held too many commands
+	Early Cause = "early" // the stage was drained, or held too many commands, or one left when the window was full
 	Short Cause = "short" // in a [JoinTicket]: nothing more comes, but the group is not complete
 )
 

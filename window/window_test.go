@@ -60,6 +60,15 @@ func (o *out[T]) take() (all []string) {
 	return all
 }
 
+// texts returns what take has, without the times.
+func (o *out[T]) texts() (all []string) {
+	for _, text := range o.take() {
+		_, after, _ := strings.Cut(text, " ")
+		all = append(all, after)
+	}
+	return all
+}
+
 type group = window.Window[string, []word]
 
 func textOf(g group) string {
