@@ -257,7 +257,9 @@ func TestACarrierThatStopsAnsweringIsRestarted(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		time.Sleep(time.Minute)
+		x.calls.mu.Lock()
 		handle := x.calls.of["far"]
+		x.calls.mu.Unlock()
 		require.NotNil(t, handle)
 		_, err = handle(t.Context(), 1, nil)
 		require.NoError(t, err)
