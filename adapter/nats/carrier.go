@@ -27,7 +27,8 @@ import (
 // [Status] and [Letters].
 //
 // Callers that wait for a result call a process that runs the stage, over core NATS, as nodes of [NewTransport] do. A stage that no process
-// runs is stage.ErrNotRunning, a process that is lost transport.ErrUnreachable, a server that is away [ErrAway]. Keyed stages are not called.
+// runs is stage.ErrNotRunning, a process that is lost transport.ErrUnreachable, a server that is away [ErrAway]. Keyed stages are not
+// called.
 //
 // The inlet of a keyed stage has [Options.Partitions], so that the commands of a key keep their order in any number of processes. Its
 // messages come from the stage only, and [Options.UntilEmpty] is not for it.
@@ -62,12 +63,12 @@ type carried struct {
 	o  Options[any]
 }
 
-// NewCarrier returns the carrier of the pipeline of a name. Pipelines of one name are one pipeline to the server, whatever their stages: give
-// different ones different names, or accounts of the server of their own. All processes need the same name and options. The options are those of each inlet; a
-// Codec among them is for all stages, and must give back commands of the type that it was given. nil means JSON, if JSON keeps all of a
-// command: no unexported fields, and none of interfaces, functions or channels, unless a type has MarshalJSON and UnmarshalJSON, or a
-// field the tag json:"-". [Carry] gives a stage options of its own, such as a codec, which is trusted. pipeline.New reports what is wrong.
-// Nothing is made in the server before the pipeline starts.
+// NewCarrier returns the carrier of the pipeline of a name. Pipelines of one name are one pipeline to the server, whatever their stages:
+// give different ones different names, or accounts of the server of their own. All processes need the same name and options. The options
+// are those of each inlet; a Codec among them is for all stages, and must give back commands of the type that it was given. nil means JSON,
+// if JSON keeps all of a command: no unexported fields, and none of interfaces, functions or channels, unless a type has MarshalJSON and
+// UnmarshalJSON, or a field the tag json:"-". [Carry] gives a stage options of its own, such as a codec, which is trusted. pipeline.New
+// reports what is wrong. Nothing is made in the server before the pipeline starts.
 //
 // A nil conn panics.
 func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOption) *Carrier {
@@ -117,7 +118,8 @@ func (c *Carrier) carryResult(o CarrierOption) {
 	case o.codec == nil:
 		c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: CarryResult[%v] without a codec", o.result))
 	case o.result.Kind() == reflect.Interface:
-		c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: CarryResult[%v]: the type is an interface, and no result is of that type", o.result))
+		c.faults = append(c.faults,
+			fmt.Errorf("nats: NewCarrier: CarryResult[%v]: the type is an interface, and no result is of that type", o.result))
 	case c.results.own[o.result] != nil:
 		c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: CarryResult[%v] is given twice", o.result))
 	}

@@ -29,8 +29,8 @@ func TestTheInletsOfStagesHaveNamesOfTheirOwn(t *testing.T) {
 func TestAStagesOptionsAreAllOfThoseThatWereGiven(t *testing.T) {
 	given := Options[int]{Codec: JSON[int]{Type: "n"}}
 	v := reflect.ValueOf(&given).Elem()
-	for i := range v.NumField() {
-		setAny(v.Field(i))
+	for _, field := range v.Fields() {
+		setAny(field)
 	}
 	as := reflect.ValueOf(erase(given))
 	require.Equal(t, v.NumField(), as.NumField())

@@ -36,7 +36,7 @@ type (
 		ID int
 	}
 
-	lostHidden struct{ ID, total int }
+	lostHidden struct{ ID, total int } //nolint:unused // its total is what JSON loses
 	lostAny    struct{ Meta map[string]any }
 	lostNested struct{ Of []map[string]lostHidden }
 	lostTime   struct {

@@ -18,8 +18,8 @@ type pausing struct {
 	on   atomic.Bool // since the receiving has ended
 }
 
-// between calls receive between the pauses, with a context that ends with the next pause, until ctx ends or receive returns by itself. GiveBack is
-// called at the begin of a pause.
+// between calls receive between the pauses, with a context that ends with the next pause, until ctx ends or receive returns by itself.
+// GiveBack is called at the begin of a pause.
 func (p *pausing) between(ctx context.Context, receive func(context.Context), giveBack func()) {
 	for {
 		if p.is() {

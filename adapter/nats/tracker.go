@@ -207,7 +207,7 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	if d := t.held[d.seq]; d != nil && !d.answered {
 		t.n.Repeated++
 		d.msg, d.times, d.beat = m, times, time.Now()
-		return nil, nil
+		return nil, nil //nolint:nilnil // the delivery is held already, and there is nothing to do
 	}
 	t.held[d.seq] = d
 	return d, nil
