@@ -112,7 +112,7 @@ func (c *coordination) watch(name string, incarnation uint64) {
 	}
 	l = &lifeline{incarnation: incarnation}
 	c.others[name] = l
-	l.stop = c.process.node.addressOf(name).watch(incarnation, func(error) {
+	l.stop = c.process.node.addressOf(name).watch(watched{incarnation, true}, func(error) {
 		c.process.post(entry{do: func() { c.lost(name, l) }})
 	})
 }
@@ -132,13 +132,13 @@ func (c *coordination) lost(name string, l *lifeline) {
 	c.flush()
 }
 
-// schedule sets the alarms. What a dead process of the same node is to have, it gets when it starts, so nothing is repeated for it.
+// schedule sets the alarms. What a process of the same node is to have that does not serve, it gets when it starts, so nothing is repeated for it.
 func (c *coordination) schedule() {
 	awaits := c.party.Awaits()
 	c.set(&c.repeating, slices.ContainsFunc(awaits, func(name string) bool {
 		a := c.process.node.addressOf(name)
-		_, dead := c.process.node.lookup(a.process)
-		return !a.isHere() || dead == nil
+		p, err := c.process.node.lookup(a.process)
+		return !a.isHere() || err == nil && p.isServing()
 	}))
 	c.set(&c.warning, c.process.rules != nil && len(awaits) > 0)
 }
@@ -269,7 +269,7 @@ func (n *Node) receiveCoordination(process string, e envelope) {
 	if e.Kind == transaction.Install {
 		n.keepLocked(process, e)
 	}
-	if p := n.processes[process]; p != nil {
+	if p := n.processes[process]; p != nil && (e.Kind != transaction.Install || p.isServing()) {
 		p.post(entry{do: func() { p.coordinate(e) }})
 	}
 }
@@ -307,12 +307,17 @@ func (n *Node) keepLocked(process string, e envelope) {
 	}
 }
 
-// keptRules returns the rules for a process, in the order of their synchronizers' names.
-func (n *Node) keptRules(process string) (all []envelope) {
+// begin has a process serve, and returns the rules that it is to follow first, in the order of their synchronizers' names. It is sent those that
+// come later.
+func (n *Node) begin(p *Process) (all []envelope) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, from := range slices.Sorted(maps.Keys(n.rules[process])) {
-		all = append(all, n.rules[process][from])
+	p.mu.Lock()
+	p.serves = true
+	p.mu.Unlock()
+	kept := n.rules[p.slot.name]
+	for _, from := range slices.Sorted(maps.Keys(kept)) {
+		all = append(all, kept[from])
 	}
 	return all
 }

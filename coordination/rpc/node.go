@@ -188,8 +188,7 @@ func (n *Node) Close() error {
 	n.mu.Unlock()
 	reason := n.errClosed()
 	for _, p := range processes {
-		n.leave(p)
-		p.disown(reason)
+		n.leave(p, reason)
 	}
 	for _, p := range peers {
 		n.lose(p, reason)
@@ -216,38 +215,41 @@ func (n *Node) lookup(name string) (*Process, error) {
 	return nil, fmt.Errorf("%w: there is no process %s", ErrUnreachable, n.Address(name))
 }
 
-// enter makes a new incarnation the process of its name. An incarnation before it that was given up by its supervisor, and may still be
-// running, has no more to say.
+// enter makes a new incarnation the process of its name.
 func (n *Node) enter(p *Process) error {
 	n.mu.Lock()
-	before := n.processes[p.slot.name]
-	var err error
-	switch book := n.rulebooks[p.slot.name]; {
-	case n.closed:
-		err = n.errClosed()
-	case before != nil && before.slot != p.slot, book != nil && book.slot != p.slot:
-		err = supervisor.ErrAlreadyStarted
-	default:
+	before, err := n.claimLocked(p.slot)
+	if err == nil {
 		p.incarnation = n.nextIncarnationLocked()
 		n.processes[p.slot.name] = p
 	}
 	n.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if before != nil {
-		before.disown(fmt.Errorf("%w: process %s was replaced", ErrUnreachable, p.address))
-	}
-	return nil
+	before.replaced()
+	return err
 }
 
-// leave removes an incarnation that ends.
-func (n *Node) leave(p *Process) {
+// claimLocked frees the name of a slot for it, if no other has it. The incarnation that had it has no more to say, and the caller must call
+// replaced for it, without the lock: its supervisor has given it up, and it may still be running.
+func (n *Node) claimLocked(s *slot) (before *Process, err error) {
+	before = n.processes[s.name]
+	switch book := n.rulebooks[s.name]; {
+	case n.closed:
+		return nil, n.errClosed()
+	case before != nil && before.slot != s && !before.isGivenUp(), book != nil && book.slot != s:
+		return nil, supervisor.ErrAlreadyStarted
+	}
+	delete(n.processes, s.name)
+	return before, nil
+}
+
+// leave removes an incarnation that has ended, or that others are to take for ended.
+func (n *Node) leave(p *Process, reason error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.processes[p.slot.name] == p {
 		delete(n.processes, p.slot.name)
 	}
+	n.mu.Unlock()
+	p.disown(reason)
 }
 
 // nextLocked returns a new number.

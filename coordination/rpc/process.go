@@ -34,6 +34,8 @@ type Process struct {
 	box     *actor.Mailbox
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
+	system  *actor.System // runs the actor
+	pid     *actor.PID    // of the actor
 
 	// The fields below belong to the goroutine that runs the actor.
 	functions map[string]*function
@@ -47,8 +49,9 @@ type Process struct {
 	entries []entry
 	spare   []entry // an empty slice to be used again
 	open    map[*request]struct{}
-	watches map[*watch]struct{}
-	over    error // why it can be reached no more
+	watches map[*watch]struct{} // nil when it has ended
+	serves  bool                // init has returned
+	over    error               // why it can be reached no more; its functions may still clean up
 
 	incarnation uint64 // written by the goroutine that runs the actor, from when the process has its name
 }
@@ -57,6 +60,7 @@ type Process struct {
 type slot struct {
 	name string
 	init func(p *Process) error
+	book *rulebook // if it is a synchronizer
 }
 
 // entry is something to do for a process.
@@ -89,7 +93,7 @@ type request struct {
 // does any child. Its address is that of [Node.Address], through all restarts. With each restart init runs again, on a new
 // Process; requests that had not been answered fail with [ErrUnreachable].
 func (n *Node) Child(name string, init func(p *Process) error) supervisor.Child {
-	return n.child(&slot{name, init})
+	return n.child(&slot{name: name, init: init})
 }
 
 func (n *Node) child(s *slot) supervisor.Child {
@@ -137,6 +141,7 @@ type body struct {
 func (b *body) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
+		b.p.system, b.p.pid = ctx.ActorSystem(), ctx.Self()
 		b.start()
 	case *actor.Turn:
 		b.p.turn()
@@ -161,7 +166,7 @@ func (b *body) start() {
 	if err = b.p.slot.init(b.p); err != nil {
 		return
 	}
-	for _, e := range b.p.node.keptRules(b.p.slot.name) {
+	for _, e := range b.p.node.begin(b.p) {
 		b.p.coordinate(e)
 	}
 }
@@ -478,7 +483,7 @@ func (r *request) cancel(cause error) {
 // end ends the process: the functions that are suspended are stopped, and all requests are answered.
 func (p *Process) end() {
 	reason := fmt.Errorf("%w: process %s has ended", ErrUnreachable, p.address)
-	p.node.leave(p)
+	defer p.node.leave(p, reason)
 	p.mu.Lock()
 	if p.over == nil {
 		p.over = reason
@@ -489,7 +494,27 @@ func (p *Process) end() {
 		p.coordination.close()
 	}
 	p.cancel(reason)
-	p.disown(reason)
+}
+
+// isGivenUp reports whether the supervisor of an incarnation listens to it no more. Its actor may still be running, because something hangs.
+func (p *Process) isGivenUp() bool { return !actor.Has(p.system, p.pid) }
+
+// replaced takes an incarnation for ended, since another has got its name. p may be nil.
+func (p *Process) replaced() {
+	if p == nil {
+		return
+	}
+	if p.slot.book != nil {
+		p.slot.book.silence(p)
+	}
+	p.disown(fmt.Errorf("%w: process %s was replaced", ErrUnreachable, p.address))
+}
+
+// isServing reports whether the process serves requests: its init has returned, and it has not begun to end.
+func (p *Process) isServing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.serves && p.over == nil
 }
 
 // isOver reports whether the process can be reached no more.
@@ -514,7 +539,7 @@ func (p *Process) disown(reason error) {
 		p.over = reason
 	}
 	open, watches := p.open, p.watches
-	p.open, p.watches = map[*request]struct{}{}, map[*watch]struct{}{}
+	p.open, p.watches = map[*request]struct{}{}, nil
 	p.mu.Unlock()
 	for r := range open {
 		r.respond(nil, reason)

@@ -101,26 +101,24 @@ func newRulebook(n *Node, name string, init func(s *synchronizer.Synchronizer)) 
 	b := &rulebook{
 		node: n, init: init, done: make(chan struct{}), settled: make(chan struct{}), counted: map[rules.Method]struct{}{},
 	}
-	b.slot = &slot{name, b.start}
+	b.slot = &slot{name, b.start, b}
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 	return b
 }
 
 // list has the name stand for the synchronizer, if it is free.
 func (n *Node) list(b *rulebook) error {
-	name := b.slot.name
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case name == "":
+	if b.slot.name == "" {
 		return errors.New("it has no name")
-	case n.closed:
-		return n.errClosed()
-	case n.processes[name] != nil, n.rulebooks[name] != nil:
-		return supervisor.ErrAlreadyStarted
 	}
-	n.rulebooks[name] = b
-	return nil
+	n.mu.Lock()
+	before, err := n.claimLocked(b.slot)
+	if err == nil {
+		n.rulebooks[b.slot.name] = b
+	}
+	n.mu.Unlock()
+	before.replaced()
+	return err
 }
 
 // run is the life of a synchronizer of Synchronize.
@@ -240,6 +238,15 @@ func (b *rulebook) say(p *Process, out []transaction.Message) {
 	}
 }
 
+// silence has an incarnation that another has replaced say nothing any more.
+func (b *rulebook) silence(p *Process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.speaker == p {
+		b.speaker = nil
+	}
+}
+
 // lacks says what a start waits for.
 func (b *rulebook) lacks() string {
 	b.mu.Lock()
@@ -300,8 +307,7 @@ func (b *rulebook) retire() {
 	b.mu.Unlock()
 	n, name := b.node, b.slot.name
 	if last != nil { // it may have hung
-		n.leave(last)
-		last.disown(fmt.Errorf("%w: process %s was stopped", ErrUnreachable, last.address))
+		n.leave(last, fmt.Errorf("%w: process %s was stopped", ErrUnreachable, last.address))
 	}
 	n.mu.Lock()
 	epoch, members := n.nextIncarnationLocked(), n.ruled[name]

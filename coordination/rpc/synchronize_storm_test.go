@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"sync"
@@ -21,57 +22,121 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// storm is processes whose synchronizers come and go. It knows which of those are asked about which process.
+// storm is processes whose synchronizers come and go. It knows which of those are asked about which process, and what runs.
 type storm struct {
 	node    *rpc.Node
 	members []rpc.Address
-	calm    atomic.Bool // no rule panics any more
+	calm    atomic.Bool // no rule panics or hangs any more
 
-	mu    sync.Mutex
-	runs  int // of inits
-	books []*stormBook
+	mu      sync.Mutex
+	runs    int // of inits
+	hung    int // rules
+	books   []*stormBook
+	running map[rpc.Address]int // functions, also while they clean up
+	let     chan none           // is closed when the rules that hang return
 }
 
-// stormBook is one call of Synchronize. Each run of its init names other members.
+// stormBook is one synchronizer. Each run of its init names other members.
 type stormBook struct {
 	name    string
 	members map[rpc.Address]bool
 	run     int // the number of its init's last run: those of one name do not overlap
 	works   bool
-	faulty  bool // it has a rule that panics once
+	panics  bool // it has a rule that panics once
+	hangs   bool // it has a rule that hangs
 	asked   map[rpc.Address]bool
 }
 
-// synchronize starts a synchronizer of some members. It may have a rule that panics once.
-func (s *storm) synchronize(ctx context.Context, rnd *rand.Rand, name string) {
-	b := &stormBook{name: name, asked: map[rpc.Address]bool{}, faulty: rnd.IntN(3) == 0}
-	mayPanic, draw := b.faulty, rand.New(rand.NewPCG(rnd.Uint64(), 0))
+// serve is the init of a process of a storm. Its function takes a moment, and when it is stopped another one to clean up.
+func (s *storm) serve(a rpc.Address) func(p *rpc.Process) error {
+	book := func(by int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running[a] += by
+	}
+	return func(p *rpc.Process) error {
+		rpc.Func(p, "m", func(c coroutine.Context, _ none) (none, error) {
+			book(1)
+			defer book(-1)
+			err := coroutine.Sleep(c, time.Duration(rand.IntN(500))*time.Microsecond)
+			if err != nil {
+				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+			}
+			return none{}, err
+		})
+		rpc.Func(p, "crash", func(coroutine.Context, none) (none, error) { return none{}, nil })
+		p.Guard("crash", func(func(string) guard.Counters) bool { panic("a fault in a guard") })
+		return nil
+	}
+}
+
+// rules returns a new synchronizer of some members, and its init. One of its rules may panic once.
+func (s *storm) rules(t testing.TB, rnd *rand.Rand, name string, hangs bool) (*stormBook, func(rules *synchronizer.Synchronizer)) {
+	t.Helper()
+	b := &stormBook{name: name, asked: map[rpc.Address]bool{}, panics: !hangs && rnd.IntN(3) == 0, hangs: hangs}
+	mayPanic, draw := b.panics, rand.New(rand.NewPCG(rnd.Uint64(), 0))
 	s.mu.Lock()
 	s.books = append(s.books, b)
 	s.mu.Unlock()
-	_, err := s.node.Synchronize(ctx, name, func(rules *synchronizer.Synchronizer) {
+	return b, func(rules *synchronizer.Synchronizer) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.runs++
-		b.run, b.members = s.runs, map[rpc.Address]bool{}
+		members := map[rpc.Address]bool{}
+		b.run, b.members = s.runs, members
 		for _, i := range draw.Perm(len(s.members))[draw.IntN(len(s.members)):] {
 			a := s.members[i]
-			b.members[a] = true
+			members[a] = true
 			rules.Constrain(a, "m", func(guard.Request) bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				b.asked[a] = true
+				for m := range members {
+					counted := rules.Count(m, "m").Current
+					assert.GreaterOrEqual(t, counted, s.running[m], "functions of %v that %v counts, and those that run", m, name)
+				}
 				if mayPanic && !s.calm.Load() {
 					mayPanic = false
 					panic("a fault in a rule")
 				}
+				if hangs && !s.calm.Load() {
+					s.hung++
+					let := s.let
+					s.mu.Unlock()
+					<-let
+					s.mu.Lock()
+				}
 				return true
 			})
 		}
-	})
+	}
+}
+
+// synchronize starts a synchronizer of some members.
+func (s *storm) synchronize(ctx context.Context, t testing.TB, rnd *rand.Rand, name string) {
+	t.Helper()
+	b, init := s.rules(t, rnd, name, false)
+	_, err := s.node.Synchronize(ctx, name, init)
 	s.mu.Lock()
 	b.works = err == nil
 	s.mu.Unlock()
+}
+
+// abandon has a supervisor start a synchronizer, and stop it or give it up because a rule hangs. Another then follows it.
+func (s *storm) abandon(t testing.TB, rnd *rand.Rand, name string) {
+	t.Helper()
+	_, init := s.rules(t, rnd, name, rnd.IntN(3) > 0)
+	child := s.node.SynchronizerChild(name, init)
+	child.Patience = time.Millisecond
+	tree, err := supervisor.Start(t.Context(), nil, supervisor.Spec{
+		Name: "test", Children: []supervisor.Child{child}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return // its name is taken
+	}
+	time.Sleep(time.Duration(rnd.IntN(5000)) * time.Microsecond)
+	tree.Stop()
+	s.synchronize(t.Context(), t, rnd, name)
 }
 
 // call calls a process until it answers.
@@ -103,7 +168,7 @@ func (s *storm) asked(t testing.TB) map[*stormBook]map[rpc.Address]bool {
 	defer s.mu.Unlock()
 	all := map[*stormBook]map[rpc.Address]bool{}
 	for _, b := range s.books {
-		if len(b.asked) > 0 {
+		if len(b.asked) > 0 && !b.hangs { // one that hung may still ask when it is let
 			all[b] = maps.Clone(b.asked)
 		}
 	}
@@ -120,8 +185,8 @@ func (s *storm) isRuled(t testing.TB, names []string, asked map[*stormBook]map[r
 		s.mu.Lock()
 		if last := s.last(name); errors.Is(err, supervisor.ErrAlreadyStarted) {
 			want[last] = maps.Clone(last.members)
-			crashed = crashed || last.faulty
-			assert.True(t, last.works, "a synchronizer is there whose start has failed")
+			crashed = crashed || last.panics
+			assert.True(t, last.works, "a synchronizer is there whose start has failed, or that was given up")
 		}
 		s.mu.Unlock()
 	}
@@ -147,19 +212,21 @@ func (s *storm) rage(t testing.TB, seed uint64, names []string, steps int) {
 		name, rnd := names[i%len(names)], rand.New(rand.NewPCG(seed, uint64(i)))
 		users.Go(func() {
 			for range steps {
-				switch rnd.IntN(8) {
+				switch rnd.IntN(12) {
 				case 0, 1:
 					_ = s.node.Stop(name)
-				case 2:
+				case 2, 7, 8:
 					_ = rpc.At[none, none](s.members[rnd.IntN(len(s.members))], "crash").Send(none{})
 				case 3:
 					time.Sleep(time.Duration(rnd.IntN(1000)) * time.Microsecond)
 				case 4, 5:
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.IntN(2000))*time.Microsecond)
-					s.synchronize(ctx, rnd, name)
+					s.synchronize(ctx, t, rnd, name)
 					cancel()
+				case 6, 9:
+					s.abandon(t, rnd, name)
 				default:
-					s.synchronize(t.Context(), rnd, name)
+					s.synchronize(t.Context(), t, rnd, name)
 				}
 			}
 		})
@@ -182,25 +249,28 @@ func (s *storm) rage(t testing.TB, seed uint64, names []string, steps int) {
 }
 
 // TestTheRulesInForceAreThoseOfTheLastSynchronizer compares, after each storm, which synchronizers the processes ask with what must be: for
-// each name the last one, if it is there to be stopped, about each of its members and nothing else.
+// each name the last one, if it is there to be stopped, about each of its members and nothing else. Whenever a synchronizer is asked, in the
+// storm too, it counts at least what runs, and what cleans up.
 func TestTheRulesInForceAreThoseOfTheLastSynchronizer(t *testing.T) {
 	for where, nodes := range everyPairOfNodes {
 		t.Run(where, func(t *testing.T) {
 			n, m := nodes(t)
-			s := &storm{node: n}
+			s := &storm{node: n, running: map[rpc.Address]int{}}
 			for i := range 4 {
 				at, name := []*rpc.Node{n, m}[i%2], fmt.Sprint("P", i)
-				var ran atomic.Int32
-				supervised(t, supervisor.OneForOne, at.Child(name, crashing(&ran)))
-				s.members = append(s.members, n.Remote(at.Name(), name))
+				a := n.Remote(at.Name(), name)
+				supervised(t, supervisor.OneForOne, at.Child(name, s.serve(a)))
+				s.members = append(s.members, a)
 			}
 			names := []string{"S", "T"}
 			left := 0
 			for range 10 {
 				seed := rand.Uint64()
 				s.calm.Store(false)
+				s.let = make(chan none)
 				s.rage(t, seed, names, 12)
 				s.calm.Store(true)
+				close(s.let)
 				require.Eventually(t, func() bool {
 					ruled, crashed := s.isRuled(t, names, s.asked(t))
 					return ruled || !crashed && !assert.True(t, ruled, "seed %d", seed)
@@ -219,7 +289,7 @@ func TestTheRulesInForceAreThoseOfTheLastSynchronizer(t *testing.T) {
 				}
 				s.books = nil
 			}
-			t.Logf("%d inits, %d of 20 names had a synchronizer at the end of their storm", s.runs, left)
+			t.Logf("%d inits, %d rules hung, %d of 20 names had a synchronizer at the end of their storm", s.runs, s.hung, left)
 		})
 	}
 }

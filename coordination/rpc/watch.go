@@ -10,12 +10,18 @@ import (
 
 // watch waits for the end of a process.
 type watch struct {
-	incarnation uint64 // of the process; 0 for any
+	watched
 
 	mu     sync.Mutex // guards the fields below
 	ended  func(reason error)
 	undo   func()
 	isDone bool
+}
+
+// watched says which incarnation of a process a watch is about.
+type watched struct {
+	Incarnation uint64 // 0 for the present one
+	Serves      bool   // its init has returned
 }
 
 // end calls the function, unless the watch was stopped.
@@ -60,12 +66,12 @@ func (a Address) Watch(ended func(reason error)) (stop func()) {
 	if ended == nil {
 		panic("rpc: Watch without a function")
 	}
-	return a.watch(0, ended)
+	return a.watch(watched{}, ended)
 }
 
-// watch is Watch for one incarnation of a process, or the present one if that is 0.
-func (a Address) watch(incarnation uint64, ended func(reason error)) (stop func()) {
-	w := &watch{incarnation: incarnation, ended: ended}
+// watch is Watch for one incarnation of a process.
+func (a Address) watch(of watched, ended func(reason error)) (stop func()) {
+	w := &watch{watched: of, ended: ended}
 	switch {
 	case a.at == nil:
 		w.end(a.errNowhere())
@@ -113,7 +119,7 @@ func (n *Node) watchHere(w *watch, process string) {
 	}
 }
 
-// admit adds a watch of the process, unless it has ended.
+// admit adds a watch of the process, unless it has ended: when all its functions have returned.
 func (p *Process) admit(w *watch) error {
 	w.onStop(func() {
 		p.mu.Lock()
@@ -122,11 +128,13 @@ func (p *Process) admit(w *watch) error {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over != nil {
+	switch {
+	case p.watches == nil:
 		return p.over
-	}
-	if w.incarnation != 0 && w.incarnation != p.incarnation {
+	case w.Incarnation != 0 && w.Incarnation != p.incarnation:
 		return fmt.Errorf("%w: process %s was restarted", ErrUnreachable, p.address)
+	case w.Serves && !p.serves:
+		return fmt.Errorf("%w: process %s is starting", ErrUnreachable, p.address)
 	}
 	p.watches[w] = struct{}{}
 	return nil
@@ -152,8 +160,8 @@ func (n *Node) watchAway(w *watch, a Address) {
 		return // its node's end is all that counts
 	}
 	m := &transport.Message{Kind: kindWatch, Call: number, Process: a.process}
-	if w.incarnation != 0 {
-		m.Body = w.incarnation
+	if w.watched != (watched{}) {
+		m.Body = w.watched
 	}
 	if err := n.transmit(a.node, m); err != nil {
 		n.takeWatch(a.node, number)
@@ -176,8 +184,8 @@ func (n *Node) takeWatch(node string, number uint64) *watch {
 // receiveWatch watches a process for another node.
 func (n *Node) receiveWatch(from string, m *transport.Message) {
 	number := m.Call
-	incarnation, _ := open[uint64](m.Body, n) // 0 if there is none
-	w := &watch{incarnation: incarnation, ended: func(error) {
+	of, _ := open[watched](m.Body, n) // the zero value if there is none
+	w := &watch{watched: of, ended: func(error) {
 		n.takeWatching(from, number)
 		_ = n.transmit(from, &transport.Message{Kind: kindEnded, Call: number})
 	}}

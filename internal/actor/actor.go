@@ -114,10 +114,16 @@ func Tell(s *System, pid *PID, message any) {
 // Abandon makes a parent forget a child that does not end: the parent is notified that the child has terminated, and
 // the child's name is free. The child's goroutine may continue, but its parent no longer listens to it.
 func Abandon(s *System, parent, child *PID) {
+	s.ProcessRegistry.Remove(child)
 	if p, ok := s.ProcessRegistry.GetLocal(parent.Id); ok {
 		p.SendSystemMessage(parent, &proto.Terminated{Who: child})
 	}
-	s.ProcessRegistry.Remove(child)
+}
+
+// Has reports whether an actor has neither ended nor been abandoned. It has been so when its parent hears of its end.
+func Has(s *System, pid *PID) bool {
+	_, ok := s.ProcessRegistry.GetLocal(pid.Id)
+	return ok
 }
 
 // Fail notifies the parent of the actor that ctx belongs to that the actor has failed. The actor's mailbox is
