@@ -2,7 +2,9 @@ package rpc_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,6 +182,35 @@ func TestAnInitMaySynchronizeItsOwnProcess(t *testing.T) {
 	}
 }
 
+// TestAProcessThatSynchronizesItselfIsRestarted has init run again while its synchronizer is there.
+func TestAProcessThatSynchronizesItselfIsRestarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := aNode(t)
+		var ran atomic.Int32
+		var runs []error
+		check, asked := refusing()
+		supervised(t, supervisor.OneForOne, n.Child("A", func(p *rpc.Process) error {
+			_, err := n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(p.Address(), "m", check) })
+			runs = append(runs, err)
+			return crashing(&ran)(p)
+		}))
+		for range 3 {
+			call := rpc.At[none, none](n.Address("A"), "m").Future(t.Context(), none{})
+			<-asked
+			require.NoError(t, rpc.At[none, none](n.Address("A"), "crash").Send(none{}))
+			_, err := call.Wait(blocking(t))
+			require.ErrorIs(t, err, rpc.ErrUnreachable)
+			synctest.Wait()
+		}
+		require.Len(t, runs, 4)
+		require.NoError(t, runs[0])
+		require.ErrorIs(t, runs[1], supervisor.ErrAlreadyStarted)
+		require.Zero(t, ran.Load())
+		require.NoError(t, n.Stop("S"))
+		passes(t, n.Address("A"), "m")
+	})
+}
+
 // TestAFunctionMaySynchronizeItsOwnProcessWhileItIsSuspended has a function await Synchronize.
 func TestAFunctionMaySynchronizeItsOwnProcessWhileItIsSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -290,30 +321,71 @@ func TestWhatASupervisorHasGivenUpHasItsNameUntilItIsTaken(t *testing.T) {
 	}
 	for what, give := range given {
 		for how, take := range taken {
-			t.Run(what+", "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					n := aNode(t)
-					a := spawnCounting(t, n, "A", "m", "other")
-					let := make(chan none)
-					give(t, n, a, let)
-					end := take(t, n, a)
-					if how != "by a process" { // which has not taken the rules back
+			for _, endsFirst := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, which ends before it continues: %v", what, how, endsFirst), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						n := aNode(t)
+						a := spawnCounting(t, n, "A", "m", "other")
+						let := make(chan none)
+						give(t, n, a, let)
+						end := take(t, n, a)
+						if how != "by a process" { // which has not taken the rules back
+							passes(t, a, "m")
+						}
+						if how == "by Synchronize" {
+							_, err := n.Spawn(t.Context(), "S", process)
+							require.ErrorIs(t, err, supervisor.ErrAlreadyStarted)
+						}
+						steps := []func(){func() { close(let) }, end}
+						if endsFirst {
+							slices.Reverse(steps)
+						}
+						steps[0]()
+						time.Sleep(time.Second)
+						if how == "by a process" && !endsFirst {
+							passes(t, n.Address("S"), "m")
+						}
+						steps[1]()
+						time.Sleep(time.Second)
 						passes(t, a, "m")
-					}
-					if how == "by Synchronize" {
-						_, err := n.Spawn(t.Context(), "S", process)
-						require.ErrorIs(t, err, supervisor.ErrAlreadyStarted)
-					}
-					close(let)
-					time.Sleep(time.Second)
-					if how == "by a process" {
-						passes(t, n.Address("S"), "m")
-					}
-					end()
-					time.Sleep(time.Second)
-					passes(t, a, "m")
+					})
 				})
-			})
+			}
 		}
 	}
+}
+
+// TestWhatWasGivenUpDoesNotChangeWhereRulesAre has a rule continue when others have taken back its synchronizer's rules, out of reach of the member.
+// The member is free when it asks.
+func TestWhatWasGivenUpDoesNotChangeWhereRulesAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hub transport.Hub
+		line := &deaf{Transport: hub.Join("n")}
+		n, m := nodeOn(t, line), nodeOn(t, hub.Join("m"))
+		here, a := spawnCounting(t, n, "here", "m"), spawnCounting(t, m, "A", "m", "other")
+		let := make(chan none)
+		child := n.SynchronizerChild("S", func(s *synchronizer.Synchronizer) {
+			s.Constrain(n.Remote("m", "A"), "m", func(guard.Request) bool {
+				<-let
+				s.Count(n.Remote("m", "A"), "other") // has it begin anew
+				return true
+			})
+		})
+		tree := supervised(t, supervisor.OneForOne, child)
+		call := rpc.At[none, none](a, "m").Future(t.Context(), none{})
+		synctest.Wait()
+		require.Len(t, tree.Stop(), 1)
+		line.off.Store(true)
+		must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(here, "m", always) }))
+		require.NoError(t, n.Stop("S"))
+		close(let)
+		synctest.Wait()
+		hub.Cut("n", "m")
+		time.Sleep(time.Hour)
+		require.False(t, call.Done())
+		line.off.Store(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.True(t, call.Done())
+	})
 }
