@@ -132,7 +132,8 @@ func (c *coordination) lost(name string, l *lifeline) {
 	c.flush()
 }
 
-// schedule sets the alarms. What a process of the same node is to have that does not serve, it gets when it starts, so nothing is repeated for it.
+// schedule sets the alarms. What a process of the same node is to have that does not serve, it gets when it starts, so nothing is
+// repeated for it.
 func (c *coordination) schedule() {
 	awaits := c.party.Awaits()
 	c.set(&c.repeating, slices.ContainsFunc(awaits, func(name string) bool {
@@ -307,8 +308,8 @@ func (n *Node) keepLocked(process string, e envelope) {
 	}
 }
 
-// begin has a process serve, and returns the rules that it is to follow first, in the order of their synchronizers' names. It is sent those that
-// come later.
+// begin has a process serve, and returns the rules that it is to follow first, in the order of their synchronizers' names. Those that
+// come later it is sent.
 func (n *Node) begin(p *Process) (all []envelope) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

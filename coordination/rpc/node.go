@@ -89,8 +89,9 @@ func (n *Node) Remote(node, process string) Address { return Address{node, proce
 // Spawn. The process runs until the node is closed or [Node.Stop] stops it. If it crashes, as it does when a guard panics, it has
 // ended: to have a process restarted, start it as a child of a supervisor (see [Node.Child]).
 //
-// If there is a process or a synchronizer of that name the error is supervisor.ErrAlreadyStarted. Processes are started and stopped one
-// after another: while init blocks, until ctx ends, other calls of Spawn and [Node.Stop] wait.
+// If there is a process or a synchronizer of that name the error is supervisor.ErrAlreadyStarted. A process has its name until its
+// functions have returned; if one does not, and its supervisor has given it up, until another takes the name. Processes are started and
+// stopped one after another: while init blocks, until ctx ends, other calls of Spawn and [Node.Stop] wait.
 func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) error) (Address, error) {
 	link.CheckContext(ctx, "rpc: Spawn")
 	tree, err := n.root(ctx)

@@ -496,7 +496,7 @@ func (p *Process) end() {
 	p.cancel(reason)
 }
 
-// isGivenUp reports whether the supervisor of an incarnation listens to it no more. Its actor may still be running, because something hangs.
+// isGivenUp reports whether a supervisor has given the incarnation up: something in it may hang.
 func (p *Process) isGivenUp() bool { return !actor.Has(p.system, p.pid) }
 
 // replaced takes an incarnation for ended, since another has got its name. p may be nil.

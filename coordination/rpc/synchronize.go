@@ -24,8 +24,11 @@ import (
 // Synchronize starts a synchronizer of processes: their addresses are the members that init names. They may be of any node, and need
 // not exist yet. Synchronize returns when all of them follow the rules, except those that do not exist or cannot be reached, which follow
 // them before they serve their first request, or as soon as they are reached. If ctx ends first, or [Node.Stop] stops the synchronizer,
-// Synchronize fails, and the rules have been taken back when it returns. A function of a member must not call Synchronize, nor must its
-// init: it would wait for its own process until ctx ends.
+// Synchronize fails, and the rules have been taken back when it returns.
+//
+// A member exists from when its init has returned until its functions have: those that still clean up are in the counters. So init of a
+// member may call Synchronize. If it runs again, because the member is restarted, the synchronizer is there already, and has its name. A
+// function of a member has to use coroutine.Await: else it waits for its own process until ctx ends.
 //
 // The error says all that is wrong with the rules; a method of a process may have constraints or be in atomic rules, not both. A member
 // that is a synchronizer is an error too. If there is a process or a synchronizer of that name, also one that is being started,
@@ -38,9 +41,9 @@ import (
 //
 // A request whose caller gives up while it is decided may count as accepted and completed without having run.
 //
-// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them until they reach this one. Stop waits for five seconds at most for
-// init or a rule that does not return, and so does a Synchronize that fails; so init and rules must call neither Stop of their own
-// synchronizer nor [Node.Close]. When the node ends otherwise, requests that have its rules wait at the members of other nodes
+// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them until they reach this one. Stop waits
+// for five seconds at most for init or a rule that does not return, and so does a Synchronize that fails; so init and rules must call
+// neither Stop of their own synchronizer nor [Node.Close]. When the node ends otherwise, requests that have its rules wait at the members of other nodes
 // until a synchronizer of that name is started: its rules are then what they follow, and none if it does not name them.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
@@ -66,8 +69,8 @@ func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchr
 
 // SynchronizerChild returns a synchronizer as a child of a supervisor, as [Node.Child] does for a process. See [Node.Synchronize] for the
 // rest. The child is ready when init has returned. Its rules are not taken back when it ends: another synchronizer of its name replaces
-// them, and takes them back if it is one of Synchronize. If its supervisor has given it up because a rule hangs, it has its name until
-// the rule returns: nothing else gets it but its next incarnation.
+// them, and takes them back if it is one of Synchronize. Another may also take the name of one that its supervisor has given up because
+// init or a rule hangs: nothing that it does later counts.
 func (n *Node) SynchronizerChild(name string, init func(s *synchronizer.Synchronizer)) supervisor.Child {
 	b := newRulebook(n, name, init)
 	b.settle(nil) // nothing waits for it

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"sync"
@@ -25,6 +24,7 @@ import (
 // storm is processes whose synchronizers come and go. It knows which of those are asked about which process, and what runs.
 type storm struct {
 	node    *rpc.Node
+	tree    *supervisor.Tree // of synchronizers that are children
 	members []rpc.Address
 	calm    atomic.Bool // no rule panics or hangs any more
 
@@ -128,14 +128,14 @@ func (s *storm) abandon(t testing.TB, rnd *rand.Rand, name string) {
 	_, init := s.rules(t, rnd, name, rnd.IntN(3) > 0)
 	child := s.node.SynchronizerChild(name, init)
 	child.Patience = time.Millisecond
-	tree, err := supervisor.Start(t.Context(), nil, supervisor.Spec{
-		Name: "test", Children: []supervisor.Child{child}, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
+	if _, err := s.tree.Add(t.Context(), child); err != nil {
 		return // its name is taken
 	}
 	time.Sleep(time.Duration(rnd.IntN(5000)) * time.Microsecond)
-	tree.Stop()
+	if err := s.tree.Remove(name); err != nil {
+		var left *supervisor.LeftError
+		assert.ErrorAs(t, err, &left)
+	}
 	s.synchronize(t.Context(), t, rnd, name)
 }
 
@@ -255,7 +255,7 @@ func TestTheRulesInForceAreThoseOfTheLastSynchronizer(t *testing.T) {
 	for where, nodes := range everyPairOfNodes {
 		t.Run(where, func(t *testing.T) {
 			n, m := nodes(t)
-			s := &storm{node: n, running: map[rpc.Address]int{}}
+			s := &storm{node: n, running: map[rpc.Address]int{}, tree: supervised(t, supervisor.OneForOne)}
 			for i := range 4 {
 				at, name := []*rpc.Node{n, m}[i%2], fmt.Sprint("P", i)
 				a := n.Remote(at.Name(), name)

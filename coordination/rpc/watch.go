@@ -21,7 +21,7 @@ type watch struct {
 // watched says which incarnation of a process a watch is about.
 type watched struct {
 	Incarnation uint64 // 0 for the present one
-	Serves      bool   // its init has returned
+	Serves      bool   // not one whose init has not returned
 }
 
 // end calls the function, unless the watch was stopped.
@@ -56,8 +56,9 @@ func (w *watch) onStop(undo func()) {
 }
 
 // Watch has ended called, once and on any goroutine, when the process has ended: it was stopped, crashed, is being restarted, or its
-// node has ended or seems to have ended. The reason wraps [ErrUnreachable]. If there is no such process ended is called soon. The
-// address of a node itself (its process is empty) is watched for the end of the node.
+// node has ended or seems to have ended. Its functions have cleaned up by then, unless a supervisor gave it up or its node is out of
+// reach. The reason wraps [ErrUnreachable]. If there is no such process ended is called soon. The address of a node itself (its process
+// is empty) is watched for the end of the node.
 //
 // A notice may be wrong: a node that cannot be reached may be alive. It must not be the only thing that an exclusive right depends
 // on; see package monitor for tokens. ended may be called before Watch returns, must not block, and is not called after stop
@@ -119,7 +120,7 @@ func (n *Node) watchHere(w *watch, process string) {
 	}
 }
 
-// admit adds a watch of the process, unless it has ended: when all its functions have returned.
+// admit adds a watch of the process, unless it has ended: its functions have cleaned up then.
 func (p *Process) admit(w *watch) error {
 	w.onStop(func() {
 		p.mu.Lock()

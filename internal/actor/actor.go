@@ -120,7 +120,7 @@ func Abandon(s *System, parent, child *PID) {
 	}
 }
 
-// Has reports whether an actor has neither ended nor been abandoned. It has been so when its parent hears of its end.
+// Has reports whether an actor has neither ended nor been abandoned. When its parent hears of either it reports false.
 func Has(s *System, pid *PID) bool {
 	_, ok := s.ProcessRegistry.GetLocal(pid.Id)
 	return ok
