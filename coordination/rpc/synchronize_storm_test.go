@@ -43,7 +43,7 @@ type stormBook struct {
 	run     int // the number of its init's last run: those of one name do not overlap
 	works   bool
 	panics  bool // it has a rule that panics once
-	hangs   bool // it has a rule that hangs
+	hung    bool // a rule hangs or has hung
 	asked   map[rpc.Address]bool
 }
 
@@ -73,7 +73,7 @@ func (s *storm) serve(a rpc.Address) func(p *rpc.Process) error {
 // rules returns a new synchronizer of some members, and its init. One of its rules may panic once.
 func (s *storm) rules(t testing.TB, rnd *rand.Rand, name string, hangs bool) (*stormBook, func(rules *synchronizer.Synchronizer)) {
 	t.Helper()
-	b := &stormBook{name: name, asked: map[rpc.Address]bool{}, panics: !hangs && rnd.IntN(3) == 0, hangs: hangs}
+	b := &stormBook{name: name, asked: map[rpc.Address]bool{}, panics: !hangs && rnd.IntN(3) == 0}
 	mayPanic, draw := b.panics, rand.New(rand.NewPCG(rnd.Uint64(), 0))
 	s.mu.Lock()
 	s.books = append(s.books, b)
@@ -90,6 +90,9 @@ func (s *storm) rules(t testing.TB, rnd *rand.Rand, name string, hangs bool) (*s
 			rules.Constrain(a, "m", func(guard.Request) bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
+				if b.hung {
+					return true // it was given up
+				}
 				b.asked[a] = true
 				for m := range members {
 					counted := rules.Count(m, "m").Current
@@ -101,6 +104,7 @@ func (s *storm) rules(t testing.TB, rnd *rand.Rand, name string, hangs bool) (*s
 				}
 				if hangs && !s.calm.Load() {
 					s.hung++
+					b.hung = true
 					let := s.let
 					s.mu.Unlock()
 					<-let
@@ -127,12 +131,14 @@ func (s *storm) abandon(t testing.TB, rnd *rand.Rand, name string) {
 	t.Helper()
 	_, init := s.rules(t, rnd, name, rnd.IntN(3) > 0)
 	child := s.node.SynchronizerChild(name, init)
+	child.Name = fmt.Sprint(name, rnd.Uint64()) // which no other child has
 	child.Patience = time.Millisecond
+	child.Restart = supervisor.Temporary // the name of the synchronizer may be taken then
 	if _, err := s.tree.Add(t.Context(), child); err != nil {
 		return // its name is taken
 	}
 	time.Sleep(time.Duration(rnd.IntN(5000)) * time.Microsecond)
-	if err := s.tree.Remove(name); err != nil {
+	if err := s.tree.Remove(child.Name); err != nil && !errors.Is(err, supervisor.ErrNotFound) { // it has crashed
 		var left *supervisor.LeftError
 		assert.ErrorAs(t, err, &left)
 	}
@@ -168,7 +174,7 @@ func (s *storm) asked(t testing.TB) map[*stormBook]map[rpc.Address]bool {
 	defer s.mu.Unlock()
 	all := map[*stormBook]map[rpc.Address]bool{}
 	for _, b := range s.books {
-		if len(b.asked) > 0 && !b.hangs { // one that hung may still ask when it is let
+		if len(b.asked) > 0 {
 			all[b] = maps.Clone(b.asked)
 		}
 	}
