@@ -59,8 +59,16 @@ func newCoordination(p *Process, with party, say func(p *Process, out []transact
 
 // receive handles a message of an incarnation of another party.
 func (c *coordination) receive(m transaction.Message, incarnation uint64) {
-	c.watch(m.From, incarnation)
+	if !c.isLate(m) {
+		c.watch(m.From, incarnation)
+	}
 	c.call(func() { c.party.Receive(m) })
+}
+
+// isLate reports whether a message is to an earlier synchronizer of the name. The process that has sent it may have a successor: the watch
+// is of the present one.
+func (c *coordination) isLate(m transaction.Message) bool {
+	return c.process.rules == nil && m.Kind != transaction.Ask && m.Epoch != c.process.incarnation
 }
 
 // call calls the party. If a rule ends the goroutine, the party is not called again, and the process crashes.

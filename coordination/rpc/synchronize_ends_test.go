@@ -389,3 +389,87 @@ func TestWhatWasGivenUpDoesNotChangeWhereRulesAre(t *testing.T) {
 		require.True(t, call.Done())
 	})
 }
+
+// slow is a transport that can hold back what is sent.
+type slow struct {
+	transport.Transport
+
+	mu    sync.Mutex
+	holds bool
+	held  []func()
+}
+
+func (s *slow) Send(to string, m *transport.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holds {
+		s.held = append(s.held, func() { _ = s.Transport.Send(to, m) })
+		return nil
+	}
+	return s.Transport.Send(to, m)
+}
+
+func (s *slow) hold(holds bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds = holds
+	for _, send := range s.held {
+		send()
+	}
+	s.held = nil
+}
+
+// TestALateMessageOfAProcessThatHasEndedSaysNothingOfItsSuccessor has a synchronizer receive, while it waits for the counters of a process that is busy,
+// what an incarnation before had sent to the synchronizer before.
+func TestALateMessageOfAProcessThatHasEndedSaysNothingOfItsSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hub transport.Hub
+		line := &slow{Transport: hub.Join("m")}
+		n, m := nodeOn(t, hub.Join("n")), nodeOn(t, line)
+		var inside, most atomic.Int32
+		let := make(chan none)
+		use := func(_ coroutine.Context, blocks bool) (none, error) {
+			most.Store(max(most.Load(), inside.Add(1)))
+			defer inside.Add(-1)
+			if blocks {
+				<-let
+			}
+			return none{}, nil
+		}
+		supervised(t, supervisor.OneForOne, m.Child("A", func(p *rpc.Process) error {
+			rpc.Func(p, "use", use)
+			rpc.Func(p, "crash", func(coroutine.Context, none) (none, error) { return none{}, nil })
+			p.Guard("crash", func(func(string) guard.Counters) bool { panic("a fault in a guard") })
+			return nil
+		}))
+		a, b := n.Remote("m", "A"), spawn(t, n, "B", func(p *rpc.Process) { rpc.Func(p, "use", use) })
+		must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(a, "use", never) }))
+		line.hold(true)
+		require.NoError(t, rpc.At[bool, none](m.Address("A"), "use").Send(false))
+		synctest.Wait()
+		require.NoError(t, n.Stop("S"))
+		synctest.Wait()
+		require.NoError(t, rpc.At[none, none](m.Address("A"), "crash").Send(none{}))
+		synctest.Wait()
+		busy := rpc.At[bool, none](m.Address("A"), "use").Future(t.Context(), true)
+		synctest.Wait()
+		over := make(chan error, 1)
+		go func() {
+			_, err := n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) {
+				s.AtMost(1, synchronizer.Event{Of: a, Method: "use"}, synchronizer.Event{Of: b, Method: "use"})
+			})
+			over <- err
+		}()
+		synctest.Wait()
+		line.hold(false)
+		synctest.Wait()
+		other := rpc.At[bool, none](b, "use").Future(t.Context(), false)
+		synctest.Wait()
+		assert.False(t, other.Done())
+		close(let)
+		must(busy.Wait(blocking(t)))
+		must(other.Wait(blocking(t)))
+		require.NoError(t, <-over)
+		assert.EqualValues(t, 1, most.Load())
+	})
+}
