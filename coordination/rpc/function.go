@@ -37,8 +37,8 @@ func Func[Req, Resp any](p *Process, method string, f func(c coroutine.Context, 
 
 // Stage adds a function that calls a stage: with a command, and with the result that [stage.Call] returns. So a stage of a
 // running pipeline is called from everywhere, and by the same means, as a function. A refusal of the stage is the error of the call,
-// and [stage.Overloaded] knows it on other nodes, too. If the stage has callers wait for a slot, or is slow, at most 4096 calls wait for it here;
-// further ones are refused with stage.ErrFull.
+// and [stage.Overloaded] knows it on other nodes, too. If the stage has callers wait for a slot, or is slow, at most 4096 calls wait for it
+// here; further ones are refused with stage.ErrFull.
 func Stage[Resp, Req any](p *Process, method string, s *stage.Stage[Req]) Ref[Req, Resp] {
 	waiting := 0
 	return Func(p, method, func(c coroutine.Context, cmd Req) (Resp, error) {

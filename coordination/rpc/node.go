@@ -107,8 +107,8 @@ func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) err
 }
 
 // Stop stops a process that [Node.Spawn] has started, and waits for its end: its functions that are suspended are stopped, and their calls
-// fail with [ErrUnreachable]. It also stops a synchronizer of [Node.Synchronize], also one that is being started. If [Node.Close] stops that
-// first its rules stay, and the error of Stop wraps [ErrUnreachable].
+// fail with [ErrUnreachable]. It also stops a synchronizer of [Node.Synchronize], also one that is being started. If [Node.Close] stops
+// that first its rules stay, and the error of Stop wraps [ErrUnreachable].
 func (n *Node) Stop(name string) error {
 	n.mu.Lock()
 	tree, book := n.tree, n.rulebooks[name]

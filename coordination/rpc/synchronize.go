@@ -43,8 +43,8 @@ import (
 //
 // [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them until they reach this one. Stop waits
 // for five seconds at most for init or a rule that does not return, and so does a Synchronize that fails; so init and rules must call
-// neither Stop of their own synchronizer nor [Node.Close]. When the node ends otherwise, requests that have its rules wait at the members of other nodes
-// until a synchronizer of that name is started: its rules are then what they follow, and none if it does not name them.
+// neither Stop of their own synchronizer nor [Node.Close]. When the node ends otherwise, requests that have its rules wait at the members
+// of other nodes until a synchronizer of that name is started: its rules are then what they follow, and none if it does not name them.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
 	b := newRulebook(n, name, init)
