@@ -453,6 +453,12 @@ func (s *Synchronizer) installed(p *member, m Message) {
 	p.incarnation, p.known, p.down = m.ID.Incarnation, true, false
 	s.settle(p)
 	s.forget(m.From)
+	delete(s.fetching, m.From)
+	s.changes = append(s.changes, func() { // what waits for the end of the lock is decided with these
+		if !s.text.startsEmpty {
+			p.counters = maps.Clone(m.Counters)
+		}
+	})
 	if t := s.lock; t != nil && t.id.Process == m.From && t.id.Incarnation == m.ID.Incarnation {
 		if t.attempt == m.Attempt {
 			s.commit(nil)
@@ -460,12 +466,6 @@ func (s *Synchronizer) installed(p *member, m Message) {
 			s.free()
 		}
 	}
-	delete(s.fetching, m.From)
-	s.changes = append(s.changes, func() {
-		if !s.text.startsEmpty {
-			p.counters = maps.Clone(m.Counters)
-		}
-	})
 	s.resolve(m)
 	s.proceed()
 }

@@ -697,3 +697,44 @@ func TestACompletionBeforeACommitDoesNotUndoItsCounters(t *testing.T) {
 	require.Equal(t, Commit, w.arrow("P", "S"))
 	assert.Equal(t, guard.Counters{Invocations: 2, Accepted: 2, Current: 1, Completed: 1}, s.Count("P", "m"))
 }
+
+// The notice that a process has committed is lost, and the process sends its counters again. What waits is decided with these.
+func TestWhatWaitsForALostCommitIsDecidedWithTheCountersThatComeAgain(t *testing.T) {
+	for name, row := range map[string]struct {
+		attempt uint64 // the last one that the process has committed, as it says
+		dead    bool   // it was taken for dead
+	}{
+		"of the transaction":                            {attempt: 1},
+		"of the transaction, and it was taken for dead": {attempt: 1, dead: true},
+		"of a later one":                                {attempt: 2},
+		"of a later one, and it was taken for dead":     {attempt: 2, dead: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSynchronizer("S", 1)
+			alone := func(guard.Request) bool { return s.Count("A", "m").Current+s.Count("P", "m").Current == 0 }
+			s.Constrain("A", "m", alone)
+			s.Constrain("P", "m", alone)
+			s.Start()
+			receive := func(kind Kind, from string, m Message) (answers []Kind) {
+				m.Kind, m.From, m.To, m.Epoch, m.ID.Process, m.ID.Incarnation = kind, from, "S", 1, from, 1
+				m.Request = guard.Request{Method: "m"}
+				s.Outbox()
+				s.Receive(m)
+				for _, answer := range s.Outbox() {
+					answers = append(answers, answer.Kind)
+				}
+				return answers
+			}
+			receive(Installed, "A", Message{})
+			receive(Installed, "P", Message{})
+			require.Equal(t, []Kind{OK}, receive(Verify, "P", Message{Attempt: 1, Number: 1, Participants: []string{"S", "T"}}))
+			require.Empty(t, receive(Verify, "A", Message{Attempt: 1, Number: 1, Participants: []string{"S", "T"}}), "it is older, and waits")
+			if row.dead {
+				s.Down("P", 0)
+			}
+			counters := map[string]guard.Counters{"m": {Invocations: 1, Accepted: 1, Current: 1}}
+			answers := receive(Installed, "P", Message{Attempt: row.attempt, Counters: counters})
+			assert.Equal(t, []Kind{Failed}, answers, "P is inside")
+		})
+	}
+}
