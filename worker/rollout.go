@@ -76,7 +76,7 @@ func (r *Rollout) acquire(ctx context.Context) (Instance, error) {
 
 // wrap makes an instance of the old version one of two, while the rollout is on trial.
 func (r *Rollout) wrap(inst Instance) Instance {
-	if _, _, ok := r.of.reserve(); !ok {
+	if _, _, _, ok := r.of.reserve(); !ok {
 		return inst
 	}
 	return &pair{rollout: r, parts: [2]Instance{inst, nil}}

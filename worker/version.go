@@ -309,7 +309,7 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	if v.rollout != nil {
 		return v.rollout.acquire(ctx)
 	}
-	first, started, ok := v.reserve()
+	first, started, state, ok := v.reserve()
 	switch {
 	case !ok:
 		return nil, errRetired
@@ -326,8 +326,10 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	if !started {
 		inst, err = v.startFresh(ctx, first)
 	}
-	if err == nil {
-		inst, err = v.restored(ctx, inst)
+	if err != nil {
+		v.keep(state)
+	} else {
+		inst, err = v.restored(ctx, inst, state)
 	}
 	if err != nil {
 		v.release()
@@ -352,20 +354,20 @@ func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, erro
 	return inst, err
 }
 
-// reserve counts an instance that is about to be used, and returns the first one if no worker has taken it. It returns false
-// if the version is retired.
-func (v *Version) reserve() (first Instance, started, ok bool) {
+// reserve counts an instance that is about to be used, and returns the first one if no worker has taken it, and the state that
+// the instance is to begin with; nil if there is none yet. It returns false if the version is retired.
+func (v *Version) reserve() (first Instance, started bool, state any, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.phase != making {
-		return nil, false, false
+		return nil, false, nil, false
 	}
 	v.live++
 	first, started = v.first, v.started
 	if !v.shares {
 		v.first, v.started = nil, false
 	}
-	return first, started, true
+	return first, started, v.takeStateLocked(), true
 }
 
 // retain counts one more instance of a version of which the caller has one.
@@ -462,15 +464,16 @@ func (v *Version) heirOrKeep(state any) (heir *Version) {
 	return nil
 }
 
-// restored gives an instance that has started the state that was kept last, if there is one. If the instance cannot be
-// restored, the result is a fresh one. The state is taken as late as this so that an instance that is stopped while another
-// one starts leaves its state to that one.
-func (v *Version) restored(ctx context.Context, inst Instance) (Instance, error) {
+// restored gives an instance that has started a state. If the instance cannot be restored, the result is a fresh one. Without a
+// state it gets that of an instance that was stopped while it started, if there is one.
+func (v *Version) restored(ctx context.Context, inst Instance, state any) (Instance, error) {
 	saved := inst.Saved()
 	if saved == nil {
 		return inst, nil
 	}
-	state := v.takeState()
+	if state == nil {
+		state = v.takeState()
+	}
 	if state == nil {
 		return inst, nil
 	}
@@ -484,9 +487,13 @@ func (v *Version) restored(ctx context.Context, inst Instance) (Instance, error)
 }
 
 // takeState returns the state that was kept last; nil if there is none.
-func (v *Version) takeState() (state any) {
+func (v *Version) takeState() any {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	return v.takeStateLocked()
+}
+
+func (v *Version) takeStateLocked() (state any) {
 	if last := len(v.states) - 1; last >= 0 {
 		state, v.states[last] = v.states[last], nil
 		v.states = v.states[:last]
