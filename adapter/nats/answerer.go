@@ -30,10 +30,10 @@ func init() { transport.RegisterError("nats.errLeaving", errLeaving) } //nolint:
 type answerer struct {
 	l      *carriedLine
 	handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)
-	node   string
 	name   string // as callers are told
 
 	mu      sync.Mutex // guards the rest
+	node    string     // empty before the first caller has asked
 	served  int        // calls under way
 	leaving bool
 	idle    chan struct{} // closed when it leaves and no call is under way
@@ -66,13 +66,9 @@ func (l *carriedLine) Answer(ctx context.Context, handle func(ctx context.Contex
 
 // answer answers calls until ctx ends; the exchange is told of the end when the last call is answered. The error is why it could not begin.
 func (l *carriedLine) answer(ctx context.Context, x *exchange, handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)) error {
-	node, err := x.open()
-	if err != nil {
-		return err
-	}
-	a := &answerer{l: l, handle: handle, node: node.Name(), name: rand.Text(), idle: make(chan struct{})}
+	a := &answerer{l: l, handle: handle, name: rand.Text(), idle: make(chan struct{})}
 	x.add(a)
-	err = a.announce(ctx)
+	err := a.announce(ctx)
 	x.remove(a)
 	a.leave()
 	if err != nil {
@@ -86,21 +82,35 @@ func (l *carriedLine) answer(ctx context.Context, x *exchange, handle func(ctx c
 	return nil
 }
 
-// announce says that the process is there, until ctx ends.
+// announce says that the process is there, from when a caller has asked for the stage, here or in another process, until ctx ends. Without
+// callers there need be no node.
 func (a *answerer) announce(ctx context.Context) error {
 	nc, subject := a.l.conn.nc, callsSubject(a.l.name)
-	said := func(what byte) []byte { return fmt.Appendf(nil, "%c%s.%s", what, a.node, a.name) }
-	say := func(what byte) { _ = nc.Publish(subject, said(what)) } // without a connection nothing hears it
-	sub, err := nc.Subscribe(subject+askedSuffix, func(m *natsgo.Msg) {
-		_ = m.Respond(said(saysThere))
-		say(saysThere)
+	say := func(what byte) {
+		if said := a.say(what); said != nil {
+			_ = nc.Publish(subject, said) // without a connection nothing hears it
+		}
+	}
+	asked, err := nc.Subscribe(subject+askedSuffix, func(m *natsgo.Msg) {
+		if a.open() {
+			_ = m.Respond(a.say(saysThere))
+			say(saysThere)
+		}
 	})
 	if err != nil {
 		return err
 	}
 	defer say(saysLeaves)
-	defer func() { _ = sub.Unsubscribe() }()
-	say(saysThere)
+	defer func() { _ = asked.Unsubscribe() }()
+	others, err := nc.Subscribe(subject, func(m *natsgo.Msg) {
+		if a.say(saysThere) == nil && len(m.Data) > 0 && m.Data[0] == saysThere && a.open() {
+			say(saysThere)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = others.Unsubscribe() }()
 	beat := time.NewTicker(a.l.of.calls.cfg.Heartbeat)
 	defer beat.Stop()
 	for {
@@ -111,6 +121,29 @@ func (a *answerer) announce(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// open makes the node, if there is none, and reports whether there is one.
+func (a *answerer) open() bool {
+	node, err := a.l.of.calls.open()
+	if err != nil {
+		a.l.inlet.o.Logger.Warn("calls cannot be answered", "inlet", a.l.name, "reason", err)
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.node = node.Name()
+	return true
+}
+
+// say returns what the process says of itself; nil if nothing has asked for it yet.
+func (a *answerer) say(what byte) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.node == "" {
+		return nil
+	}
+	return fmt.Appendf(nil, "%c%s.%s", what, a.node, a.name)
 }
 
 // leave ends the calls that are taken.

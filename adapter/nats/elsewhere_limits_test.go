@@ -292,3 +292,22 @@ func TestACallEndsWhileTheStreamOfItsStageIsFull(t *testing.T) {
 	require.NoError(t, <-under)
 	close(gate)
 }
+
+// A process that is started when its stage is called already is called, too.
+func TestAProcessThatComesLaterIsCalledToo(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	var later atomic.Int32
+	far := pair(t, conn, func() *stage.Stage[int] {
+		return stage.Func("far", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
+	})
+	_, err := call[int](t, far, 1)
+	require.NoError(t, err)
+	half(t, conn, "b", func() *stage.Stage[int] {
+		return stage.Func("far", func(_ context.Context, n int) behaviour.Outcome { later.Add(1); return behaviour.OK(n) })
+	})
+	eventually(t, "the later one is called", func() bool {
+		_, err := call[int](t, far, 1)
+		require.NoError(t, err)
+		return later.Load() > 0
+	})
+}

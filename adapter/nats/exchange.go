@@ -16,8 +16,8 @@ import (
 // callHeartbeat is how often a process shows to those that it calls, and that call it, that it lives. It is a variable for tests.
 var callHeartbeat = defaultHeartbeat
 
-// exchange is the node by which a carrier calls the processes of others, and is called by them. It is made when the first call is made,
-// or the first stage that may be called is started, and closed with the connection.
+// exchange is the node by which a carrier calls the processes of others, and is called by them. It is made when the first call is made, or
+// the first caller asks for a stage, and closed with the connection.
 type exchange struct {
 	conn *Conn
 	log  *slog.Logger
