@@ -121,6 +121,13 @@ func newCalled(t *testing.T) *called {
 	return c
 }
 
+// hook sets what is called before a call is handled.
+func (c *called) hook(f func(context.Context) error) {
+	c.calls.mu.Lock()
+	defer c.calls.mu.Unlock()
+	c.calls.hook = f
+}
+
 func (c *called) answers(t *testing.T) {
 	t.Helper()
 	inTime(t, "calls are answered", func() bool {
@@ -164,19 +171,14 @@ func TestACallThatCannotBeMadeFails(t *testing.T) {
 	t.Parallel()
 	c := newCalled(t)
 	c.answers(t)
-	hook := func(f func(context.Context) error) {
-		c.calls.mu.Lock()
-		defer c.calls.mu.Unlock()
-		c.calls.hook = f
-	}
-	hook(func(context.Context) error { return errNoCallee })
+	c.hook(func(context.Context) error { return errNoCallee })
 	_, err := stage.Call[string](t.Context(), c.far, 1)
 	require.ErrorIs(t, err, errNoCallee)
 	require.EqualError(t, err, `stage "far": call to process "b": no process runs it`)
-	hook(func(context.Context) error { panic("oh no") })
+	c.hook(func(context.Context) error { panic("oh no") })
 	_, err = stage.Call[string](t.Context(), c.far, 1)
 	require.ErrorContains(t, err, "the carrier panicked: oh no")
-	hook(nil)
+	c.hook(nil)
 	_, err = stage.Call[string](t.Context(), c.far, 1)
 	require.NoError(t, err)
 	s := stageOf(c.a.Snapshot(), "far")
@@ -204,9 +206,7 @@ func TestACallEndsWhileNothingCanBeSent(t *testing.T) {
 	c := newCalled(t)
 	c.answers(t)
 	gate := make(chan struct{})
-	c.calls.mu.Lock()
-	c.calls.hook = func(context.Context) error { <-gate; return nil }
-	c.calls.mu.Unlock()
+	c.hook(func(context.Context) error { <-gate; return nil })
 	ended := make(chan error, 1)
 	go func() {
 		_, err := stage.Call[string](t.Context(), c.far, 1)
@@ -226,9 +226,7 @@ func TestAtMost1024CallsOfAStageAreUnderWay(t *testing.T) {
 	c := newCalled(t)
 	c.answers(t)
 	gate := make(chan struct{})
-	c.calls.mu.Lock()
-	c.calls.hook = func(context.Context) error { <-gate; return nil }
-	c.calls.mu.Unlock()
+	c.hook(func(context.Context) error { <-gate; return nil })
 	var callers sync.WaitGroup
 	for range 1100 {
 		callers.Go(func() {

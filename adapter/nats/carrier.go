@@ -67,7 +67,7 @@ type carried struct {
 // give different ones different names, or accounts of the server of their own. All processes need the same name and options. The options
 // are those of each inlet; a Codec among them is for all stages, and must give back commands of the type that it was given. nil means JSON,
 // if JSON keeps all of a command: no unexported fields, and none of interfaces, functions or channels, unless a type has MarshalJSON and
-// UnmarshalJSON, or a field the tag json:"-". [Carry] gives a stage options of its own, such as a codec, which is trusted. pipeline.New
+// UnmarshalJSON, or a field the tag json:"-". [Carry] gives a stage options of its own, such as a codec: that is trusted. pipeline.New
 // reports what is wrong. Nothing is made in the server before the pipeline starts.
 //
 // A nil conn panics.

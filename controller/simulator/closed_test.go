@@ -87,9 +87,9 @@ func loss(c, k int, rate float64) float64 {
 // pk is the mean latency of M/G/1, with a service time of one: the formula of Pollaczek and Khinchine.
 func pk(rho, scv float64) float64 { return 1 + rho*(1+scv)/2/(1-rho) }
 
-// The simulator agrees with what queueing theory knows exactly: of ten runs, which are independent, the known value is
-// in the interval of 99.9 % confidence (Student's t, 9 degrees of freedom), and the interval is narrow, so that a wrong
-// simulator would fail.
+// The simulator agrees with what queueing theory knows exactly: the known value is in the interval of 99.9 % confidence of
+// ten independent runs (Student's t, 9 degrees of freedom), and the interval is narrow, so that a wrong simulator would
+// fail.
 func TestItAgreesWithClosedForms(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("it takes some seconds for runs that are long enough")

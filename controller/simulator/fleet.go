@@ -113,7 +113,7 @@ func (f *fleet) happen(e *event) {
 	}
 }
 
-// publish gives a message to the server, which does one after the other.
+// publish gives a message to the server. The server takes one after the other.
 func (f *fleet) publish(msg int32) {
 	r := f.run
 	if f.Limit > 0 && f.stored >= f.Limit {

@@ -37,7 +37,7 @@ const (
 	gone
 )
 
-// start adds a process, which does nothing until it begins.
+// start adds a process. It does nothing until it begins.
 func (r *run) start() *process {
 	p := &process{run: r, id: int32(len(r.processes))}
 	r.processes = append(r.processes, p)
@@ -174,7 +174,7 @@ func (s *station) stats() controller.StageStats {
 	}
 }
 
-// cpu is the CPUs of a process, which are shared evenly by the handlers that compute.
+// cpu is the CPUs of a process. The handlers that compute share them evenly.
 type cpu struct {
 	cores    float64
 	process  int32

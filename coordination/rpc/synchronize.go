@@ -28,7 +28,7 @@ import (
 //
 // A member exists from when its init has returned until its functions have: those that still clean up are in the counters. So init of a
 // member may call Synchronize. If it runs again, because the member is restarted, the synchronizer is there already, and has its name. A
-// function of a member has to use coroutine.Await: else it waits for its own process until ctx ends.
+// function of a member has to use coroutine.Await: otherwise it waits for its own process until ctx ends.
 //
 // The error says all that is wrong with the rules; a method of a process may have constraints or be in atomic rules, not both. A member
 // that is a synchronizer is an error too. If there is a process or a synchronizer of that name, also one that is being started,

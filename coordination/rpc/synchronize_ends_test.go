@@ -150,7 +150,7 @@ func TestAProcessHasEndedWhenItsFunctionsHaveCleanedUp(t *testing.T) {
 	}
 }
 
-// TestAnInitMaySynchronizeItsOwnProcess has the rules followed from the first request on, which comes before init has returned.
+// TestAnInitMaySynchronizeItsOwnProcess sends a request before init has returned. Already that one follows the rules.
 func TestAnInitMaySynchronizeItsOwnProcess(t *testing.T) {
 	for where, nodes := range pairsOfNodes {
 		t.Run(where, func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestWhatASupervisorHasGivenUpHasItsNameUntilItIsTaken(t *testing.T) {
 						let := make(chan none)
 						give(t, n, a, let)
 						end := take(t, n, a)
-						if how != "by a process" { // which has not taken the rules back
+						if how != "by a process" { // a process does not take the rules back
 							passes(t, a, "m")
 						}
 						if how == "by Synchronize" {

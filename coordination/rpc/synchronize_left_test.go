@@ -75,7 +75,7 @@ func TestTheEndOfASynchronizerHoldsItsOwnMethodsOnly(t *testing.T) {
 	})
 }
 
-// TestARuleCountsWhatAnAtomicRuleRuns holds back a method while another one runs, which has an atomic rule.
+// TestARuleCountsWhatAnAtomicRuleRuns holds back a method while a method with an atomic rule runs.
 func TestARuleCountsWhatAnAtomicRuleRuns(t *testing.T) {
 	for name, nodes := range everyPairOfNodes {
 		t.Run(name, func(t *testing.T) {

@@ -38,9 +38,6 @@
 // If the node of a synchronizer ends, requests of processes wait that have its rules, until a synchronizer of its name has started or was
 // taken back. No other requests do.
 //
-// There is one limit, of processes: if a synchronizer starts or restarts while a member is being stopped whose functions still clean
-// up, the counters of that member are zero for it, so AtMost may let another one run beside the clean-up.
-//
 // # Concurrency
 //
 // The functions of one synchronizer are called one at a time, so they share variables without locks. They must not block, and must not

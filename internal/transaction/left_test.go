@@ -11,7 +11,7 @@ import (
 )
 
 // shared adds two processes with methods of several synchronizers: "x" runs together by rulex, "y" by ruley, S2 constrains
-// "shut" and "open" of p0, and p1 has "free", which has no rules.
+// "shut" and "open" of p0, and p1 has "free" without rules.
 func shared(w *world, rounds int) (x, y *couple) {
 	p0 := w.add(&node{name: "p0", script: calls(4*rounds, "shut", "open")})
 	p1 := w.add(&node{name: "p1", script: calls(rounds, "free")})
