@@ -7,14 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime/debug"
+	"syscall"
 )
 
 // defaultLongest is how long a line may be by default, and how much is read at once.
 const defaultLongest = 64 << 10
 
-// LineError is why [Lines] could not go on. It is an error that a restart cannot help if it wraps [bufio.ErrTooLong].
+// LineError is why [Lines] could not go on. It is an error that a restart cannot help if it wraps [bufio.ErrTooLong], if the
+// reader is a file that was closed or became shorter, and if it is a directory.
 type LineError struct {
 	Line   int64 // the number of the line, counted from 1 where the source began
 	Offset int64 // of the line's first byte
@@ -32,8 +35,9 @@ func (e *LineError) Unwrap() error { return e.Err }
 // Lines makes a source of the lines of a reader, without their ends "\n" or "\r\n". The last line need not have an end. A line
 // of more than longest bytes is an error that names it, a [*LineError], and ends the feed; 0 means 64 KiB. An error of the
 // reader is a failure: the source is run again after a pause, and reads on where it was. So is a reader of which a hundred Reads in a
-// row return neither bytes nor an error: that is [io.ErrNoProgress]. Lines returns nil if r is nil or longest is below zero, and
-// pipeline.New refuses that.
+// row return neither bytes nor an error: that is [io.ErrNoProgress]. A file that was closed, a directory, and a file that ends before the
+// size that it had at the beginning ([io.ErrUnexpectedEOF]), end the feed at once.
+// Lines returns nil if r is nil, or a nil [*os.File], or longest is below zero, and pipeline.New refuses that.
 //
 // The position is the number of bytes up to the end of the line. If r is a file, the total is its size. To begin at another
 // position, see [Checkpoint], Lines seeks if r is an [io.Seeker], and otherwise reads what comes before.
@@ -42,6 +46,9 @@ func (e *LineError) Unwrap() error { return e.Err }
 // left until the Read returns.
 func Lines(r io.Reader, longest int) Source[string] {
 	if r == nil || longest < 0 {
+		return nil
+	}
+	if f, ok := r.(*os.File); ok && f == nil { // the error of os.Open was ignored
 		return nil
 	}
 	if longest == 0 {
@@ -57,6 +64,7 @@ type lines struct {
 	longest int
 	begun   bool
 	offset  int64 // of rest
+	size    int64 // of a file, at the beginning
 	line    int64 // the number of the first line in rest
 	buf     []byte
 	rest    []byte // the part of buf that was not submitted
@@ -90,6 +98,7 @@ func (l *lines) seek(ctx context.Context, from int64) error {
 	}
 	if size, ok := l.in.size(); ok {
 		SetTotal(ctx, size)
+		l.size = size
 		if from > size {
 			return Fatal(fmt.Errorf("source: Lines: the position %d is behind the end of the file at %d", from, size))
 		}
@@ -156,8 +165,13 @@ func (l *lines) read(ctx context.Context) error {
 	l.rest = l.buf
 	switch {
 	case err == io.EOF: //nolint:errorlint // readers return it as it is
+		if at := l.offset + int64(len(l.rest)); at < l.size {
+			return Fatal(&LineError{l.line, l.offset, fmt.Errorf("%w: the file had %d bytes, and now ends at %d", io.ErrUnexpectedEOF, l.size, at)})
+		}
 		l.atEnd = true
 		return nil
+	case errors.Is(err, fs.ErrClosed), errors.Is(err, syscall.EISDIR): // no later Read succeeds
+		return Fatal(&LineError{l.line, l.offset, err})
 	case err != nil && ctx.Err() == nil:
 		return &LineError{l.line, l.offset, err}
 	default:

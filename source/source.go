@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"github.com/golda-dev/golda/internal/feed"
@@ -116,13 +117,15 @@ func Checkpoint[C any](src Source[C], from int64, save func(ctx context.Context,
 }
 
 // Seq makes a source of a sequence. A run that continues ranges over seq again and skips the values that were accepted, so
-// seq should be one that can be ranged over more than once. Its position is the number of values.
+// seq should be one that can be ranged over more than once. Its position is the number of values. If it ends before the position of
+// a [Checkpoint], or of a run that continues, that is an error that ends the feed.
 func Seq[C any](seq iter.Seq[C]) Source[C] {
 	if seq == nil {
 		return nil
 	}
 	return func(ctx context.Context, submit func(C) error) error {
-		skip := Position(ctx)
+		from := Position(ctx)
+		skip := from
 		for cmd := range seq {
 			if skip > 0 {
 				skip--
@@ -132,16 +135,23 @@ func Seq[C any](seq iter.Seq[C]) Source[C] {
 				return err
 			}
 		}
+		if skip > 0 {
+			return Fatal(fmt.Errorf("source: Seq: the position %d is behind the end at %d", from, from-skip))
+		}
 		return nil
 	}
 }
 
 // Slice makes a source of the elements of a slice, which must not be changed meanwhile. Its position is an index, and its total
-// the length.
+// the length. A position behind that, as of a [Checkpoint] that was saved for a longer slice, is an error that ends the feed.
 func Slice[C any](cmds []C) Source[C] {
 	return func(ctx context.Context, submit func(C) error) error {
-		SetTotal(ctx, int64(len(cmds)))
-		for _, cmd := range cmds[min(Position(ctx), int64(len(cmds))):] {
+		from, end := Position(ctx), int64(len(cmds))
+		SetTotal(ctx, end)
+		if from > end {
+			return Fatal(fmt.Errorf("source: Slice: the position %d is behind the end at %d", from, end))
+		}
+		for _, cmd := range cmds[from:] {
 			if err := submit(cmd); err != nil {
 				return err
 			}

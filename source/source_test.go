@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,8 +10,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -185,6 +190,30 @@ func TestAReaderThatMisbehavesIsAnErrorOfTheLine(t *testing.T) {
 	}
 }
 
+func TestAFileThatCannotBeReadEndsItsFeedAtOnce(t *testing.T) {
+	closed, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	directory, err := os.Open(t.TempDir())
+	require.NoError(t, err)
+	defer func() { _ = directory.Close() }()
+	for name, c := range map[string]struct {
+		file *os.File
+		want error
+	}{
+		"it was closed":     {closed, fs.ErrClosed},
+		"it is a directory": {directory, syscall.EISDIR},
+	} {
+		if runtime.GOOS == "windows" && c.file == directory {
+			continue // there the error has another number
+		}
+		err := (&feeder[string]{}).once(t.Context(), source.Lines(c.file, 0))
+		require.ErrorIs(t, err, c.want, name)
+		require.ErrorContains(t, err, c.file.Name(), name)
+		require.True(t, isFatal(err), name)
+	}
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
@@ -255,6 +284,64 @@ func TestFilesAreNamedInOrderAndOnce(t *testing.T) {
 	require.True(t, isFatal(err))
 }
 
+func TestAPatternWhoseDirectoryCannotBeReadEndsTheFeed(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for name, pattern := range map[string]string{
+		"the directory is missing":             filepath.Join(dir, "missing", "*.log"),
+		"so is one above it":                   filepath.Join(dir, "missing", "more", "a[bc].log"),
+		"the directory is a file":              filepath.Join(file, "*.log"),
+		"wildcards are in two of the elements": filepath.Join(dir, "missing", "*", "?.log"),
+	} {
+		err := (&feeder[string]{}).run(t.Context(), source.Files(pattern))
+		require.ErrorContains(t, err, strconv.Quote(pattern), name)
+		require.True(t, isFatal(err), name)
+	}
+	t.Chdir(dir)
+	for _, pattern := range []string{"*.log", "*/*.log", "fil[e]/*"} {
+		require.NoError(t, (&feeder[string]{}).run(t.Context(), source.Files(pattern)), pattern)
+	}
+}
+
+func TestACheckpointBehindTheLastElementEndsTheFeed(t *testing.T) {
+	three := []int{1, 2, 3}
+	for name, src := range map[string]source.Source[int]{"Slice": source.Slice(three), "Seq": source.Seq(slices.Values(three))} {
+		at := func(from int64) source.Source[int] {
+			return source.Checkpoint(src, from, func(context.Context, int64) error { return nil })
+		}
+		require.NoError(t, (&feeder[int]{}).run(t.Context(), at(3)), "all were handled")
+		err := (&feeder[int]{}).run(t.Context(), at(4))
+		require.EqualError(t, err, "source: "+name+": the position 4 is behind the end at 3")
+		require.True(t, isFatal(err))
+	}
+}
+
+func TestAFileThatIsTruncatedWhileItIsReadEndsTheFeed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(name, bytes.Repeat([]byte("line\n"), 100_000), 0o600))
+	file, err := os.Open(name)
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	truncate := sync.OnceValue(func() error { return os.Truncate(name, 100_000) })
+	f := &feeder[string]{refuse: truncate}
+	err = f.run(t.Context(), source.Lines(file, 0))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.ErrorContains(t, err, "source: line 20001 (at byte 100000): unexpected EOF: the file had 500000 bytes, and now ends at 100000")
+	require.True(t, isFatal(err))
+	require.Len(t, f.got, 20_000)
+}
+
+func TestAFileWhoseNameHasWildcardsIsFound(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"a[1].log", "a1.log", "[b"} {
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
+	}
+	f := &feeder[string]{}
+	require.NoError(t, f.run(t.Context(), source.Files("a[1].log", "[b")))
+	require.Equal(t, []string{"[b", "a1.log", "a[1].log"}, f.got)
+}
+
 func TestAChannelIsASourceUntilItIsClosed(t *testing.T) {
 	ch := make(chan int, 3)
 	ch <- 1
@@ -321,6 +408,7 @@ func TestWrongSourcesAreFatalOrNil(t *testing.T) {
 	require.True(t, isFatal(still(t.Context(), never)))
 	require.Nil(t, source.Lines(strings.NewReader(""), -1))
 	require.Nil(t, source.Lines(nil, 0))
+	require.Nil(t, source.Lines((*os.File)(nil), 0), "the error of os.Open was ignored")
 	require.Nil(t, source.Seq[int](nil))
 	require.Nil(t, source.Chan[int](nil))
 	require.Nil(t, source.From[int](nil))
