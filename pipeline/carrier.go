@@ -3,7 +3,13 @@ package pipeline
 import (
 	"context"
 	"reflect"
+
+	"github.com/golda-dev/golda/internal/engine"
 )
+
+// ErrNotBegun is wrapped by an error that a [Caller] gets for a command which was called in another process, and which the stage did not
+// accept because it is being drained or stopped. So the command may be called in another process that runs the stage.
+var ErrNotBegun = engine.ErrNotBegun
 
 // Carrier carries commands from process to process, for [Place]: it keeps each until a process that runs its stage has handled it. The
 // Carrier of adapter/nats does that with JetStream.
@@ -40,20 +46,26 @@ type Line interface {
 // Caller is a Line that also takes calls: commands whose callers wait for the result, with [stage.Call] or [stage.Stage.Ask]. With a Line that
 // is no Caller they fail with [stage.ErrElsewhere].
 //
-// A call is not kept: what becomes of it is told to its caller, and to nothing else. A call whose process is lost has an error, and
-// is not repeated.
+// What becomes of a call is told to its caller, and to nothing else. A call is not kept: if its process is lost it has an error, and is not
+// repeated. A call of a keyed stage is kept, as a command that is sent, for as long as its caller waits: if its process is lost, another one
+// handles it.
 type Caller interface {
 	Line
 
-	// Call has a command handled in one process that runs the stage, at most once, and returns its result or error. The process is told the
-	// deadline of ctx; when ctx ends Call returns at once, and the context of the handler ends. The result is of the type want, nil, or an
+	// Call begins to have a command handled in one process that runs the stage. It waits for no more than Send would, and is called by the
+	// goroutine that calls Send: of a keyed stage calls and commands that are sent keep their order. The function that it returns waits for the
+	// result or error; it is called once, by any goroutine, and for many calls at once.
+	//
+	// The command is handled at most once, and that of a keyed stage at least once, unless there is an error. The process is told the
+	// deadline of ctx; when ctx ends wait returns at once, and the context of the handler ends. The result is of the type want, nil, or an
 	// error such as a [*stage.ResultError]; if want is nil or an interface, of whatever type the Caller can tell it to be. If no process
-	// runs the stage, or the one that has the command is lost, Call does not wait for ctx. It is called by many goroutines at once.
-	Call(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
-	// Answer has handle handle commands that were called in other processes, until ctx ends, and sends back what it returns. Handle blocks,
-	// and is called by many goroutines at once, with a context that ends when the caller does not wait any more. If the command goes on to a
-	// third process, want is what Call is given here: it may be a type of the Caller's own, for a result that is passed on as it came. Answer
-	// returns when ctx has ended; what handle has begun is answered all the same. It is called only where the stage runs, and again
-	// after an error, as Feed is, and while that feeds.
+	// runs the stage, or the one that has the command is lost, wait does not wait for ctx, unless the command is kept.
+	Call(ctx context.Context, cmd any, want reflect.Type) (wait func() (result any, err error))
+	// Answer has handle handle commands that were called in other processes, until ctx ends, and sends back what it returns. Handle blocks
+	// until the command has ended, and is called by many goroutines at once, with a context that ends when the caller does not wait any more,
+	// and the command soon after. If the command goes on to a third process, want is what Call is given here: it may be a type of the Caller's
+	// own, for a result that is passed on as it came. Answer returns when ctx has ended; what handle has begun is answered all the same. It is
+	// called only where the stage runs, and again after an error, as Feed is, and while that feeds. A command of which handle returns
+	// [ErrNotBegun] is called in another process, if there is one.
 	Answer(ctx context.Context, handle func(ctx context.Context, cmd any, want reflect.Type) (result any, err error)) error
 }

@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -180,4 +182,54 @@ func TestACommandThatIsSubmittedAfterItsDeadlineIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Zero(t, p.Snapshot().Accepted)
 	})
+}
+
+// A run with a deadline gives it to the commands of all feeds, also of those that hear how each of their commands ends.
+func TestTheCommandsOfFeedsHaveTheDeadlineOfTheRun(t *testing.T) {
+	sent := []time.Duration{50 * time.Second, 50 * time.Second, 1}
+	for name, feed := range map[string]func(ended func(error)) source.Source[time.Duration]{
+		"a source that hears nothing": func(func(error)) source.Source[time.Duration] { return source.Slice(sent) },
+		"a source that hears the ends": func(ended func(error)) source.Source[time.Duration] {
+			return source.Ends(func(_ context.Context, submit func(time.Duration, func(error)) error) error {
+				for _, d := range sent {
+					if err := submit(d, ended); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin, handled := time.Now(), []time.Duration{} // when each ended
+				sleep := stage.Sink("sleep", func(ctx context.Context, d time.Duration) error {
+					select {
+					case <-time.After(d):
+					case <-ctx.Done():
+					}
+					handled = append(handled, time.Since(begin))
+					return ctx.Err()
+				}, stage.Workers(1, 1))
+				var mu sync.Mutex
+				var ends []error
+				ended := func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					ends = append(ends, err)
+				}
+				p, err := pipeline.New("test", sleep, pipeline.Feed("feed", sleep, feed(ended)), pipeline.Logger(slog.New(slog.DiscardHandler)))
+				require.NoError(t, err)
+				ctx, cancel := stage.WithDeadline(t.Context(), time.Now().Add(time.Minute))
+				defer cancel()
+				_ = p.Run(ctx)
+				require.Equal(t, []time.Duration{50 * time.Second, time.Minute}, handled)
+				require.EqualValues(t, 1, sleep.Snapshot().Shed)
+				if len(ends) > 0 {
+					require.Len(t, ends, 3)
+					require.ErrorIs(t, errors.Join(ends...), stage.ErrExpired)
+				}
+			})
+		})
+	}
 }

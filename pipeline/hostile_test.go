@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/leda"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/cputime"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -60,9 +60,8 @@ func idles(t *testing.T, what string) {
 }
 
 func cpuUsed() time.Duration {
-	var r syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	used, _ := cputime.Used()
+	return used
 }
 
 func hard(p *pipeline.Pipeline) error { return p.Stop(in(time.Second)) }

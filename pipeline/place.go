@@ -44,9 +44,10 @@ func (placement) Part(part.Seal) {}
 //
 // A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. A command whose
 // caller waits for a result, with [stage.Call] or [stage.Stage.Ask], is not sent: the other process is called, if the carrier's line is a
-// [Caller], and the command ends here with the result or error of its end there. A call is in memory only, and happens at most once. It
-// has the deadline of its caller, and ends with it. Otherwise values and deadlines of contexts stay behind. When the carrier is full or away the queue fills, and callers and stages before it
-// wait, or are refused, as its rule says.
+// [Caller], and the command ends here with the result or error of its end there. A call is in memory only, and happens at most once. One of
+// a keyed stage is kept while its caller waits, in the order of its key, and happens at least once. A call has the deadline of its caller,
+// and ends with it. Otherwise values and deadlines of contexts stay behind. When the carrier is full or away the queue fills, and callers
+// and stages before it wait, or are refused, as its rule says.
 //
 // # A stage that runs here
 //
@@ -59,7 +60,7 @@ func (placement) Part(part.Seal) {}
 // booleans, or arrays or structs of them. That holds of commands that other processes send, and of no others. So New refuses a keyed
 // stage that a stage of the same name, or of the same process, leads to, also itself, and one that has a Feed: map it to a name of its
 // own. A process that has all names is taken to be the only one, and may have such stages: start no other beside it. New does not see
-// what a process that runs the stage submits to it, or a handler of such a process forwards without a port: do neither.
+// what a process that runs the stage submits to it or calls, or a handler of such a process forwards without a port: do neither.
 //
 // # What is not shared
 //

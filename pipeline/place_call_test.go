@@ -49,7 +49,11 @@ type callLine struct {
 
 var errNoCallee = errors.New("no process runs it")
 
-func (l *callLine) Call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
+func (l *callLine) Call(ctx context.Context, cmd any, want reflect.Type) func() (any, error) {
+	return func() (any, error) { return l.call(ctx, cmd, want) }
+}
+
+func (l *callLine) call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
 	l.mu.Lock()
 	handle, hook := l.of[l.stage], l.hook
 	l.mu.Unlock()

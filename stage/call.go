@@ -70,6 +70,7 @@ func (s *Stage[C]) ask(ctx context.Context, cmd C, want reflect.Type) (*Ticket, 
 // from it holds the worker.
 //
 // The stage may run in another process, see pipeline.Place. Then the call may also fail because of what is between the two.
+// A call of a keyed stage there waits while its process is lost, for the next one: give ctx a deadline.
 //
 // A handler that calls its own stage may wait for itself. If it does so with a command of its own key, in a [Keyed] stage whose
 // handlers suspend, the error is [ErrSelfCall]. The same holds for stages that call one another in a circle, and

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/cputime"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -83,9 +83,8 @@ func deepRun(b *testing.B, n int, all *sync.WaitGroup, send func(*parcel)) {
 }
 
 func cpu() int64 {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return u.Utime.Nano() + u.Stime.Nano()
+	used, _ := cputime.Used()
+	return used.Nanoseconds()
 }
 
 // lineOf starts n stages of one worker each, which forward commands to the last.

@@ -44,7 +44,7 @@ var (
 	// its own key: that would wait for the handler, and the handler for it.
 	ErrSelfCall = inbox.ErrSelfCall
 	// ErrElsewhere refuses a command, or ends one, because its stage runs in another process (pipeline.Place): its result is waited for,
-	// and cannot come from there, or no commands can be sent there. It also refuses to upgrade or rewire such a stage.
+	// and cannot come from there, because of its type or of the carrier, or no commands can be sent there. It also refuses to upgrade or rewire such a stage.
 	ErrElsewhere = inbox.ErrElsewhere
 	// ErrStopped ends an accepted command: the pipeline stopped hard before the command was done, or before the pipeline
 	// knew that it was.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/bigstack"
+	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -21,8 +23,14 @@ const mostAnswered = 4096
 
 var errNoAnswer = errors.New("nats: the call has ended without an answer")
 
-// errLeaving refuses a call: the process does not take any more. It has not handled the command.
+// errLeaving refuses a call: the process does not take any more, or its stage does not. It has not handled the command.
 var errLeaving = errors.New("nats: the process does not take calls any more")
+
+// begun is the error of a command that was handled. That is not errLeaving, although the error of a call that its handler made may be.
+type begun struct{ error }
+
+func (e begun) Is(target error) bool { return target != errLeaving && errors.Is(e.error, target) } //nolint:errorlint // as errors.Is asks
+func (e begun) As(target any) bool   { return errors.As(e.error, target) }
 
 func init() { transport.RegisterError("nats.errLeaving", errLeaving) } //nolint:gochecknoinits // as gob.Register is used
 
@@ -42,8 +50,7 @@ type answerer struct {
 // Answer is for package pipeline.
 func (l *carriedLine) Answer(ctx context.Context, handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)) error {
 	if l.keys.of != nil {
-		<-ctx.Done()
-		return nil
+		return l.answerKeyed(ctx, handle)
 	}
 	x := l.of.calls
 	if !x.begin() {
@@ -86,13 +93,14 @@ func (l *carriedLine) answer(ctx context.Context, x *exchange, handle func(ctx c
 // callers there need be no node.
 func (a *answerer) announce(ctx context.Context) error {
 	nc, subject := a.l.conn.nc, callsSubject(a.l.name)
+	before := nc.LastError()
 	say := func(what byte) {
 		if said := a.say(what); said != nil {
 			_ = nc.Publish(subject, said) // without a connection nothing hears it
 		}
 	}
 	asked, err := nc.Subscribe(subject+askedSuffix, func(m *natsgo.Msg) {
-		if a.open() {
+		if a.open(ctx) {
 			_ = m.Respond(a.say(saysThere))
 			say(saysThere)
 		}
@@ -103,7 +111,7 @@ func (a *answerer) announce(ctx context.Context) error {
 	defer say(saysLeaves)
 	defer func() { _ = asked.Unsubscribe() }()
 	others, err := nc.Subscribe(subject, func(m *natsgo.Msg) {
-		if a.say(saysThere) == nil && len(m.Data) > 0 && m.Data[0] == saysThere && a.open() {
+		if a.say(saysThere) == nil && len(m.Data) > 0 && m.Data[0] == saysThere && a.open(ctx) {
 			say(saysThere)
 		}
 	})
@@ -111,6 +119,11 @@ func (a *answerer) announce(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = others.Unsubscribe() }()
+	if nc.FlushTimeout(serveTime) == nil { // the server has said by now what it does not permit
+		if err := forbidden(nc, before); err != nil {
+			return err
+		}
+	}
 	beat := time.NewTicker(a.l.of.calls.cfg.Heartbeat)
 	defer beat.Stop()
 	for {
@@ -124,8 +137,11 @@ func (a *answerer) announce(ctx context.Context) error {
 }
 
 // open makes the node, if there is none, and reports whether there is one.
-func (a *answerer) open() bool {
-	node, err := a.l.of.calls.open()
+func (a *answerer) open(ctx context.Context) bool {
+	node, err := a.l.of.calls.open(ctx)
+	if err != nil && ctx.Err() != nil {
+		return false
+	}
 	if err != nil {
 		a.l.inlet.o.Logger.Warn("calls cannot be answered", "inlet", a.l.name, "reason", err)
 		return false
@@ -198,6 +214,7 @@ func (a *answerer) serve(c coroutine.Context, q called) (reply, error) {
 	}{err: errNoAnswer}
 	stopped := c.Suspend(func(wake func()) {
 		go func() {
+			bigstack.Grow()
 			defer wake()
 			answer.value, answer.err = handled(func() (reply, error) { return a.run(ctx, q) })
 		}()
@@ -205,6 +222,9 @@ func (a *answerer) serve(c coroutine.Context, q called) (reply, error) {
 	cancel(stopped)
 	if stopped != nil {
 		return reply{}, stopped
+	}
+	if answer.err == nil {
+		answer.err = a.l.of.calls.ready(c, q, answer.value)
 	}
 	return answer.value, answer.err
 }
@@ -216,7 +236,12 @@ func (a *answerer) run(ctx context.Context, q called) (reply, error) {
 		return reply{}, fmt.Errorf("stage %q: decode: %w", a.l.stage, err)
 	}
 	result, err := a.handle(ctx, cmd, passedOn)
-	if err != nil {
+	switch {
+	case errors.Is(err, pipeline.ErrNotBegun):
+		return reply{}, fmt.Errorf("%w: %w", errLeaving, err)
+	case errors.Is(err, errLeaving):
+		return reply{}, begun{err}
+	case err != nil:
 		return reply{}, err
 	}
 	return a.l.of.results.encode(result)

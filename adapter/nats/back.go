@@ -3,7 +3,6 @@ package nats
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -69,5 +68,5 @@ func (t *tracker) backs(ctx context.Context, d *delivery) (int, error) {
 }
 
 func (t *tracker) backOf(d *delivery) string {
-	return t.names.backSubject + "." + strconv.FormatUint(d.seq, 10)
+	return t.names.backSubject + "." + d.key()
 }

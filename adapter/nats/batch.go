@@ -62,7 +62,7 @@ func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, chain
 			broken = chained && passes
 			refuse(k, err)
 		} else if chained {
-			after = id
+			after = headerOf(id)
 		}
 	}
 	for k, answer := range sent {

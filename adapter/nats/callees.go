@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/stage"
@@ -39,6 +41,7 @@ type callees struct {
 	nc      *natsgo.Conn
 	inlet   string
 	silence time.Duration // after which one is not called any more
+	asks    singleflight.Group
 
 	mu    sync.Mutex // guards the rest
 	sub   *natsgo.Subscription
@@ -48,22 +51,45 @@ type callees struct {
 // errNone is why no process can be called. The command was handled by none.
 var errNone = fmt.Errorf("no process runs it: %w: %w", stage.ErrNotRunning, transport.ErrUnreachable)
 
-// pick returns the process with the fewest calls of this one, and counts a call: done must be called in the end. If none is known, it asks
-// the server.
-func (c *callees) pick(ctx context.Context) (*callee, error) {
+// pick returns the process with the fewest calls of this one, and counts a call: done must be called in the end. It passes over processes
+// that have refused the call. If no other is known, it asks the server.
+func (c *callees) pick(ctx context.Context, refused []string) (*callee, error) {
 	if err := c.listen(); err != nil {
 		return nil, err
 	}
-	if to := c.least(); to != nil {
+	if to := c.least(refused); to != nil {
 		return to, nil
 	}
-	if err := c.ask(ctx); err != nil {
-		return nil, err
+	asked := c.asks.DoChan("", func() (any, error) { return nil, c.ask() })
+	select {
+	case r := <-asked:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	if to := c.least(); to != nil {
-		return to, nil
+	return c.await(ctx, refused)
+}
+
+// await is least after a question. The first answer may be that of a process that leaves, or has refused the call, and the others come
+// a moment later.
+func (c *callees) await(ctx context.Context, refused []string) (*callee, error) {
+	const look = 10 * time.Millisecond
+	for since := time.Now(); ; {
+		to := c.least(refused)
+		switch {
+		case to != nil:
+			return to, nil
+		case time.Since(since) > c.silence/6: // half a heartbeat
+			return nil, errNone
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	return nil, errNone
 }
 
 // listen hears of processes from now on.
@@ -78,23 +104,33 @@ func (c *callees) listen() (err error) {
 }
 
 // ask asks which processes there are. The first answer is enough; the others are heard, too.
-func (c *callees) ask(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, c.silence)
-	defer cancel()
-	m, err := c.nc.RequestWithContext(limited, callsSubject(c.inlet)+askedSuffix, nil)
+func (c *callees) ask() error {
+	m, err := c.nc.Request(callsSubject(c.inlet)+askedSuffix, nil, c.silence)
 	switch {
 	case err == nil:
 		c.hear(m.Data)
 		return nil
 	case errors.Is(err, natsgo.ErrNoResponders):
 		return errNone
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case limited.Err() != nil && c.nc.IsConnected():
-		return fmt.Errorf("%w: the processes that run it do not answer", transport.ErrUnreachable)
-	default:
+	case !errors.Is(err, natsgo.ErrTimeout) || !c.nc.IsConnected():
 		return fmt.Errorf("%w: %w", errAway, err)
+	default:
+		err = fmt.Errorf("%w: the processes that run it do not answer", transport.ErrUnreachable)
+		if why := forbidden(c.nc, nil); why != nil {
+			err = fmt.Errorf("%w: %w", err, why)
+		}
+		return err
 	}
+}
+
+// forbidden returns the last error of a connection if it is another one than before, and says that the server does not permit a subject of
+// calls; otherwise nil.
+func forbidden(nc *natsgo.Conn, before error) error {
+	err := nc.LastError()
+	if err != before && errors.Is(err, natsgo.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+callsSubject("")) { //nolint:errorlint // the same one
+		return err
+	}
+	return nil
 }
 
 // What a process says of itself, before its name.
@@ -123,15 +159,15 @@ func (c *callees) hear(said []byte) {
 	}
 }
 
-// least returns the process with the fewest calls, and counts one more; nil if none is known.
-func (c *callees) least() *callee {
+// least returns the process with the fewest calls of those that have not refused this one, and counts one more; nil if none is known.
+func (c *callees) least(refused []string) *callee {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(c.known, func(_ string, p *callee) bool { return now.Sub(p.heard) > c.silence })
 	var fewest []*callee
 	for _, p := range c.known {
-		if len(fewest) > 0 && p.calls > fewest[0].calls {
+		if slices.Contains(refused, p.name) || len(fewest) > 0 && p.calls > fewest[0].calls {
 			continue
 		}
 		if len(fewest) > 0 && p.calls < fewest[0].calls {

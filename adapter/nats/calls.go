@@ -17,7 +17,9 @@ import (
 type called struct {
 	Payload
 
-	To string
+	To   string
+	From string // the node of the caller
+	Call uint64 // its number there
 }
 
 // reply is its result. Go is the name of its type; it is empty if there is none.
@@ -31,11 +33,15 @@ type reply struct {
 var passedOn = reflect.TypeFor[reply]()
 
 // Call is for package pipeline.
-func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
+func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) func() (any, error) {
 	if l.keys.of != nil {
-		return nil, fmt.Errorf("%w: it is a keyed stage, and each key is in one process: its commands are sent, and not called",
-			stage.ErrElsewhere)
+		return l.callKeyed(ctx, cmd, want)
 	}
+	return func() (any, error) { return l.call(ctx, cmd, want) }
+}
+
+// call calls a process that runs the stage.
+func (l *carriedLine) call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
 	if err := l.of.results.check(want); err != nil {
 		return nil, err
 	}
@@ -43,21 +49,41 @@ func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) (any
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
-	node, err := l.of.calls.open()
+	node, err := l.of.calls.open(ctx)
 	if err != nil {
 		return nil, away(err)
 	}
+	r, err := l.callAny(ctx, node, p)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case err != nil:
+		return nil, away(err)
+	}
+	return l.of.results.decode(l.stage, r, want)
+}
+
+// callAny calls one process after the other until one has begun to handle the command. If all have refused it, the error is that of the
+// last one, if the stage has refused the command there.
+func (l *carriedLine) callAny(ctx context.Context, node *rpc.Node, p Payload) (reply, error) {
+	var refused []string
+	var last error
 	for {
-		r, err := l.callOne(ctx, node, p)
-		switch {
-		case ctx.Err() != nil && err != nil:
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case errors.Is(err, errLeaving):
-			continue // it has not handled the command
-		case err != nil:
-			return nil, away(err)
+		to, err := l.callees.pick(ctx, refused)
+		if err != nil {
+			if last != nil && errors.Is(err, errNone) {
+				err = last
+			}
+			return reply{}, err
 		}
-		return l.of.results.decode(l.stage, r, want)
+		r, err := l.callOne(ctx, node, to, p)
+		if !errors.Is(err, errLeaving) {
+			return r, err
+		}
+		refused = append(refused, to.name)
+		if errors.Is(err, stage.ErrClosed) {
+			last = err
+		}
 	}
 }
 
@@ -70,15 +96,22 @@ func away(err error) error {
 }
 
 // callOne calls one process.
-func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, p Payload) (reply, error) {
-	to, err := l.callees.pick(ctx)
+func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, to *callee, p Payload) (reply, error) {
+	transits := l.of.calls.transits
+	number, err := transits.begin(ctx, len(p.Data))
+	if err != nil {
+		l.callees.done(to, false)
+		return reply{}, err
+	}
+	defer transits.end(number)
+	function := rpc.At[transport.Encoded, transport.Encoded](node.Remote(to.node, callProcess), callMethod)
+	sent, err := function.Call(coroutine.Blocking(ctx), called{p, to.name, node.Name(), number}.encode())
+	_, there := errors.AsType[*transport.Error](err)
+	l.callees.done(to, errors.Is(err, transport.ErrUnreachable) && !there || errors.Is(err, errLeaving))
 	if err != nil {
 		return reply{}, err
 	}
-	r, err := rpc.At[called, reply](node.Remote(to.node, callProcess), callMethod).Call(coroutine.Blocking(ctx), called{p, to.name})
-	_, there := errors.AsType[*transport.Error](err)
-	l.callees.done(to, errors.Is(err, transport.ErrUnreachable) && !there || errors.Is(err, errLeaving))
-	return r, err
+	return decodeReply(sent)
 }
 
 // results are the codecs of results. They are those that [CarryResult] gives, or else the one of all stages, or JSON.

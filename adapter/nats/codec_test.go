@@ -143,5 +143,9 @@ func TestACommandThatCannotBeEncodedIsRefused(t *testing.T) {
 	no := errors.New("no")
 	require.ErrorIs(t, inlet(t, conn, "a", nats.Options[int]{Codec: encodeless{err: no}}).Publish(t.Context(), "", 1), no)
 	require.ErrorContains(t, inlet(t, conn, "a", nats.Options[int]{Codec: encodeless{}}).Publish(t.Context(), "", 1), "panicked")
+	for _, name := range []string{" order", "order ", "or\nder", "order\r\nNats-Rollup: all", "\torder"} {
+		err := inlet(t, conn, "a", nats.Options[int]{Codec: nats.JSON[int]{Type: name}}).Publish(t.Context(), "", 1)
+		require.ErrorContains(t, err, "control characters", "a header would not give it back: %q", name)
+	}
 	require.Error(t, inlet(t, conn, "c", nats.Options[chan int]{}).Publish(t.Context(), "", make(chan int)))
 }

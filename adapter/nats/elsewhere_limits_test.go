@@ -58,25 +58,27 @@ func call[R, C any](t *testing.T, s *stage.Stage[C], cmd C) (got R, err error) {
 }
 
 func TestACallOfAStageThatNoProcessRunsFailsAtOnce(t *testing.T) {
-	conn := embed(t, t.TempDir(), nats.Store{})
-	far, _ := half(t, conn, "a", func() *stage.Stage[int] {
-		return stage.Func("far", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
-	})
-	_, err := stage.Call[int](t.Context(), far, 1)
-	require.ErrorIs(t, err, stage.ErrNotRunning)
-	require.ErrorIs(t, err, transport.ErrUnreachable)
-	require.EqualError(t, err, `stage "far": call to process "b": no process runs it: stage: not running: transport: unreachable`)
-	require.NoError(t, far.Submit(t.Context(), 1), "commands that are sent wait for it")
-}
-
-func TestAKeyedStageOfAnotherProcessIsNotCalled(t *testing.T) {
-	conn := embed(t, t.TempDir(), nats.Store{})
-	far, _ := half(t, conn, "a", func() *stage.Stage[int] {
-		return stage.Keyed("far", func(n int) int { return n }, func(int) behaviour.Behaviour[int] { return nil })
-	})
-	_, err := stage.Call[int](t.Context(), far, 1)
-	require.ErrorIs(t, err, stage.ErrElsewhere)
-	require.ErrorContains(t, err, "keyed")
+	for name, makeStage := range map[string]func() *stage.Stage[int]{
+		"plain": func() *stage.Stage[int] {
+			return stage.Func("far", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
+		},
+		"keyed": func() *stage.Stage[int] {
+			return stage.Keyed("far", func(n int) int { return n }, func(int) behaviour.Behaviour[int] { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := embed(t, t.TempDir(), nats.Store{})
+			far, _ := half(t, conn, "a", makeStage)
+			_, err := stage.Call[int](t.Context(), far, 1)
+			require.ErrorIs(t, err, stage.ErrNotRunning)
+			require.ErrorIs(t, err, transport.ErrUnreachable)
+			require.EqualError(t, err, `stage "far": call to process "b": no process runs it: stage: not running: transport: unreachable`)
+			s, err := conn.Status(t.Context(), "pair_far")
+			require.NoError(t, err)
+			require.Zero(t, s.Published)
+			require.NoError(t, far.Submit(t.Context(), 1), "commands that are sent wait for it")
+		})
+	}
 }
 
 // veiled has a field that JSON does not keep.

@@ -119,7 +119,7 @@ func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 	if err := m.owns(dir, before); err != nil {
 		return nil, err
 	}
-	if err := verify(dir, before); err != nil {
+	if err := verify(dir, before, s); err != nil {
 		return nil, err
 	}
 	if m != nil {
@@ -151,13 +151,14 @@ func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 	if !srv.JetStreamEnabled() || !ready(srv, log) {
 		return nil, errors.Join(log.reason(errors.New("the server has not started")), stop())
 	}
-	nc, err := natsgo.Connect("", append(defaults(50*time.Millisecond), natsgo.InProcessServer(srv), m.credentials())...)
+	nc, err := natsgo.Connect("",
+		append(defaults(50*time.Millisecond), natsgo.InProcessServer(srv), natsgo.Timeout(readyTime), m.credentials())...)
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
 	c, err := m.newConn(ctx, nc, stop, srv, log)
 	if err == nil && m == nil { // a member gets what it has lost from the others, or they have removed it
-		err = recovered(ctx, c.js, before, log)
+		err = recovered(ctx, c.js, dir, before, log)
 	}
 	if err != nil {
 		nc.Close()
@@ -199,9 +200,19 @@ func (s Store) options(dir string) *server.Options {
 		SyncAlways: s.SyncAlways, SyncInterval: s.SyncEvery, DisableJetStreamBanner: true,
 	}
 	if s.SyncEvery == 0 {
-		o.SyncInterval = time.Second
+		o.SyncInterval = defaultSync
 	}
 	return o
+}
+
+// defaultSync is how often what was written is synced to the disk by default.
+const defaultSync = time.Second
+
+// warn logs what was wrong with a store.
+func (s Store) warn(text string, args ...any) {
+	if s.Logger != nil {
+		s.Logger.Warn(text, args...)
+	}
 }
 
 // streamsOnDisk returns the names of the streams that have data in the directory of a store.
@@ -235,8 +246,8 @@ func hasData(dir string) bool {
 }
 
 // recovered returns an error if a stream that was on the disk is not in the server, or lacks messages. The server itself goes on without
-// them.
-func recovered(ctx context.Context, js jetstream.JetStream, before []string, log *serverLog) error {
+// them. A consumer whose state cannot be read begins anew when its inlet is made.
+func recovered(ctx context.Context, js jetstream.JetStream, dir string, before []string, log *serverLog) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	for _, name := range before {
@@ -250,6 +261,36 @@ func recovered(ctx context.Context, js jetstream.JetStream, before []string, log
 		if lost := stream.CachedInfo().State.Lost; lost != nil {
 			return fmt.Errorf("%w: stream %s: %d messages of %d bytes cannot be read", ErrCorrupt, name, len(lost.Msgs), lost.Bytes)
 		}
+		if err := forgetDamaged(ctx, stream, filepath.Join(streamsDir(dir), name, "obs"), log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetDamaged removes the states of consumers that the server does not have because it could not read them: it would not make these consumers
+// again. After a power cut a state may be incomplete. What is not acknowledged is in the stream, and is delivered anew.
+func forgetDamaged(ctx context.Context, stream jetstream.Stream, dir string, log *serverLog) error {
+	states, _ := filepath.Glob(filepath.Join(dir, "*", "o.dat"))
+	if len(states) == 0 {
+		return nil
+	}
+	var there []string
+	names := stream.ConsumerNames(ctx)
+	for name := range names.Name() {
+		there = append(there, name)
+	}
+	if err := names.Err(); err != nil {
+		return explain(err)
+	}
+	for _, state := range states {
+		if slices.Contains(there, filepath.Base(filepath.Dir(state))) {
+			continue
+		}
+		if err := removeIfThere(state); err != nil {
+			return err
+		}
+		log.Warnf("what was delivered of a stream cannot be read, and is forgotten: what is not acknowledged is delivered again: %s", state)
 	}
 	return nil
 }

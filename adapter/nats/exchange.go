@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/rpc"
@@ -23,7 +26,13 @@ type exchange struct {
 	log  *slog.Logger
 	cfg  TransportConfig
 
+	transits *transits
+
+	opens singleflight.Group
+
 	mu        sync.Mutex // guards the rest
+	failed    error      // of the last attempt to make the node
+	failedAt  time.Time
 	node      *rpc.Node
 	via       *nodes
 	answerers map[string]*answerer // those that take calls, by what callers call them
@@ -31,14 +40,46 @@ type exchange struct {
 	closing   chan struct{}        // closed when there are none any more; nil before close
 }
 
-// By which process and function of its node an exchange is called.
+// By which process and functions of its node an exchange is called.
 const (
 	callProcess = "calls"
 	callMethod  = "call"
+
+	arrivedMethod = "arrived"
+	admitMethod   = "admit"
 )
 
-// open returns the node. Until there is one, each call tries to make it.
-func (x *exchange) open() (*rpc.Node, error) {
+// open returns the node. If there is none it makes it, once for all that call open meanwhile.
+func (x *exchange) open(ctx context.Context) (*rpc.Node, error) {
+	if node, err := x.present(); node != nil || err != nil {
+		return node, err
+	}
+	opened := x.opens.DoChan("", func() (any, error) {
+		if node, err := x.present(); node != nil || err != nil {
+			return node, err
+		}
+		node, via, err := x.make()
+		x.set(node, via, err)
+		if err != nil {
+			return nil, err
+		}
+		if err := x.conn.ownExchange(x.close); err != nil {
+			x.set(nil, nil, err)
+			return nil, errors.Join(err, node.Close())
+		}
+		return node, nil
+	})
+	select {
+	case r := <-opened:
+		node, _ := r.Val.(*rpc.Node)
+		return node, r.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// present returns the node, or why there can be none for now. Both are nil if it can be made.
+func (x *exchange) present() (*rpc.Node, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -48,27 +89,46 @@ func (x *exchange) open() (*rpc.Node, error) {
 		return x.node, nil
 	case !x.conn.nc.IsConnected():
 		return nil, errAway
+	case x.failed != nil && time.Since(x.failedAt) < failedTime:
+		return nil, x.failed
+	default:
+		return nil, nil //nolint:nilnil // as it says
 	}
+}
+
+// failedTime is for how long no node is made after one could not be made: that takes seconds if something is not permitted.
+const failedTime = time.Second
+
+// make makes the node.
+func (x *exchange) make() (*rpc.Node, *nodes, error) {
 	via, err := NewTransport(x.conn, "call-"+rand.Text(), x.cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	node, err := rpc.NewNode(rpc.Config{Transport: via})
 	if err != nil {
-		return nil, errors.Join(err, via.Close())
+		return nil, nil, errors.Join(err, via.Close())
 	}
 	_, err = node.Spawn(context.Background(), callProcess, func(p *rpc.Process) error {
 		rpc.Func(p, callMethod, x.serve)
+		rpc.Func(p, arrivedMethod, func(_ coroutine.Context, number uint64) (struct{}, error) {
+			x.transits.arrived(number)
+			return struct{}{}, nil
+		})
+		rpc.Func(p, admitMethod, x.admit)
 		return nil
 	})
-	if err == nil {
-		err = x.conn.ownExchange(x.close)
-	}
 	if err != nil {
-		return nil, errors.Join(err, node.Close())
+		return nil, nil, errors.Join(err, node.Close())
 	}
-	x.node, x.via = node, via.(*nodes)
-	return node, nil
+	return node, via.(*nodes), nil
+}
+
+// set notes the node, or why it could not be made.
+func (x *exchange) set(node *rpc.Node, via *nodes, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.node, x.via, x.failed, x.failedAt = node, via, err, time.Now()
 }
 
 // add has an answerer take calls, remove ends that.
@@ -88,14 +148,23 @@ func (x *exchange) remove(a *answerer) {
 }
 
 // serve handles one call. The answerer may have gone since the caller has heard of it.
-func (x *exchange) serve(c coroutine.Context, q called) (reply, error) {
+func (x *exchange) serve(c coroutine.Context, sent transport.Encoded) (transport.Encoded, error) {
+	q, err := decodeCalled(sent)
+	if err != nil {
+		return nil, err
+	}
+	x.arrived(q)
 	x.mu.Lock()
 	a := x.answerers[q.To]
 	x.mu.Unlock()
 	if a == nil {
-		return reply{}, errLeaving
+		return nil, errLeaving
 	}
-	return a.serve(c, q)
+	r, err := a.serve(c, q)
+	if err != nil {
+		return nil, err
+	}
+	return r.encode(), nil
 }
 
 // begin counts an answerer. It reports false if the exchange is closed.

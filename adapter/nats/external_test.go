@@ -99,6 +99,7 @@ func TestThreeProcessesWithAServerOfDebianSurviveFaults(t *testing.T) {
 	standStill(t, all[2].cmd.Process, func() { goOn(t, "the others go on without the process that stands still", all[0], all[1]) })
 	goOn(t, "the process that stood still works again", all[2])
 
+	enoughToDo(t, conn)
 	away := all[0].report().Away
 	links[0].cut()
 	goOn(t, "the others go on without the process that is cut off", all[1], all[2])

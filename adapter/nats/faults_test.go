@@ -89,12 +89,7 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	goOn(t, "the process that stood still works again", all[2])
 	caughtUp(t, conn, "GOLDA_numbers", "GOLDA_numbers_DEAD", "KV_ledger")
 
-	await(t, "there is enough to do for those that are not cut off from the publisher", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		s, err := conn.Status(ctx, "numbers")
-		return err == nil && s.Pending >= 200
-	})
+	enoughToDo(t, conn)
 	for _, l := range links[0] {
 		l.cut()
 	}
@@ -113,6 +108,17 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	for _, p := range all {
 		p.stop(t)
 	}
+}
+
+// enoughToDo waits until there is enough to do for processes that are cut off from the publisher.
+func enoughToDo(t *testing.T, conn *nats.Conn) {
+	t.Helper()
+	await(t, "there is enough to do for those that are not cut off from the publisher", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		s, err := conn.Status(ctx, "numbers")
+		return err == nil && s.Pending >= 200
+	})
 }
 
 // describe logs what the server knows of its streams and consumers.

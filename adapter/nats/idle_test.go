@@ -3,6 +3,8 @@ package nats_test
 import (
 	"context"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +47,36 @@ func TestAStoppedPipelineLeavesNoGoroutineBehind(t *testing.T) {
 		one(n)
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+5 }, time.Minute, 10*time.Millisecond)
+}
+
+// Commands are in flight when the source returns.
+func TestAnInletOfAStoppedPipelineHasNoGoroutines(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	const n = 10
+	var numbers [n]*nats.Inlet[int]
+	for k := range numbers {
+		numbers[k] = inlet(t, conn, "numbers"+strconv.Itoa(k), nats.Options[int]{})
+		publish(t, numbers[k], 10)
+	}
+	trackers := func() int {
+		stacks := make([]byte, 4<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*tracker).run(")
+	}
+	for _, inlet := range numbers {
+		began, open := make(chan struct{}, 10), make(chan struct{})
+		p := start(t, inlet, stage.Sink("work", func(context.Context, int) error {
+			began <- struct{}{}
+			<-open
+			return nil
+		}))
+		<-began
+		time.AfterFunc(10*time.Millisecond, func() { close(open) }) // Stop waits for the handlers
+		require.NoError(t, p.Stop(t.Context()))
+	}
+	eventually(t, "no goroutine is left", func() bool { return trackers() == 0 })
+	for _, inlet := range numbers {
+		require.Zero(t, inlet.Counts().InFlight)
+	}
 }
 
 // A source that returns while a command is in flight: the message is acknowledged all the same, and the inlet feeds again.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 )
@@ -35,9 +37,10 @@ type Inlet[C any] struct {
 	restoring sync.Mutex // held by restore
 
 	tracker *tracker
+	called  func(ctx context.Context, d *delivery) bool // takes a message that is a call, and reports whether it is one; nil if none is
 }
 
-// NewInlet returns the inlet of a name, of letters, digits, - and _. It makes the inlet's streams in the server if they are not there, and
+// NewInlet returns the inlet of a name, of letters, digits, - and _, that does not end with _DEAD or _BACK. It makes the inlet's streams in the server if they are not there, and
 // changes them to what the options say if they are. Two inlets of one name, in one process or several, share the messages.
 //
 // All that is wrong with the options is in one error. A nil conn panics.
@@ -70,7 +73,7 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 	}
 	i.tracker = newTracker(trackerConfig{
 		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name),
-		retry: i.o.Retry, ackWait: i.o.AckWait, confirm: i.o.Confirm, most: i.o.MaxInFlight,
+		retry: i.o.Retry, ackWait: i.o.AckWait, confirm: i.o.Confirm, most: i.o.MaxInFlight, bytes: i.o.bytesInFlight,
 	})
 	if err := i.conn.own(i.tracker); err != nil {
 		return errors.Join(err, i.tracker.close(ctx))
@@ -151,10 +154,11 @@ const (
 
 // Publish adds a command to the inlet. It returns nil when the server has the message: from then on it is delivered until its command
 // has ended, as [Options.Retry] says, or it becomes a dead letter. A message whose ID is that of another one that was published within
-// the time of [Options.Dedup] is dropped, and that is no error. Without an ID nothing is dropped.
+// the time of [Options.Dedup] is dropped, and that is no error. An ID is any text. Without an ID nothing is dropped.
 //
 // Of a stream that is full the error is [ErrFull], at once. If the server does not answer before ctx ends, or within five seconds if ctx
-// has no deadline, it is [ErrAway]: then the message may be there or not, and publishing it again with the same ID is safe. A message that
+// has no deadline, it is [ErrAway]: then the message may be there or not, and publishing it again with the same ID is safe. So it is if ctx
+// is canceled meanwhile, and the error is the cause of that. A message that
 // is too large is [ErrTooLarge]. [stage.Overloaded] recognises the first two. In a handler, stage.Retry tries again later:
 //
 //	stage.Sink("hand over", func(ctx context.Context, o Order) error { return orders.Publish(ctx, o.ID, o) },
@@ -192,11 +196,14 @@ func (i *Inlet[C]) message(id string, cmd C) (*natsgo.Msg, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
+	if !isPlain(p.Type) {
+		return nil, fmt.Errorf("encode: the type %q has control characters, or white space around it", p.Type)
+	}
 	m := &natsgo.Msg{Subject: i.names.subject, Data: p.Data, Header: natsgo.Header{
 		headerType: {p.Type}, headerVersion: {strconv.Itoa(p.Version)},
 	}}
 	if id != "" {
-		m.Header.Set(jetstream.MsgIDHeader, id)
+		m.Header.Set(jetstream.MsgIDHeader, headerOf(id))
 	}
 	if err := i.route(m, cmd); err != nil {
 		return nil, err
@@ -205,6 +212,27 @@ func (i *Inlet[C]) message(id string, cmd C) (*natsgo.Msg, error) {
 		return nil, fmt.Errorf("%w: %d bytes, and the server takes %d", ErrTooLarge, m.Size(), most)
 	}
 	return m, nil
+}
+
+// isPlain reports whether a header gives a text back as it is. Package nats.go cuts off white space, and makes line breaks spaces.
+func isPlain(text string) bool {
+	return strings.Trim(text, " ") == text && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// headerOf returns an ID as a header keeps it: as it is, or quoted. Two IDs never become one.
+func headerOf(id string) string {
+	if isPlain(id) && !strings.HasPrefix(id, `"`) {
+		return id
+	}
+	return strconv.Quote(id)
+}
+
+// idFrom returns the ID of a header. What is not a quoted text is as it is.
+func idFrom(header string) string {
+	if id, err := strconv.Unquote(header); err == nil && strings.HasPrefix(header, `"`) {
+		return id
+	}
+	return header
 }
 
 // taken counts a message that the server has taken, or returns why it has not.
@@ -307,7 +335,7 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 			i.tracker.giveBack(d)
 			continue
 		}
-		if i.spent(ctx, d) {
+		if i.called != nil && i.called(ctx, d) || i.spent(ctx, d) {
 			continue
 		}
 		cmd, err := decode(i.o.Codec, d.message())
@@ -327,9 +355,10 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 }
 
 // stopped returns the error of a command as that of one that a stop has ended, if its handler has returned that its context was canceled,
-// and the context of the feed has ended: that is what a hard stop does.
+// or its wait was ended because the pipeline stops, and the context of the feed has ended: that is what a hard stop does.
 func stopped(feed context.Context, err error) error {
-	if feed.Err() != nil && errors.Is(err, context.Canceled) && !stage.Crashed(err) {
+	canceled := errors.Is(err, context.Canceled) || errors.Is(err, pipeline.ErrStopped)
+	if feed.Err() != nil && canceled && !stage.Crashed(err) {
 		return fmt.Errorf("%w: %w", stage.ErrStopped, err)
 	}
 	return err
@@ -371,6 +400,7 @@ type Counts struct {
 	Delivered    uint64 // messages that have arrived; each delivery counts
 	Redelivered  uint64 // those of them that were delivered before, to any process
 	Acknowledged uint64 // messages that are done
+	Expired      uint64 // calls among those messages that were not handled, because their callers did not wait any more
 	GivenBack    uint64 // messages that are to be delivered again: at once, after a pause, or after Options.AckWait
 	DeadLettered uint64 // messages that have become dead letters
 	Repeated     uint64 // deliveries of messages that were in flight in this process already; they are not handled again

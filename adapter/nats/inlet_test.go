@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -238,6 +239,36 @@ func TestAnInletHasNoMoreInFlightThanItMay(t *testing.T) {
 	require.Zero(t, numbers.Counts().Redelivered)
 }
 
+// By default what is in flight has some 64 MiB, and a request of the inlet is answered with some 12 MiB at most. A server ends a connection
+// that has more to take than 64 MiB.
+func TestLargeMessagesAreFewInFlight(t *testing.T) {
+	if race {
+		t.Skip("under the race detector 120 MB may take minutes")
+	}
+	conn := embed(t, t.TempDir(), nats.Store{MaxPayload: 4 << 20})
+	texts := inlet(t, conn, "texts", nats.Options[string]{UntilEmpty: true})
+	const n, most = 40, 32
+	text := strings.Repeat("x", 3<<20)
+	for range n {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		require.NoError(t, texts.Publish(ctx, "", text))
+		cancel()
+	}
+	open := make(chan struct{})
+	var done atomic.Int64
+	newPipeline(t, stage.Sink("wait", func(context.Context, string) error {
+		<-open
+		done.Add(1)
+		return nil
+	}), texts.Feed)
+	eventually(t, "some are in flight", func() bool { return texts.Counts().InFlight >= 64/3 })
+	time.Sleep(200 * time.Millisecond) // no more arrive
+	require.LessOrEqual(t, texts.Counts().InFlight, uint64(most))
+	close(open)
+	eventually(t, "all are done", func() bool { return done.Load() >= n && status(t, texts).Pending == 0 })
+	lawful(t, texts.Counts())
+}
+
 func TestACommandThatTakesLongIsNotDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{AckWait: 2 * time.Second, UntilEmpty: true})
@@ -416,11 +447,83 @@ func TestAMessageThatHasALetterIsNotHandledAgain(t *testing.T) {
 	numbers := inlet(t, conn, "numbers", nats.Options[int]{UntilEmpty: true})
 	publish(t, numbers, 1)
 	deliver(t, conn, 1)
-	_, err := conn.JetStream().Publish(t.Context(), "golda.dead.numbers.1", []byte("0"))
+	stream, err := conn.JetStream().Stream(t.Context(), "GOLDA_numbers")
+	require.NoError(t, err)
+	m, err := stream.GetMsg(t.Context(), 1)
+	require.NoError(t, err)
+	_, err = conn.JetStream().Publish(t.Context(), fmt.Sprintf("golda.dead.numbers.1-%d", m.Time.UnixNano()), []byte("0"))
 	require.NoError(t, err)
 	run(t, numbers, stage.Sink("none", func(context.Context, int) error { t.Error("it was handled"); return nil }))
 	require.Equal(t, nats.Status{Published: 1, Buried: 1, DeadLettered: 1}, status(t, numbers))
 	lawful(t, numbers.Counts())
+}
+
+// As docs/durable.md says, an operator removes a stream whose partitions are to change, or whose files are damaged. The letters stay, and the new
+// stream counts from one again.
+func TestALetterOfAStreamThatWasRemovedIsNotThatOfANewMessage(t *testing.T) {
+	for name, fails := range map[string]int{"of one that succeeds when it is delivered again": 1, "of one that fails for good": 100} {
+		t.Run(name, func(t *testing.T) {
+			conn := embed(t, t.TempDir(), nats.Store{})
+			o := nats.Options[int]{UntilEmpty: true, Retry: stage.RetryPolicy{Attempts: 2, Backoff: time.Millisecond}}
+			numbers := inlet(t, conn, "numbers", o)
+			publish(t, numbers, 1)
+			run(t, numbers, stage.Sink("fail", func(context.Context, int) error { return errors.New("no") }))
+			require.EqualValues(t, 1, status(t, numbers).DeadLettered)
+			require.NoError(t, conn.JetStream().DeleteStream(t.Context(), "GOLDA_numbers"))
+
+			numbers = inlet(t, conn, "numbers", o)
+			require.NoError(t, numbers.Publish(t.Context(), "", 7))
+			var tries tally
+			run(t, numbers, stage.Sink("work", func(_ context.Context, k int) error {
+				if tries.add(k) <= fails {
+					return errors.New("not yet")
+				}
+				return nil
+			}))
+			require.Equal(t, map[int]int{7: 2}, tries.of)
+			var letters []string
+			for l, err := range numbers.Letters(t.Context()) {
+				require.NoError(t, err)
+				letters = append(letters, string(l.Data))
+			}
+			if fails == 1 {
+				require.Equal(t, []string{"0"}, letters)
+			} else {
+				require.Equal(t, []string{"0", "7"}, letters)
+			}
+		})
+	}
+}
+
+func TestIDsThatDifferAreThoseOfDifferentMessages(t *testing.T) {
+	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{
+		UntilEmpty: true, Retry: stage.RetryPolicy{Attempts: 1},
+	})
+	ids := []string{
+		"a", " a", "a ", "a\n", "\ta", "a b", "a\nb", "a\rb", "a\r\nb", "a  b", "a\x00b", "a\x7f", "ä", "\xff", " ", "\n", `"a`, `"a"`, `"\n"`, `\n`,
+		"a\r\nNats-Expected-Last-Sequence: 99", strings.Repeat("x", 10_000),
+	}
+	for range 2 {
+		for k, id := range ids {
+			require.NoError(t, numbers.Publish(t.Context(), id, k), "%q", id)
+		}
+	}
+	require.EqualValues(t, len(ids), numbers.Counts().Published)
+	require.EqualValues(t, len(ids), numbers.Counts().Duplicates)
+	run(t, numbers, stage.Sink("fail", func(context.Context, int) error { return errors.New("no") }))
+	var got []string
+	for l, err := range numbers.Letters(t.Context()) {
+		require.NoError(t, err)
+		got = append(got, l.ID)
+	}
+	require.ElementsMatch(t, ids, got)
+}
+
+func TestOnlyALetterThatWasReadIsRetriedOrDropped(t *testing.T) {
+	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{})
+	require.ErrorContains(t, numbers.Retry(t.Context(), nats.Letter{Sequence: 1}), "the letter is none that Letters has returned")
+	require.ErrorContains(t, numbers.Drop(t.Context(), nats.Letter{Sequence: 1}), "the letter is none that Letters has returned")
+	require.Zero(t, status(t, numbers))
 }
 
 func TestAnAcknowledgementMayBeConfirmed(t *testing.T) {

@@ -7,14 +7,24 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 )
 
 // notKept returns what JSON does not keep of the commands of a type, as a path and a reason; "" if there is nothing. A type that has
-// both methods of its own, MarshalJSON and UnmarshalJSON or those of text, is trusted, and so is a field with the tag json:"-".
+// both methods of its own, MarshalJSON and UnmarshalJSON or those of text, is trusted, and so is a field with the tag json:"-". Each call of a
+// stage asks, so the answers are remembered.
 func notKept(t reflect.Type) string {
+	if known, ok := keptTypes.Load(t); ok {
+		return known.(string) //nolint:forcetypeassert // nothing else is in it
+	}
 	w := keptWalk{seen: map[keptAt]bool{}}
-	return w.value(t, t.String(), false)
+	problem := w.value(t, t.String(), false)
+	keptTypes.Store(t, problem)
+	return problem
 }
+
+// keptTypes has what notKept has returned for a type.
+var keptTypes sync.Map
 
 // keptAt is a type where its values can be addressed, or where they cannot: there JSON does not call the methods of a pointer.
 type keptAt struct {

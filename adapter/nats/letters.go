@@ -131,19 +131,32 @@ func (t *tracker) letterOf(l letter) *natsgo.Msg {
 }
 
 // subjectOf returns the subject of a message's letter, which no other message has.
-func (t *tracker) subjectOf(d *delivery) string {
-	if d.isLost() {
-		return fmt.Sprintf("%s.%d-%d", t.names.deadSubject, d.seq, d.made.UnixNano())
-	}
-	return fmt.Sprintf("%s.%d", t.names.deadSubject, d.seq)
-}
+func (t *tracker) subjectOf(d *delivery) string { return t.names.deadSubject + "." + d.key() }
 
-// buried reports whether a message has a letter: the process that has stored it died before it could end the message.
+// key names a message. Its sequence alone does not: a stream that was removed and made anew counts from one again, and one that has lost its
+// last messages in a power cut gives their numbers to others, while the letters of what it had before are kept.
+func (d *delivery) key() string { return fmt.Sprintf("%d-%d", d.seq, d.at.UnixNano()) }
+
+// buried reports whether a message has a letter: the process that has stored it died before it could end the message. It waits for a server
+// that is away, until ctx ends.
 func (t *tracker) buried(ctx context.Context, dead jetstream.Stream, d *delivery) bool {
-	ctx, cancel := context.WithTimeout(ctx, longestRetry)
-	defer cancel()
-	_, err := dead.GetLastMsgForSubject(ctx, t.subjectOf(d))
-	return err == nil
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
+		ask, cancel := context.WithTimeout(ctx, longestRetry)
+		_, err := dead.GetLastMsgForSubject(ask, t.subjectOf(d))
+		cancel()
+		switch {
+		case err == nil || errors.Is(err, jetstream.ErrMsgNotFound):
+			return err == nil
+		case !errors.Is(explain(err), ErrAway):
+			t.log.Warn("the server does not say whether a message is a dead letter; it is taken to be none", "sequence", d.seq, "reason", err)
+			return false
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // Letter is a dead letter of an [Inlet]: a message that was given up.
@@ -187,7 +200,7 @@ func (i *Inlet[C]) Letters(ctx context.Context) iter.Seq2[Letter, error] {
 func letterFrom(m *jetstream.RawStreamMsg) Letter {
 	l := Letter{
 		Payload: Payload{Type: m.Header.Get(headerType), Data: m.Data},
-		ID:      m.Header.Get(headerID), Reason: reason.Reason(m.Header.Get(headerReason)), Err: m.Header.Get(headerError),
+		ID:      idFrom(m.Header.Get(headerID)), Reason: reason.Reason(m.Header.Get(headerReason)), Err: m.Header.Get(headerError),
 		Buried: m.Time, at: m.Sequence, partition: m.Header.Get(headerPartition),
 	}
 	l.Version, _ = strconv.Atoi(m.Header.Get(headerVersion))
@@ -197,13 +210,19 @@ func letterFrom(m *jetstream.RawStreamMsg) Letter {
 	return l
 }
 
+// errNoLetter refuses a Letter that a program has made.
+var errNoLetter = errors.New("the letter is none that Letters has returned")
+
 // Retry publishes the message of a letter to the inlet again, as a new message without the ID, and drops the letter. If that is
 // interrupted between the two, the letter stays; a second Retry within the time of [Options.Dedup] publishes nothing more.
 func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 	link.CheckContext(ctx, "nats: Retry")
+	if l.at == 0 {
+		return fmt.Errorf("nats: inlet %q: retry: %w", i.name, errNoLetter)
+	}
 	m := &natsgo.Msg{Subject: i.names.subject, Data: l.Data, Header: natsgo.Header{
 		headerType: {l.Type}, headerVersion: {strconv.Itoa(l.Version)},
-		jetstream.MsgIDHeader: {fmt.Sprintf("golda-retry-%d-%d", l.Sequence, l.at)},
+		jetstream.MsgIDHeader: {fmt.Sprintf("golda-retry-%d-%d-%d", l.Sequence, l.Published.UnixNano(), l.at)},
 	}}
 	if l.partition != "" {
 		toPartition(m, l.partition)
@@ -217,6 +236,9 @@ func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 // Drop removes a letter for good. A letter that is not there is no error.
 func (i *Inlet[C]) Drop(ctx context.Context, l Letter) error {
 	link.CheckContext(ctx, "nats: Drop")
+	if l.at == 0 {
+		return fmt.Errorf("nats: inlet %q: drop: %w", i.name, errNoLetter)
+	}
 	err := i.dead.DeleteMsg(ctx, l.at)
 	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil

@@ -129,15 +129,18 @@ func TestALoopThroughAnInletTakesBoundedMemory(t *testing.T) {
 		if frontier.Counts().Published != uint64(n) {
 			return false
 		}
+		if race {
+			return true
+		}
 		// The server keeps blocks that it has written or read in memory for some seconds, and reads more at any time: the least counts.
 		durable = min(durable, heap()-before)
-		return race || durable < inMemory/2
+		return durable < inMemory/2
 	}
 	big.grow(t, there, func(walk *stage.Flow[node, node]) []pipeline.Part {
 		return []pipeline.Part{walk.To(frontier.Publisher("frontier", nil)), pipeline.Feed("frontier", walk, frontier.Feed)}
 	})
-	t.Logf("%d nodes: %d MB in memory, %d MB through the inlet", all, inMemory>>20, durable>>20)
 	if !race { // the detector has a heap of its own
+		t.Logf("%d nodes: %d MB in memory, %d MB through the inlet", all, inMemory>>20, durable>>20)
 		require.Less(t, durable, inMemory/2)
 	}
 	require.Equal(t, nats.Status{Published: uint64(all)}, status(t, frontier))

@@ -3,6 +3,7 @@ package nats
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx 
 	var none R
 	kept, found, err := outcomes.Get(ctx, key)
 	if err != nil {
-		return none, fmt.Errorf("nats: once %q: %w", key, err)
+		return none, fmt.Errorf("nats: once %.256q: %w", key, err)
 	}
 	if found {
 		return outcomeOf[R](key, kept)
@@ -51,11 +52,11 @@ func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx 
 	}
 	outcome, err := json.Marshal(result)
 	if err != nil {
-		return none, fmt.Errorf("nats: once %q: the outcome: %w", key, err)
+		return none, fmt.Errorf("nats: once %.256q: the outcome: %w", key, err)
 	}
 	added, err := outcomes.Add(ctx, key, outcome)
 	if err != nil {
-		return none, fmt.Errorf("nats: once %q: %w", key, err)
+		return none, fmt.Errorf("nats: once %.256q: %w", key, err)
 	}
 	if added {
 		return result, nil
@@ -63,7 +64,7 @@ func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx 
 	kept, found, err = outcomes.Get(ctx, key)
 	switch {
 	case err != nil:
-		return none, fmt.Errorf("nats: once %q: %w", key, err)
+		return none, fmt.Errorf("nats: once %.256q: %w", key, err)
 	case !found: // it was forgotten just now
 		return result, nil
 	default:
@@ -73,13 +74,13 @@ func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx 
 
 func outcomeOf[R any](key string, kept []byte) (result R, err error) {
 	if err = json.Unmarshal(kept, &result); err != nil {
-		return result, fmt.Errorf("nats: once %q: the outcome that is kept: %w", key, err)
+		return result, fmt.Errorf("nats: once %.256q: the outcome that is kept: %w", key, err)
 	}
 	return result, nil
 }
 
 // Outcomes returns outcomes that the server keeps, in a key-value bucket of that name, of letters, digits, - and _. They are forgotten
-// after the time keep, which should be longer than a message may be delivered again; 0 means never. Any string is a key, but an empty one.
+// after the time keep, which should be longer than a message may be delivered again; 0 means never. Any string is a key, however long, but an empty one.
 func (c *Conn) Outcomes(ctx context.Context, bucket string, keep time.Duration) (Outcomes, error) {
 	link.CheckContext(ctx, "nats: Outcomes")
 	if !validName.MatchString(bucket) || keep < 0 {
@@ -166,8 +167,20 @@ func (o kvOutcomes) Add(ctx context.Context, key string, outcome []byte) (bool, 
 	}
 }
 
-// escape returns a key that a bucket takes: of letters, digits, - and _, and all else as = and two digits of each byte.
+// longestKey is how long a key may be in a bucket. A server closes the connection of a client whose subject has more than some 4,000 bytes.
+const longestKey = 1 << 10
+
+// escape returns a key that a bucket takes: of letters, digits, - and _, and all else as = and two digits of each byte. Of one that
+// is too long it has the beginning and a hash, after == so that no other key becomes the same.
 func escape(key string) string {
+	escaped := escapeAll(key)
+	if len(escaped) <= longestKey {
+		return escaped
+	}
+	return fmt.Sprintf("%s==%x", escaped[:64], sha256.Sum256([]byte(key)))
+}
+
+func escapeAll(key string) string {
 	var b strings.Builder
 	for _, c := range []byte(key) {
 		switch {

@@ -3,6 +3,7 @@ package nats_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,6 +81,25 @@ func TestAKeyHasOneOutcome(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The server closes the connection of a client for good whose subject is too long.
+func TestALongKeyHasAnOutcome(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	kept, err := conn.Outcomes(t.Context(), "outcomes", 0)
+	require.NoError(t, err)
+	long := strings.Repeat("x", 5000)
+	keys := []string{
+		long, long + "y", "y" + long, strings.Repeat("ä", 2000), strings.Repeat("x", 1024), strings.Repeat("x", 1025), strings.Repeat("x", 1<<20),
+	}
+	for range 2 {
+		for want, key := range keys {
+			got, err := nats.Once(t.Context(), kept, key, func(context.Context) (int, error) { return want, nil })
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	}
+	require.NoError(t, conn.Healthy())
 }
 
 func TestCallsAtTheSameTimeReturnTheSameOutcome(t *testing.T) {

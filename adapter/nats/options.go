@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,7 +25,7 @@ type Options[C any] struct {
 	// MaxBytes and MaxMessages are how much the stream holds: then messages are refused with [ErrFull]. 0 means no limit but that of the
 	// server.
 	MaxBytes, MaxMessages int64
-	// Dedup is how long the IDs of messages are remembered. 0 means two minutes. Each ID takes some memory of the server.
+	// Dedup is how long the IDs of messages are remembered. 0 means two minutes, and 100 ms is the least. Each ID takes some memory of the server.
 	Dedup time.Duration
 	// Replicas is how many servers of a cluster hold each message. 0 means as many as now, if the inlet's streams are there, or else 3
 	// in a cluster that this process has joined with [Join], and 1 elsewhere.
@@ -33,7 +35,9 @@ type Options[C any] struct {
 	Memory bool
 
 	// MaxInFlight is how many messages are in this process at once: those that the stage and what comes after it have not ended.
-	// 0 means 1024. It bounds the memory that they take.
+	// 0 means 1024, and no more while those that are here have 64 MiB. A number bounds the messages only. If commands take long, choose
+	// a few for each worker: what waits here is delivered to no process that has nothing to do. A stage that collects commands before
+	// they end, such as a window, must get as many as it collects.
 	MaxInFlight int
 	// AckWait is how long after its last sign of life a process counts as gone, so that its messages are delivered again. The inlet
 	// sends signs of life for as long as a command is in flight. 0 means 30 s, and 100 ms is the least.
@@ -58,15 +62,19 @@ type Options[C any] struct {
 	// Logger gets what the inlet does about trouble: that the server is away and is back, and each dead letter. nil means nothing is
 	// logged.
 	Logger *slog.Logger
+
+	bytesInFlight int // see MaxInFlight; 0 means no bound
 }
 
 // The defaults of Options, and a bound that is none of them.
 const (
 	defaultInFlight   = 1024
+	defaultBytes      = 64 << 20
 	defaultAckWait    = 30 * time.Second
 	defaultPartitions = 32
 	maxPartitions     = 256
 	leastAckWait      = 100 * time.Millisecond
+	leastDedup        = 100 * time.Millisecond // of the server
 	longestPause      = time.Minute
 	mostBack          = 1 << 18 // how often messages of an inlet were given back, as far as it is remembered
 	longestBack       = 7 * 24 * time.Hour
@@ -78,7 +86,9 @@ func (o Options[C]) filled() Options[C] {
 	if o.Codec == nil {
 		o.Codec = JSON[C]{}
 	}
-	setDefault(&o.MaxInFlight, defaultInFlight)
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight, o.bytesInFlight = defaultInFlight, defaultBytes
+	}
 	setDefault(&o.AckWait, defaultAckWait)
 	o.Retry = verdict.Filled(o.Retry, longestPause)
 	if o.Logger == nil {
@@ -94,6 +104,14 @@ func setDefault[N comparable](field *N, to N) {
 	}
 }
 
+// reserved are the ends of names that streams of an inlet have beside that of its messages.
+var reserved = []string{"_DEAD", "_BACK"}
+
+// isReserved reports whether an inlet of that name would have a stream of another inlet.
+func isReserved(name string) bool {
+	return slices.ContainsFunc(reserved, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // check returns all that is wrong.
@@ -105,9 +123,10 @@ func (o Options[C]) check(name string) error {
 		}
 	}
 	fault(!validName.MatchString(name), "the name %q must be of 1 to 64 letters, digits, - and _", name)
+	fault(isReserved(name), "the name %q ends with one of %q, which are for streams beside that of the messages", name, reserved)
 	fault(o.MaxBytes < 0, "MaxBytes is %d; use 0 for no limit", o.MaxBytes)
 	fault(o.MaxMessages < 0, "MaxMessages is %d; use 0 for no limit", o.MaxMessages)
-	fault(o.Dedup < 0, "Dedup is %v; use 0 for two minutes", o.Dedup)
+	fault(o.Dedup != 0 && o.Dedup < leastDedup, "Dedup is %v, and must be at least %v; use 0 for two minutes", o.Dedup, leastDedup)
 	fault(o.Replicas < 0 || o.Replicas > 5, "Replicas is %d, and must be from 1 to 5", o.Replicas)
 	fault(o.MaxInFlight < 0 || o.MaxInFlight > maxPending, "MaxInFlight is %d, and must be from 1 to %d", o.MaxInFlight, maxPending)
 	fault(o.Partitions < 0 || o.Partitions > maxPartitions, "Partitions is %d, and must be from 1 to %d", o.Partitions, maxPartitions)

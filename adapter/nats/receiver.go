@@ -19,6 +19,7 @@ const (
 	silence      = 7 * time.Second        // without such a sign the request is lost
 	lookTime     = 100 * time.Millisecond // how often the connection is looked at
 	smallPull    = 10 * time.Millisecond  // how often few messages are asked for
+	pullBytes    = 8 << 20                // what a request is answered with at most, or a largest message: more may be too much for the connection
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = 5 * time.Second
 )
@@ -158,6 +159,8 @@ type session struct {
 	arrivals   chan *natsgo.Msg
 	reconnects uint64 // of the connection when the session began
 	requested  int    // messages that were asked for and have not arrived
+	arrived    int    // messages since that was asked for
+	large      bool   // the next message is larger than a request allows
 	asked      time.Time
 	heard      time.Time // when the server was heard last
 }
@@ -197,20 +200,31 @@ func (s *session) receive(ctx context.Context) error {
 	}
 }
 
-// ask asks for as many messages as there are places, but seldom for a few. It returns after which time to call it again; 0 means when
+// ask asks for as many messages as there are places, but for a few seldom, and not while it has asked for others. It returns after which time to call it again; 0 means when
 // something has changed.
 func (s *session) ask() (again time.Duration, err error) {
 	free := s.most - s.requested
 	if !s.part { // of a partition the server gives one at a time
-		free -= s.t.inFlight()
+		free = s.t.free() - s.requested
 	}
 	if free <= 0 || s.requested > s.most/2 {
 		return 0, nil
 	}
-	if since := time.Since(s.asked); free < s.most/4 && since < smallPull {
-		return smallPull - since, nil
+	if since := time.Since(s.asked); free < s.most/4 {
+		if s.requested > 0 { // the server takes turns with requests: many small ones would take the messages from other processes
+			return 0, nil
+		}
+		if since < smallPull {
+			return smallPull - since, nil
+		}
 	}
-	body, err := json.Marshal(map[string]any{"batch": free, "expires": pullTime, "idle_heartbeat": beatTime})
+	request := map[string]any{"batch": free, "expires": pullTime, "idle_heartbeat": beatTime}
+	if s.large {
+		free, request["batch"] = 1, 1
+	} else {
+		request["max_bytes"] = pullBytes + s.conn.nc.MaxPayload()
+	}
+	body, err := json.Marshal(request)
 	if err != nil {
 		return 0, err
 	}
@@ -218,22 +232,33 @@ func (s *session) ask() (again time.Duration, err error) {
 		s.heard = time.Now()
 	}
 	s.requested += free
+	s.arrived, s.large = 0, false
 	s.asked = time.Now()
 	subject := fmt.Sprintf("%sCONSUMER.MSG.NEXT.%s.%s", jetstream.DefaultAPIPrefix, s.t.names.stream, s.consumer)
 	return 0, s.conn.nc.PublishRequest(subject, s.inbox, body)
 }
+
+// tooManyBytes is what the server says if the next message has more bytes than are left of a request.
+const tooManyBytes = "Message Size Exceeds MaxBytes"
 
 // take takes what has arrived: a message, or what the server says of a request.
 func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 	s.heard = time.Now()
 	if m.Reply != "" { // the server wants an answer for a message only
 		s.requested--
+		s.arrived++
 		return s.hand(ctx, m)
 	}
-	switch status := m.Header.Get("Status"); status {
-	case "100": // the request waits
+	status, text := m.Header.Get("Status"), m.Header.Get("Description")
+	switch {
+	case status == "100": // the request waits
 		return nil
-	case "404", "408": // it has ended
+	case status == "409" && text == "Batch Completed": // all that was asked for has arrived
+		return nil
+	case status == "409" && text == tooManyBytes:
+		s.large = s.arrived == 0
+		fallthrough
+	case status == "404" || status == "408": // it has ended
 		left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
 		if err != nil {
 			left = s.requested
@@ -241,7 +266,7 @@ func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 		s.requested = max(s.requested-left, 0)
 		return nil
 	default:
-		return fmt.Errorf("%w: %s %s", ErrAway, status, m.Header.Get("Description"))
+		return fmt.Errorf("%w: %s %s", ErrAway, status, text)
 	}
 }
 

@@ -2,7 +2,10 @@ package nats_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,6 +139,102 @@ func TestADamagedStoreIsRefused(t *testing.T) {
 				_, err = nats.Embed(dir, nats.Store{})
 				require.ErrorIs(t, err, nats.ErrCorrupt)
 				require.ErrorContains(t, err, dir)
+			})
+		}
+	}
+}
+
+// After a power cut several files may be incomplete that were written at about the same time.
+func TestAfterACrashTheEndsOfFilesMayBeDamagedThatWereWrittenLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		s      nats.Store
+		before time.Duration // the last file was written, the first one was
+		opens  bool
+	}{
+		"written at the same time":     {nats.Store{}, 0, true},
+		"written a second before":      {nats.Store{}, time.Second, true},
+		"written a minute before":      {nats.Store{}, time.Minute, false},
+		"synced every minute":          {nats.Store{SyncEvery: time.Minute}, time.Minute, true},
+		"each message synced":          {nats.Store{SyncAlways: true}, 0, false},
+		"synced often, and long since": {nats.Store{SyncEvery: time.Millisecond}, 10 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			conn, err := nats.Embed(dir, nats.Store{})
+			require.NoError(t, err)
+			texts := inlet(t, conn, "texts", nats.Options[string]{})
+			for range 12 {
+				require.NoError(t, texts.Publish(t.Context(), "", strings.Repeat("x", 900_000)))
+			}
+			shut(t, conn)
+			require.NoError(t, os.Remove(filepath.Join(dir, "golda.clean")))
+			files := filepath.Join(dir, "jetstream", "$G", "streams", "GOLDA_texts", "msgs")
+			blocks, err := filepath.Glob(filepath.Join(files, "*.blk"))
+			require.NoError(t, err)
+			require.Greater(t, len(blocks), 1)
+			data, err := os.ReadFile(blocks[0])
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(blocks[0], data[:len(data)-3], 0o600))
+			now := time.Now()
+			for k, block := range blocks {
+				at := now
+				if k == 0 {
+					at = now.Add(-c.before)
+				}
+				require.NoError(t, os.Chtimes(block, at, at))
+			}
+			var log buffer
+			c.s.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			conn, err = nats.Embed(dir, c.s)
+			if !c.opens {
+				require.ErrorIs(t, err, nats.ErrCorrupt)
+				return
+			}
+			require.NoError(t, err)
+			defer shut(t, conn)
+			require.Contains(t, log.String(), "the end of a file of messages cannot be read, and is cut off")
+			require.EqualValues(t, 11, status(t, inlet(t, conn, "texts", nats.Options[string]{})).Pending)
+		})
+	}
+}
+
+// What a consumer has delivered is written to a file again and again, which may be incomplete after a power cut.
+func TestAStoreWhoseConsumerIsDamagedDeliversAgainWhatIsLeft(t *testing.T) {
+	for name, damage := range map[string]func([]byte) []byte{
+		"empty": func([]byte) []byte { return nil },
+		"half":  func(b []byte) []byte { return b[:len(b)/2] },
+		"zeros": func(b []byte) []byte { clear(b); return b },
+	} {
+		for _, clean := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, stopped %v", name, clean), func(t *testing.T) {
+				dir := t.TempDir()
+				conn, err := nats.Embed(dir, nats.Store{})
+				require.NoError(t, err)
+				o := nats.Options[int]{AckWait: time.Minute}
+				numbers := inlet(t, conn, "numbers", o)
+				publish(t, numbers, 10)
+				deliver(t, conn, 1)
+				p := start(t, numbers, stage.Sink("some", func(_ context.Context, k int) error {
+					if k > 4 {
+						return errors.New("later")
+					}
+					return nil
+				}))
+				eventually(t, "some are done", func() bool { return numbers.Counts().Acknowledged == 5 })
+				require.NoError(t, p.Stop(t.Context()))
+				shut(t, conn)
+				file := filepath.Join(dir, "jetstream", "$G", "streams", "GOLDA_numbers", "obs", "golda", "o.dat")
+				data, err := os.ReadFile(file)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(file, damage(data), 0o600))
+				if !clean {
+					require.NoError(t, os.Remove(filepath.Join(dir, "golda.clean")))
+				}
+				numbers = inlet(t, embed(t, dir, nats.Store{}), "numbers", o)
+				var done tally
+				start(t, numbers, stage.Sink("rest", func(_ context.Context, k int) error { done.add(k); return nil }))
+				eventually(t, "the rest is done", func() bool { return done.len() == 5 && status(t, numbers).Pending == 0 })
+				require.Equal(t, map[int]int{5: 1, 6: 1, 7: 1, 8: 1, 9: 1}, done.of)
 			})
 		}
 	}

@@ -28,7 +28,8 @@ type trackerConfig struct {
 	retry   stage.RetryPolicy
 	ackWait time.Duration
 	confirm bool
-	most    int
+	most    int // messages in flight
+	bytes   int // in flight, beyond which no more are asked for; 0 means no bound
 }
 
 // tracker has the messages of an inlet that have arrived in this process and are not acknowledged, given back or buried. It answers the
@@ -50,6 +51,7 @@ type tracker struct {
 	made time.Time  // when the stream was made; zero if it was not looked at yet
 	held map[uint64]*delivery
 	lost map[*delivery]bool // in flight, of a stream that is gone
+	size int                // of what is in flight, in bytes
 	n    Counts             // without those of publishing
 	to   *feed.Cursor       // the feed of the last source, nil if there was none
 
@@ -61,12 +63,12 @@ type tracker struct {
 // delivery is a message that has arrived. The tracker's lock guards msg, times, beat and answered.
 type delivery struct {
 	seq   uint64      // in the stream
-	made  time.Time   // when the stream was made
 	of    *tracker    // that has it
 	msg   *natsgo.Msg // as it was delivered last
 	times int         // it was delivered, to any process
 	beat  time.Time   // when the server heard of it last
 	at    time.Time   // when it was published, by the clock of the server
+	size  int         // in bytes
 
 	answered bool // for the last time: the message may be delivered anew before the tracker has forgotten it
 }
@@ -199,9 +201,10 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	if times > 1 {
 		t.n.Redelivered++
 	}
-	d := &delivery{seq: meta.Sequence.Stream, made: made, of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp}
+	d := &delivery{seq: meta.Sequence.Stream, of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp, size: m.Size()}
 	if !made.Equal(t.made) {
 		t.lost[d] = true
+		t.size += d.size
 		return d, nil
 	}
 	if d := t.held[d.seq]; d != nil && !d.answered {
@@ -210,6 +213,7 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 		return nil, nil //nolint:nilnil // the delivery is held already, and there is nothing to do
 	}
 	t.held[d.seq] = d
+	t.size += d.size
 	return d, nil
 }
 
@@ -273,6 +277,14 @@ func (t *tracker) again(d *delivery, pause time.Duration) {
 // giveBack has a message delivered again at once: its command was not submitted.
 func (t *tracker) giveBack(d *delivery) { t.ended(d, stage.ErrStopped) }
 
+// lapse has a message acknowledged that is a call which its caller does not wait for. It was not handled.
+func (t *tracker) lapse(d *delivery) {
+	t.mu.Lock()
+	t.n.Expired++
+	t.mu.Unlock()
+	t.ended(d, nil)
+}
+
 // giveBackAll gives back all messages that are ready now.
 func (t *tracker) giveBackAll(ready <-chan *delivery) {
 	for {
@@ -323,10 +335,12 @@ func (t *tracker) answer(d *delivery, text []byte, count *uint64) {
 func (t *tracker) release(d *delivery, count *uint64) {
 	t.mu.Lock()
 	*count++
+	t.size -= d.size
 	if t.held[d.seq] == d {
 		delete(t.held, d.seq)
 	}
 	delete(t.lost, d)
+	t.rest()
 	t.mu.Unlock()
 	ring(t.freed)
 	ring(t.gone)
@@ -348,6 +362,16 @@ func (t *tracker) beat(now time.Time) {
 			return // the connection is closed, or has too much to send
 		}
 	}
+}
+
+// free returns how many messages there are places for.
+func (t *tracker) free() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bytes > 0 && t.size >= t.bytes {
+		return 0
+	}
+	return t.most - len(t.held) - len(t.lost)
 }
 
 // inFlight returns how many deliveries there are.

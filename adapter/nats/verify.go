@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/minio/highwayhash"
 	"github.com/nats-io/nats-server/v2/server"
@@ -25,10 +26,10 @@ import (
 // cleanName is the file that says how long the files of messages were when the server stopped. It is there only while no server runs.
 const cleanName = "golda.clean"
 
-// verify returns an error that is ErrCorrupt if messages of a store are damaged. After a crash the end of the last file of a stream may be
-// incomplete: what was being written was not acknowledged, or not synced. Then the server must not trust its index, which is removed: it
-// reads all messages again, and cuts off the end.
-func verify(dir string, streams []string) error {
+// verify returns an error that is ErrCorrupt if messages of a store are damaged. After a crash the ends of files may be incomplete: that of the
+// last file of a stream, and after a power cut those of files that were written shortly before it. What was being written was not
+// acknowledged, or not synced. Then the server must not trust its index, which is removed: it reads all messages again, and cuts off the ends.
+func verify(dir string, streams []string, s Store) error {
 	sizes, clean, err := readClean(dir)
 	if err != nil {
 		return err
@@ -42,12 +43,18 @@ func verify(dir string, streams []string) error {
 		return fmt.Errorf("%w: %s changed since the server stopped", ErrCorrupt, difference(sizes, blocks))
 	}
 	good, bad := 0, error(nil)
-	for _, s := range stores {
-		names := s.blocks()
+	for _, m := range stores {
+		names := m.blocks()
+		unsynced := 0
+		if !clean {
+			unsynced = countUnsynced(names, s.unsynced())
+		}
 		for k, name := range names {
-			n, torn, err := verifyBlock(name, s.name, !clean && k == len(names)-1)
+			n, torn, err := verifyBlock(name, m.name, k >= len(names)-unsynced)
 			good += n
 			if torn {
+				s.warn("the process was killed, or the machine lost power: the end of a file of messages cannot be read, and is cut off",
+					"file", name)
 				err = removeIfThere(filepath.Join(filepath.Dir(name), "index.db"))
 			}
 			if err != nil && !errors.Is(err, ErrCorrupt) {
@@ -60,6 +67,39 @@ func verify(dir string, streams []string) error {
 		return nil
 	}
 	return bad
+}
+
+// unsynced returns for how long what was written may not be on the disk.
+func (s Store) unsynced() time.Duration {
+	switch {
+	case s.SyncAlways:
+		return 0
+	case s.SyncEvery == 0:
+		return 2*defaultSync + syncSlack
+	default:
+		return 2*s.SyncEvery + syncSlack
+	}
+}
+
+// syncSlack is how long it may take to sync all files.
+const syncSlack = 5 * time.Second
+
+// countUnsynced returns how many of the files, of which the last one was written last, may not be on the disk as they were written.
+func countUnsynced(names []string, within time.Duration) (n int) {
+	var last time.Time
+	for k := len(names) - 1; k >= 0; k-- {
+		info, err := os.Stat(names[k])
+		if err != nil {
+			return n // reading it fails as well
+		}
+		if n == 0 {
+			last = info.ModTime()
+		} else if within == 0 || last.Sub(info.ModTime()) > within {
+			return n
+		}
+		n++
+	}
+	return n
 }
 
 // The format of a message in a file, as filestore.go of the server writes it: length, sequence, time, length of the subject, the

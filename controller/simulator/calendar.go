@@ -14,22 +14,23 @@ type event struct {
 type kind uint8
 
 const (
-	arrival   kind = iota // at a source
-	published             // the server has a message
-	delivered             // a message comes to a process
-	asks                  // a process asks for messages, if there are enough places now
-	asked                 // the server hears that, with the number as the generation
-	finished              // a handler returns
-	computed              // the next handler that computes in a process returns
-	tick                  // of the controller of a process
-	beat                  // processes are measured
-	poll                  // of the autoscaler
-	started               // a process is ready
-	left                  // a process has ended all that it had
-	loss                  // processes are killed
-	redeliver             // a message of a process that was killed
-	look                  // a point of the series
-	warm                  // measuring begins
+	arrival      kind = iota // at a source
+	published                // the server has a message
+	delivered                // a message comes to a process
+	asks                     // a process asks for messages, if there are enough places now
+	asked                    // the server hears that, with the number as the generation
+	acknowledged             // the server hears that a message is done, with its key as the generation
+	finished                 // a handler returns
+	computed                 // the next handler that computes in a process returns
+	tick                     // of the controller of a process
+	beat                     // processes are measured
+	poll                     // of the autoscaler
+	started                  // a process is ready
+	left                     // a process has ended all that it had
+	loss                     // processes are killed
+	redeliver                // a message of a process that was killed
+	look                     // a point of the series
+	warm                     // measuring begins
 )
 
 // before reports the order of two events.

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 // Distribution is how long a handler takes. Draw is called by the goroutine of [Run], and must use no other randomness
-// than r. A negative duration counts as zero. Check returns what is wrong with the parameters.
+// than r. A negative duration counts as zero, and one of more than a year as a year. Check returns what is wrong with the
+// parameters.
 type Distribution interface {
 	Draw(r *rand.Rand) time.Duration
 	Check() error
@@ -75,8 +77,13 @@ type Sample []time.Duration
 // Draw returns one of the times.
 func (s Sample) Draw(r *rand.Rand) time.Duration { return s[r.IntN(len(s))] }
 
-// Check refuses an empty sample.
-func (s Sample) Check() error { return fault(len(s) == 0, "the Sample is empty") }
+// Check refuses an empty sample and negative times.
+func (s Sample) Check() error {
+	if len(s) == 0 {
+		return fault(true, "the Sample is empty")
+	}
+	return fault(slices.Min(s) < 0, "the Sample has a negative time, %v", slices.Min(s))
+}
 
 // longest bounds the time of a command, so that no sum overflows.
 const longest = 365 * 24 * time.Hour

@@ -17,8 +17,8 @@
 // # What is a model
 //
 // A handler takes a random time, and a command is a number. A worker takes one command after the other, in the order in
-// which they came: there are no batches, disciplines, shared pools, rates, retries and synchronizers. A policy that
-// needs them is refused. The server of a Fleet takes a constant time for a message, its network another one, and neither
+// which they came: there are no disciplines, shared pools, rates, retries and synchronizers. A policy that needs them is
+// refused. There are no batches either; without stage.Linger those of the engine take a tenth of a millisecond. The server of a Fleet takes a constant time for a message, its network another one, and neither
 // fails.
 //
 // # Purity

@@ -16,11 +16,11 @@ type fleet struct {
 	run     *run
 	entry   int           // the stage that the stream feeds
 	free    time.Duration // when the server has done what it has
+	idle    time.Duration // how long it had nothing to do, before that
 	stream  line          // of messages that may be delivered
 	stored  int           // messages that are published and not done
 	asking  ring.Ring[asking]
-	served  uint64 // messages that the server has published
-	desired []int  // by poll, of the last polls
+	desired []int // processes at the start, and by poll, of the last polls
 }
 
 // member is what a process is to the fleet.
@@ -56,11 +56,13 @@ type reading struct {
 	done    uint64
 	busy    []time.Duration // of stages
 	workers []int           // of stages
+	cpu     time.Duration   // that handlers have used
 }
 
 func newFleet(r *run) *fleet {
 	f := &fleet{Fleet: r.model.Fleet, run: r, entry: r.model.index(r.model.Sources[0].To)}
 	r.fleet = f
+	f.desired = []int{f.Processes}
 	f.stream.lanes = make([]lane, f.Partitions)
 	for range f.Processes {
 		f.begin(r.start())
@@ -91,6 +93,8 @@ func (f *fleet) happen(e *event) {
 	case asked:
 		f.asking.Push(asking{f.run.processes[e.id], int(e.gen)})
 		f.deliver()
+	case acknowledged:
+		f.take(e.gen)
 	case left:
 		f.run.processes[e.id].end()
 	case started:
@@ -121,8 +125,8 @@ func (f *fleet) publish(msg int32) {
 		return
 	}
 	f.stored++
+	f.idle += max(r.now-f.free, 0)
 	f.free = min(max(f.free, r.now)+f.Hop, 2*longest) // beyond the end of any run
-	f.served++
 	r.calendar.enter(event{at: f.free, kind: published, id: msg})
 }
 
@@ -146,13 +150,14 @@ func (f *fleet) deliver() {
 	}
 }
 
-// ask has a process ask for as many messages as it has places for, but seldom for few, as the receiver of package
-// adapter/nats does.
+// ask has a process ask for as many messages as it has places for, but for few seldom, and not while it has asked for
+// others, as the receiver of package adapter/nats does.
 func (f *fleet) ask(p *process) {
 	m, now := &p.member, f.run.now
 	free := f.InFlight - m.inFlight - m.wanted
 	switch soon := m.asked + smallPull; {
 	case p.state != running || free <= 0 || m.wanted > f.InFlight/2:
+	case free < f.InFlight/4 && m.wanted > 0:
 	case free < f.InFlight/4 && now < soon:
 		if !m.again {
 			m.again = true
@@ -165,11 +170,17 @@ func (f *fleet) ask(p *process) {
 	}
 }
 
-// acknowledge takes a message that is done out of the stream.
+// busy returns for how long the server was busy up to now.
+func (f *fleet) busy() time.Duration { return f.run.now - f.idle - max(f.run.now-f.free, 0) }
+
+// acknowledge has the server learn that a message is done.
 func (f *fleet) acknowledge(msg int32) {
 	m := &f.run.messages[msg]
-	f.stored--
-	f.stream.release(m.key)
+	if f.Delay > 0 {
+		f.run.calendar.enter(event{at: f.run.now + f.Delay, kind: acknowledged, gen: m.key})
+	} else {
+		f.take(m.key)
+	}
 	p := m.process
 	p.member.inFlight--
 	p.member.done++
@@ -177,6 +188,12 @@ func (f *fleet) acknowledge(msg int32) {
 		f.run.calendar.enter(event{at: f.run.now, kind: left, id: p.id})
 	}
 	f.ask(p)
+}
+
+// take takes a message that is done out of the stream.
+func (f *fleet) take(key uint32) {
+	f.stored--
+	f.stream.release(key)
 	f.deliver()
 }
 
@@ -250,7 +267,7 @@ func (f *fleet) measure() {
 }
 
 func (p *process) read() reading {
-	r := reading{at: p.run.now, done: p.member.done}
+	r := reading{at: p.run.now, done: p.member.done, cpu: p.cpu.time(p.run.now)}
 	for _, s := range p.stations {
 		s.touch()
 		r.busy, r.workers = append(r.busy, s.totals.Busy), append(r.workers, s.workers)
@@ -266,10 +283,18 @@ func (f *fleet) scale() {
 		_, n := f.Scale.Law.Wanted(f.lag(i, ready))
 		want = max(want, n)
 	}
-	now := min(max(int(math.Ceil(want)), f.Scale.Least), max(2*have, have+mostAdded), f.Scale.Most)
+	if f.run.model.CPUs > 0 {
+		_, n := f.Scale.Law.Wanted(f.computing(ready))
+		want = max(want, n)
+	}
+	now := int(math.Ceil(want))
+	if math.Abs(float64(now-have)) <= tolerance*float64(have) {
+		now = have
+	}
+	now = min(max(now, f.Scale.Least), max(2*have, have+mostAdded))
 	f.desired = append(f.desired, now)
-	f.desired = f.desired[max(len(f.desired)-max(int(f.Scale.Down/f.Scale.Poll), 1), 0):]
-	n := slices.Max(f.desired)
+	f.desired = f.desired[max(len(f.desired)-int(f.Scale.Down/f.Scale.Poll)-1, 0):]
+	n := min(slices.Max(f.desired), f.Scale.Most)
 	for range n - have {
 		f.starts(f.run.start())
 	}
@@ -279,8 +304,10 @@ func (f *fleet) scale() {
 	}
 }
 
-// mostAdded is how many processes an autoscaler adds at once at least.
-const mostAdded = 4
+const (
+	mostAdded = 4   // processes that an autoscaler may add at once, however few there are
+	tolerance = 0.1 // share of the processes by which their number may be wrong before it is changed
+)
 
 // lag returns what is known of a stage in all processes.
 func (f *fleet) lag(stage int, ready []*process) policy.Lag {
@@ -302,6 +329,20 @@ func (f *fleet) lag(stage int, ready []*process) policy.Lag {
 			first := known.At(0)
 			l.Busy += now.busySince(first, stage)
 			l.Rate += float64(now.done-first.done) / max((now.at-first.at).Seconds(), 1e-9)
+		}
+	}
+	return l
+}
+
+// computing returns what is known of the CPUs in all processes. They have no queue of their own: what waits is counted for
+// the stages.
+func (f *fleet) computing(ready []*process) policy.Lag {
+	cpus := len(ready) * f.run.model.CPUs
+	l := policy.Lag{Processes: len(ready), Workers: cpus, Most: cpus}
+	for _, p := range ready {
+		if known := &p.member.readings; known.Len() > 0 {
+			now, first := p.read(), known.At(0)
+			l.Busy += (now.cpu - first.cpu).Seconds() / max((now.at-first.at).Seconds(), 1e-9)
 		}
 	}
 	return l

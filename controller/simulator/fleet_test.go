@@ -111,6 +111,52 @@ func TestTheAutoscalerGivesEachLoadTheProcessesThatItNeeds(t *testing.T) {
 	}
 }
 
+// Handlers that compute, in stages that may have more workers than their process has CPUs: the CPUs should be busy for 70 % of their time. The
+// processes neither swing nor are too few after a calm, and when the load doubles or halves they follow.
+func TestTheAutoscalerDoesNotSwingWhenHandlersCompute(t *testing.T) {
+	const settled, changes, again, length = 15 * time.Minute, 30 * time.Minute, 45 * time.Minute, time.Hour
+	compute := simulator.Stage{Name: "compute", Service: simulator.Exponential(50 * milli), Computes: true}
+	call := simulator.Stage{Name: "call", Service: simulator.LogNormal{200 * milli, 1}, Workers: 8, Most: 64, Forward: []simulator.Edge{{"compute", 1}}}
+	for name, c := range map[string]struct {
+		before, after float64
+		cpus, most    int
+		first         []simulator.Stage
+	}{
+		"two CPUs and as many workers":     {100, 200, 2, 2, nil},
+		"four workers for each CPU":        {100, 200, 2, 8, nil},
+		"sixteen workers for each CPU":     {200, 100, 2, 32, nil},
+		"one CPU":                          {20, 10, 1, 64, nil},
+		"eight CPUs":                       {500, 1000, 8, 32, nil},
+		"a stage before it waits":          {100, 200, 2, 32, []simulator.Stage{call}},
+		"less than a process has to do":    {1, 2, 2, 32, nil},
+		"the load does not change":         {200, 200, 2, 32, nil},
+		"it becomes four times as large":   {50, 200, 2, 32, nil},
+		"it becomes a fourth of what was":  {200, 50, 2, 32, nil},
+		"more workers than are ever there": {100, 200, 2, 4096, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compute.Most = c.most
+			m := behind(network(c.before, append(c.first, compute)...), simulator.Fleet{
+				Hop: hop, Delay: milli / 2, InFlight: 64, Scale: &simulator.Autoscaler{},
+			})
+			m.Length, m.Warmup, m.Every, m.CPUs, m.Policy = length, settled, 10*second, c.cpus, policy.Backlog{}
+			m.Sources[0].Load = simulator.Step(c.before, c.after, changes)
+			for _, p := range run(t, m).Series {
+				rate := c.before
+				switch {
+				case p.At > again:
+					rate = c.after
+				case p.At <= settled || p.At > changes:
+					continue
+				}
+				need := max(rate*0.05/float64(c.cpus)/0.7, 1)
+				require.InDelta(t, need, p.Processes, 1.2+need/20, "at %v", p.At)
+				require.Less(t, p.P99, 2*second, "at %v", p.At)
+			}
+		})
+	}
+}
+
 func TestTheMessagesOfProcessesThatAreKilledAreDoneByOthers(t *testing.T) {
 	m := behind(one(1, simulator.Stage{Service: simulator.Exponential(100 * milli), Workers: 16}),
 		simulator.Fleet{Processes: 9, Losses: []simulator.Loss{{At: 60 * second, Share: 1.0 / 3}}})
@@ -226,16 +272,20 @@ func TestFaultsOfAModelAreReportedAllAtOnce(t *testing.T) {
 			`stage "": number 0 has no name`, "no Service", "Workers is -1", "Capacity is -1", "Lanes is -1", "it forwards 2", "leads to stage \"x\"", "Share NaN",
 			"a source leads to stage \"a\", which is missing",
 		}},
-		"two of a name":  {with(func(m *simulator.Model) { m.Stages = append(m.Stages, m.Stages[0]) }), []string{"two of that name"}},
-		"times":          {with(func(m *simulator.Model) { m.Warmup, m.Every, m.CPUs = m.Length, 1, -1 }), []string{"Warmup is", "Every is", "CPUs is -1"}},
-		"too long":       {with(func(m *simulator.Model) { m.Length = math.MaxInt64 }), []string{"Length is"}},
-		"no load":        {with(func(m *simulator.Model) { m.Sources[0].Load = nil }), []string{"no Load"}},
-		"an exponential": {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Exponential(-1) }), []string{`stage "a": simulator: Exponential -1ns is negative`}},
-		"a constant":     {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Constant(-1) }), []string{"Constant -1ns is negative"}},
-		"a log-normal":   {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.LogNormal{1, math.NaN()} }), []string{"LogNormal"}},
-		"a Pareto":       {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Pareto{} }), []string{"Pareto"}},
-		"a sample":       {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Sample{} }), []string{"the Sample is empty"}},
-		"a policy":       {with(func(m *simulator.Model) { m.Policy = policy.Backlog{Target: -1} }), []string{"Target -1ns is negative"}},
+		"two of a name":               {with(func(m *simulator.Model) { m.Stages = append(m.Stages, m.Stages[0]) }), []string{"two of that name"}},
+		"times":                       {with(func(m *simulator.Model) { m.Warmup, m.Every, m.CPUs = m.Length, 1, -1 }), []string{"Warmup is", "Every is", "CPUs is -1"}},
+		"no point of the series":      {with(func(m *simulator.Model) { m.Every = m.Length + 1 }), []string{"Every is"}},
+		"a loop that never ends":      {with(func(m *simulator.Model) { m.Stages[0].Forward = []simulator.Edge{{"a", 1}} }), []string{`of a message of stage "a"`}},
+		"a loop that grows":           {with(func(m *simulator.Model) { m.Stages[0].Emit = []simulator.Edge{{"a", 1.01}} }), []string{`of a message of stage "a"`}},
+		"a sample of a negative time": {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Sample{1, -1} }), []string{`stage "a": simulator: the Sample has a negative time, -1ns`}},
+		"too long":                    {with(func(m *simulator.Model) { m.Length = math.MaxInt64 }), []string{"Length is"}},
+		"no load":                     {with(func(m *simulator.Model) { m.Sources[0].Load = nil }), []string{"no Load"}},
+		"an exponential":              {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Exponential(-1) }), []string{`stage "a": simulator: Exponential -1ns is negative`}},
+		"a constant":                  {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Constant(-1) }), []string{"Constant -1ns is negative"}},
+		"a log-normal":                {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.LogNormal{1, math.NaN()} }), []string{"LogNormal"}},
+		"a Pareto":                    {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Pareto{} }), []string{"Pareto"}},
+		"a sample":                    {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Sample{} }), []string{"the Sample is empty"}},
+		"a policy":                    {with(func(m *simulator.Model) { m.Policy = policy.Backlog{Target: -1} }), []string{"Target -1ns is negative"}},
 		"a policy of visits": {with(func(m *simulator.Model) { m.Policy = policy.Cohort{} }), []string{
 			`policy "cohort" changes pool, which is not simulated`,
 		}},

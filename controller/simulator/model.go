@@ -33,20 +33,23 @@ type Source struct {
 	Load Load
 }
 
-// Stage is a stage of a model. A worker handles one command after the other; a command that is forwarded or emitted to a
-// full stage keeps its worker, until half of that stage's queue is free. Edges that close a loop are taken beyond the
-// capacity, as the engine does.
+// Stage is a stage of a model. A worker handles one command after the other. A command that is forwarded or emitted to a
+// full stage keeps its worker, until half of that stage's queue is free. If edges lead to several stages, the worker goes
+// on instead, and the command keeps a slot of its stage. Edges that close a loop are taken beyond the capacity. All that is as
+// in the engine.
 type Stage struct {
 	Name     string
 	Service  Distribution // how long the handler takes
 	Computes bool         // the handler computes, so that it competes for the CPUs of its process; else it waits for something
-	Workers  int          // in each process; default 1
+	Workers  int          // in each process, at the start and at least; default 1, where an engine would take one for each CPU
 	Most     int          // the most workers that the policy may give it; default Workers
 	Capacity int          // of the queue; default 1024
 	// Reject has a full queue refuse what a source submits, and shed what another stage forwards. Else these wait, as does
 	// what a Fleet delivers.
-	Reject  bool
-	Lanes   int    // the stage is keyed, with so many keys: the commands of a key are handled one after the other; 0: it is not
+	Reject bool
+	// Lanes makes the stage keyed, with so many keys: the commands of a key are handled one after the other, and all commands
+	// that come of a message have its key. 0: it is not keyed.
+	Lanes   int
 	Forward []Edge // at most one is taken
 	Emit    []Edge // all are taken, before that
 }
@@ -81,8 +84,8 @@ type Loss struct {
 }
 
 // Autoscaler changes the number of processes by the law of package adapter/nats/fleet, as Kubernetes' HPA does by
-// default: at each poll it adds as many processes as there are at most, or four, and it removes processes when fewer
-// were enough for as long as Down.
+// default: at each poll it adds as many processes as there are at most, or four, it removes processes when fewer were
+// enough for as long as Down, and it changes nothing if the number is wrong by at most a tenth.
 type Autoscaler struct {
 	Law         policy.Backlog // default Target 10 s
 	Poll        time.Duration  // default 15 s
@@ -122,7 +125,7 @@ func (m Model) Check() error {
 	faults := []error{
 		fault(m.Length <= 0 || m.Length > mostLength, "Length is %v, and must be above 0 and at most %v", m.Length, mostLength),
 		fault(m.Warmup < 0 || m.Warmup >= m.Length && m.Length > 0, "Warmup is %v, and must be from 0 to less than Length", m.Warmup),
-		fault(m.Every <= 0 || m.Length/m.Every > mostPoints, "Every is %v, and must make from 1 to %d points", m.Every, mostPoints),
+		fault(m.Every <= 0 || m.Length > 0 && m.Every > m.Length || m.Length/m.Every > mostPoints, "Every is %v, and must make from 1 to %d points", m.Every, mostPoints),
 		fault(m.CPUs < 0, "CPUs is %d", m.CPUs),
 		fault(len(m.Stages) == 0 || len(m.Sources) == 0, "there are %d stages and %d sources", len(m.Stages), len(m.Sources)),
 	}
@@ -142,7 +145,34 @@ func (m Model) Check() error {
 	if m.Fleet != nil {
 		faults = append(faults, m.Fleet.check())
 	}
-	return errors.Join(faults...)
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	return m.checkLoops()
+}
+
+// checkLoops refuses sources of whose messages too many commands come: they would take all memory in no virtual time.
+func (m *Model) checkLoops() error {
+	for _, src := range m.Sources {
+		there, all := make([]float64, len(m.Stages)), 0.0 // commands of a message after so many steps, and up to then
+		there[m.index(src.To)] = 1
+		for step, n := 0, 1.0; n > 1e-9; step++ {
+			if all += n; all > mostCommands || step > mostCommands {
+				return fault(true, "more than %d commands come of a message of stage %q, on average: a loop of edges may have no end",
+					mostCommands, src.To)
+			}
+			next := make([]float64, len(there))
+			n = 0
+			for i := range m.Stages {
+				for _, e := range slices.Concat(m.Stages[i].Forward, m.Stages[i].Emit) {
+					next[m.index(e.To)] += there[i] * e.Share
+					n += there[i] * e.Share
+				}
+			}
+			there = next
+		}
+	}
+	return nil
 }
 
 // The most of what there may be.
@@ -151,7 +181,8 @@ const (
 	mostPoints    = 100_000
 	mostProcesses = 10_000
 	mostLanes     = 1 << 20
-	mostEmitted   = 1_000 // for each command
+	mostEmitted   = 1_000   // for each command
+	mostCommands  = 100_000 // of a message, on average
 )
 
 func (m *Model) checkStage(i int) error {

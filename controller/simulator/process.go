@@ -65,9 +65,7 @@ func (p *process) end() {
 	for i, s := range p.stations {
 		p.run.nodes[i].gone.add(s)
 	}
-	p.state, p.lived, p.stations, p.controller = gone, p.run.now-p.began, nil, nil
-	p.gen++
-	p.cpu = cpu{gen: p.cpu.gen + 1}
+	*p = process{run: p.run, id: p.id, state: gone, lived: p.run.now - p.began, gen: p.gen + 1, cpu: cpu{gen: p.cpu.gen + 1}}
 }
 
 // notify has the controller learn soon that a queue is full.
@@ -147,7 +145,7 @@ func (p *process) look() {
 	s.InFlight = 0
 	for i, st := range p.stations {
 		s.Stages = append(s.Stages, st.stats())
-		s.InFlight += st.queue.n + st.busy + st.blocked
+		s.InFlight += st.queue.n + st.busy + st.blocked + st.kept
 		own := &s.Stages[i]
 		s.Pools = append(s.Pools, controller.PoolStats{
 			Name: st.Name, Own: true, Stages: []controller.StageID{own.ID}, Busy: own.Busy, Blocked: own.Blocked,
@@ -183,7 +181,8 @@ type cpu struct {
 	at       time.Duration
 	used     float64 // share of the CPUs, multiplied by nanoseconds
 	seen     time.Duration
-	last     float64 // what was seen then
+	then     float64 // what was used then
+	last     float64 // the usage that was returned last
 	gen      uint32  // of the next completion
 	finished []int32
 }
@@ -235,9 +234,18 @@ func (c *cpu) usage(now time.Duration) float64 {
 		return c.last
 	}
 	c.advance(now)
-	c.last = max(c.used/float64(passed), 1e-3) // 0 means that it is not known
+	c.last = max((c.used-c.then)/float64(passed), 1e-3) // 0 means that it is not known
 	if passed >= time.Second {
-		c.used, c.seen = 0, now
+		c.then, c.seen = c.used, now
 	}
 	return c.last
+}
+
+// time returns how much time of the CPUs was used.
+func (c *cpu) time(now time.Duration) time.Duration {
+	if c.cores == 0 {
+		return 0
+	}
+	c.advance(now)
+	return time.Duration(c.used * c.cores)
 }

@@ -136,8 +136,9 @@ func highest(i int) time.Duration {
 
 // baseline is what was counted up to a time.
 type baseline struct {
-	done, served    uint64
-	inSystem, alive float64 // messages in flight and processes, multiplied by seconds
+	done            uint64
+	served          time.Duration // that the server was busy for
+	inSystem, alive float64       // messages in flight and processes, multiplied by seconds
 	stages          []totals
 }
 
@@ -180,7 +181,7 @@ func (r *run) collect() *baseline {
 		}
 	}
 	if r.fleet != nil {
-		b.served = r.fleet.served
+		b.served = r.fleet.busy()
 	}
 	return b
 }
@@ -202,7 +203,7 @@ func (r *run) result() *Result {
 		}
 	}
 	if r.fleet != nil {
-		res.Server = float64(now.served-since.served) * r.fleet.Hop.Seconds() / span
+		res.Server = (now.served - since.served).Seconds() / span
 	}
 	for i, n := range r.nodes {
 		t, b := &now.stages[i], &since.stages[i]

@@ -135,6 +135,7 @@ type source struct {
 	random *rand.Rand
 	upTo   time.Duration // up to when the rate was drawn from
 	rate   float64       // from a slice before upTo
+	part   float64       // of a nanosecond, by which the last arrival was later than its event
 }
 
 // slice is how long a rate lasts.
@@ -142,7 +143,8 @@ const slice = 100 * time.Millisecond
 
 // draw enters the next arrival of a source: the time at which the integral of the rate has grown by an exponential number.
 func (r *run) draw(id int32) {
-	s, at, left := &r.sources[id], r.now, r.sources[id].random.ExpFloat64()
+	s, at := &r.sources[id], r.now
+	part, left := s.part, s.random.ExpFloat64()
 	for at <= r.model.Length {
 		if at >= s.upTo {
 			s.rate = s.load(s.upTo)
@@ -153,13 +155,14 @@ func (r *run) draw(id int32) {
 			}
 			s.upTo += slice
 		}
-		rest := s.upTo - at
-		if mean := max(s.rate, 0) * rest.Seconds(); left >= mean {
+		rest := float64(s.upTo-at) - part // nanoseconds
+		if mean := max(s.rate, 0) * rest / 1e9; left >= mean {
 			left -= mean
-			at = s.upTo
+			at, part = s.upTo, 0
 			continue
 		}
-		at += min(time.Duration(left/s.rate*float64(time.Second)), rest-1)
+		whole, fraction := math.Modf(part + left/s.rate*1e9)
+		at, s.part = at+min(time.Duration(whole), s.upTo-at-1), fraction
 		r.calendar.enter(event{at: at, kind: arrival, id: id})
 		return
 	}

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -16,7 +17,8 @@ type station struct {
 	queue             line
 	capacity, workers int
 	busy, blocked     int
-	senders           ring.Ring[sender] // workers that wait for a free slot
+	kept              int               // commands that hold slots here, and wait for a full stage while their workers go on
+	senders           ring.Ring[sender] // workers that wait for a free slot, and what they keep
 	waiters           ring.Ring[int32]  // commands of sources that do
 	outside           bool              // it is the turn of a waiter
 	full              bool              // the controller knows
@@ -25,11 +27,19 @@ type station struct {
 	since             time.Duration // up to when time is counted
 }
 
-// sender is a worker that has commands to hand over, in this order.
+// sender is a worker that has commands to hand over, in this order, or a command that it keeps.
 type sender struct {
 	from  *station
 	first move
 	rest  []move
+	hold  *hold
+	kept  bool // the worker goes on
+}
+
+// hold is how much is to be handed over of what came of a command: its lane is taken until then.
+type hold struct {
+	key  uint32
+	left int
 }
 
 // move is a command on its way to a stage.
@@ -89,7 +99,7 @@ func (l *line) lane(key uint32) *lane {
 	if len(l.lanes) == 0 {
 		return nil
 	}
-	return &l.lanes[int(key)%len(l.lanes)]
+	return &l.lanes[key%uint32(len(l.lanes))]
 }
 
 // touch counts the time up to now. It is called before what is counted changes.
@@ -105,11 +115,14 @@ func (s *station) touch() {
 	s.queued += passed.Seconds() * float64(s.queue.n)
 }
 
+// free returns how many more commands may come in.
+func (s *station) free() int { return s.capacity - s.queue.n - s.kept }
+
 // submit takes a command of a source, lets it wait in line, or refuses it.
 func (s *station) submit(id int32) {
 	s.run.commands[id].at = s.run.now
 	switch {
-	case s.waiters.Len() == 0 && s.queue.n < s.capacity:
+	case s.waiters.Len() == 0 && s.senders.Len() == 0 && s.free() > 0:
 		s.accept(id)
 	case s.Reject && s.run.fleet == nil:
 		s.totals.Rejected++
@@ -141,7 +154,7 @@ func (s *station) serve() {
 			return
 		}
 		s.begin(id)
-		s.full = s.full && s.queue.n >= s.capacity
+		s.full = s.full && s.queue.n > s.capacity/2
 		s.grant()
 	}
 }
@@ -165,8 +178,7 @@ func (s *station) finish(id int32) {
 	s.touch()
 	s.busy--
 	s.latency.record(s.run, s.run.commands[id].at, s.run.now)
-	s.queue.release(s.run.keyOf(id))
-	moves := s.run.moves[:0]
+	key, moves := s.run.keyOf(id), s.run.moves[:0]
 	for _, e := range s.emit {
 		for range s.emits(e.share) {
 			moves = append(moves, move{e, s.run.child(id)})
@@ -180,8 +192,14 @@ func (s *station) finish(id int32) {
 		s.run.drop(id)
 	}
 	s.run.moves = moves
-	if s.handOver(moves) {
+	switch left := s.handOver(moves); {
+	case len(left) == 0:
+		s.queue.release(key)
+	case len(s.next) > 1 && s.kept < s.capacity:
+		s.keep(left, key)
+	default:
 		s.blocked++
+		s.process.stations[left[0].to].senders.Push(sender{from: s, first: left[0], rest: slices.Clone(left[1:]), hold: &hold{key, 1}})
 	}
 	s.serve()
 }
@@ -210,32 +228,43 @@ func (s *station) route() (e edge, ok bool) {
 	return edge{}, false
 }
 
-// handOver hands commands of one of the workers over, and reports whether it waits for a free slot.
-func (s *station) handOver(moves []move) (parked bool) {
+// handOver hands commands of one of the workers over, and returns those that are left. A worker waits for the first of
+// them; one whose stage leads to several others tries all.
+func (s *station) handOver(moves []move) (left []move) {
 	for i, m := range moves {
 		to := s.process.stations[m.to]
 		s.run.commands[m.id].at = s.run.now
-		if !m.back && (to.senders.Len() > 0 || to.queue.n >= to.capacity) {
-			if to.Reject {
-				to.totals.Shed++
-				s.run.shed(m.id)
-				continue
-			}
-			to.senders.Push(sender{s, m, append([]move(nil), moves[i+1:]...)})
-			return true
+		switch {
+		case m.back || to.senders.Len() == 0 && to.free() > 0:
+			to.accept(m.id)
+		case to.Reject:
+			to.totals.Shed++
+			s.run.shed(m.id)
+		case len(s.next) > 1:
+			left = append(left, m)
+		default:
+			return moves[i:]
 		}
-		to.accept(m.id)
 	}
-	return false
+	return left
+}
+
+// keep has commands wait for full stages while their worker goes on.
+func (s *station) keep(left []move, key uint32) {
+	h := &hold{key, len(left)}
+	s.kept += len(left)
+	for _, m := range left {
+		s.process.stations[m.to].senders.Push(sender{from: s, first: m, hold: h, kept: true})
+	}
 }
 
 // grant gives free slots to workers and sources that wait for them: to workers when half of the queue is free, and in
 // turns if both wait.
 func (s *station) grant() {
-	if s.senders.Len() > 0 && s.capacity-s.queue.n < (s.capacity+1)/2 {
+	if s.senders.Len() > 0 && s.free() < (max(s.capacity-s.kept, 1)+1)/2 {
 		return
 	}
-	for s.queue.n < s.capacity {
+	for s.free() > 0 {
 		switch {
 		case s.waiters.Len() > 0 && (s.senders.Len() == 0 || s.outside):
 			s.outside = false
@@ -244,15 +273,35 @@ func (s *station) grant() {
 			s.outside = true
 			w := s.senders.Pop()
 			s.accept(w.first.id)
-			if !w.from.handOver(w.rest) {
-				w.from.touch()
-				w.from.blocked--
-				w.from.serve()
-			}
+			w.from.handedOver(&w)
 		default:
 			return
 		}
 	}
+}
+
+// handedOver has a worker go on of which a stage ahead has taken the first command.
+func (s *station) handedOver(w *sender) {
+	s.touch()
+	if w.kept {
+		s.kept--
+	} else if left := s.handOver(w.rest); len(left) > 0 {
+		to := &s.process.stations[left[0].to].senders
+		again := sender{from: s, first: left[0], rest: slices.Clone(left[1:]), hold: w.hold}
+		if left[0].to == w.first.to { // it keeps its place
+			to.PushFront([]sender{again})
+		} else {
+			to.Push(again)
+		}
+		return
+	} else {
+		s.blocked--
+	}
+	if w.hold.left--; w.hold.left == 0 {
+		s.queue.release(w.hold.key)
+	}
+	s.serve()
+	s.grant()
 }
 
 // resize applies a decision about the workers.

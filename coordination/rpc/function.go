@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -57,7 +58,8 @@ const maxWaiting = 4096
 
 // openRequest returns the value of a request.
 func openRequest[Req any](body any, n *Node) (any, error) {
-	if _, ok := body.(Req); ok {
+	_, encoded := body.(transport.Encoded) // which is of type any, too
+	if _, ok := body.(Req); ok && !encoded {
 		return body, nil
 	}
 	v, err := open[Req](body, n)

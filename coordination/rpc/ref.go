@@ -144,10 +144,15 @@ func result[T any](k *call, from Address) (T, error) {
 	return open[T](value, from.at)
 }
 
-// open returns the value of a message as a T. What came encoded is decoded, and its addresses lead through the node.
+// open returns the value of a message as a T. What came encoded is decoded, and its addresses lead through the node; a T that is
+// itself encoded is what came.
 func open[T any](value any, n *Node) (T, error) {
 	var v T
 	if data, ok := value.(transport.Encoded); ok {
+		if raw, ok := any(&v).(*transport.Encoded); ok {
+			*raw = data
+			return v, nil
+		}
 		if err := json.Unmarshal(data, &v); err != nil {
 			return v, fmt.Errorf("%w: %v cannot be decoded: %w", ErrType, reflect.TypeFor[T](), err)
 		}

@@ -133,6 +133,40 @@ func TestACallThatCannotReachAFunctionFails(t *testing.T) {
 	}
 }
 
+func TestARequestAndAResultOfAnyTypeComeAsValues(t *testing.T) {
+	for name, nodes := range everyPairOfNodes {
+		t.Run(name, func(t *testing.T) {
+			n, m := nodes(t)
+			b := spawn(t, m, "B", func(p *rpc.Process) {
+				rpc.Func(p, "echo", func(_ coroutine.Context, v any) (any, error) {
+					assert.Equal(t, "text", v)
+					return v, nil
+				})
+			})
+			v, err := rpc.At[any, any](n.Remote(b.Node(), "B"), "echo").Call(blocking(t), "text")
+			require.NoError(t, err)
+			assert.Equal(t, "text", v)
+		})
+	}
+}
+
+func TestWhatTheCallerHasEncodedComesAsItWasSent(t *testing.T) {
+	for name, nodes := range everyPairOfNodes {
+		t.Run(name, func(t *testing.T) {
+			n, m := nodes(t)
+			b := spawn(t, m, "B", func(p *rpc.Process) {
+				rpc.Func(p, "double", func(_ coroutine.Context, v transport.Encoded) (transport.Encoded, error) { return append(v, v...), nil })
+			})
+			double := rpc.At[transport.Encoded, transport.Encoded](n.Remote(b.Node(), "B"), "double")
+			for sent, want := range map[string]string{"\x00{": "\x00{\x00{", "": ""} {
+				v, err := double.Call(blocking(t), transport.Encoded(sent))
+				require.NoError(t, err)
+				assert.Equal(t, want, string(v))
+			}
+		})
+	}
+}
+
 func TestACallThatIsUnderWayFailsWhenItsProcessOrNodeEnds(t *testing.T) {
 	for name, nodes := range everyPairOfNodes {
 		for _, whole := range []bool{false, true} {

@@ -350,13 +350,17 @@ func (c *coordinator) Receive(m transaction.Message) {
 	_, known := c.unfit[m.From]
 	if m.Kind == transaction.NoFunctions && !known && m.Epoch == c.process.incarnation && slices.Contains(c.Processes(), m.From) {
 		c.unfit[m.From] = struct{}{}
-		err := faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for",
-			c.book.slot.name, m.From)}
+		err := c.noMember(m.From)
 		if !c.book.settle(err) {
 			c.process.node.cfg.Logger.Error("rpc: a member is a synchronizer", slog.Any("error", err))
 		}
 	}
 	c.Synchronizer.Receive(m)
+}
+
+// noMember is the error of rules for a process that is a synchronizer.
+func (c *coordinator) noMember(process string) faults {
+	return faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for", c.book.slot.name, process)}
 }
 
 // Outbox returns the messages to send. If rules have asked for methods that are not counted, all that they have decided is dropped,
@@ -386,6 +390,9 @@ func (c *coordinator) begin() error {
 	r, err := synchronizer.Rules(c.book.slot.name, c.book.init)
 	if err = errors.Join(err, check(r)); err != nil {
 		return faults{err}
+	}
+	if self := c.process.text; r.Members[self] != nil { // its own answer may come when it counts as one that is not there yet
+		return c.noMember(self)
 	}
 	c.Synchronizer = transaction.NewSynchronizer(c.process.text, c.process.incarnation)
 	for m, rule := range r.Methods {

@@ -282,7 +282,7 @@ func TestASynchronizerIsNoMemberOfAnother(t *testing.T) {
 					s.Constrain(of, "m", always)
 				})
 				require.EqualError(t, err,
-					fmt.Sprintf(`rpc: synchronizer "S": %q is a synchronizer: it has no functions that rules could be for`, of))
+					fmt.Sprintf(`rpc: synchronizer "S": %q is a synchronizer: it has no functions that rules could be for`, of), name)
 				passes(t, a, "m")
 				require.ErrorIs(t, n.Stop("S"), supervisor.ErrNotFound)
 			}

@@ -59,5 +59,6 @@ type Message struct {
 	Err error
 }
 
-// Encoded is the value of a message that came encoded: by encoding/json.
+// Encoded is the value of a message that came encoded: by encoding/json, or by the caller, if it has sent an Encoded. That is sent as it
+// is, and a function of package rpc that takes or returns an Encoded has what was sent.
 type Encoded []byte

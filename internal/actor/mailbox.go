@@ -7,6 +7,7 @@ import (
 
 	proto "github.com/asynkron/protoactor-go/actor"
 
+	"github.com/golda-dev/golda/internal/bigstack"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
@@ -111,7 +112,7 @@ func (m *Mailbox) schedule() {
 
 // process runs the mailbox until it is empty, and then the mailboxes that are run next.
 func (m *Mailbox) process() {
-	growStack(false)
+	bigstack.Grow()
 	for m != nil {
 		m = m.empty()
 	}

@@ -40,13 +40,14 @@ func NewTicket(then func(result any, err error)) *Ticket {
 }
 
 // NewWatch returns a ticket by which only the end of a command is learned. Unless that is heard, no caller deals with its error, so a
-// failure leaves a letter as if there were no ticket. The command has the values of an origin, and does not end with a context.
+// failure leaves a letter as if there were no ticket. The command has the values of an origin, and does not end with a context, but with
+// the deadline that commands take along, if the origin has one.
 func NewWatch(of *Origin, heard bool, then func(err error)) *Ticket {
 	t := NewTicket(func(_ any, err error) { then(err) })
 	t.watches, t.ends = !heard, true
 	values := of.Context()
 	if values != nil && ends(values) {
-		values = context.WithoutCancel(values)
+		values = expire(context.WithoutCancel(timeless(values)))
 	}
 	t.origin.ctx = values
 	return t

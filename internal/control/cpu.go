@@ -3,6 +3,8 @@ package control
 import (
 	"slices"
 	"time"
+
+	"github.com/golda-dev/golda/internal/cputime"
 )
 
 // cpuMeter measures which share of the CPUs the process has used recently: during the last second, or since the last reading
@@ -26,7 +28,7 @@ const (
 
 // usage returns the used share of so many CPUs, from 0 to 1; it is 0 if that is not known, as at the first reading.
 func (m *cpuMeter) usage(cpus int) float64 {
-	used, known := processTime()
+	used, known := cputime.Used()
 	if !known {
 		return 0
 	}

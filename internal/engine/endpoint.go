@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -105,17 +106,39 @@ func (c *Core) Resubmit(ctx context.Context, cmd any) error {
 	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
 }
 
-// HandleCall handles a command of a caller in another process that wants a result of a type; nil is any.
+// ErrNotBegun is what an error of [Core.HandleCall] is if the command was not accepted, because the stage takes no more from outside. Package
+// pipeline documents it.
+var ErrNotBegun = errors.New("pipeline: the command was not begun")
+
+// notBegun is such an error.
+type notBegun struct{ error }
+
+func (e notBegun) Unwrap() []error { return []error{ErrNotBegun, e.error} }
+
+// HandleCall handles a command of a caller in another process that wants a result of a type; nil is any. It returns when the command has
+// ended, which the end of ctx brings about: so what comes after HandleCall comes after the handlers. If the pipeline stops hard the error is
+// inbox.ErrStopped, whatever the handler has made of that.
 func (c *Core) HandleCall(ctx context.Context, cmd any, want reflect.Type) (result any, err error) {
+	result, err = c.handleCall(ctx, cmd, want)
+	if err != nil && c.env.Context.Err() != nil && !errors.Is(err, inbox.ErrStopped) {
+		err = fmt.Errorf("%w: %w", inbox.ErrStopped, err)
+	}
+	return result, err
+}
+
+func (c *Core) handleCall(ctx context.Context, cmd any, want reflect.Type) (result any, err error) {
 	if err := c.CheckType(cmd); err != nil {
 		return nil, err
 	}
 	t := new(command.Ticket)
 	t.Want(want)
 	if err := c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: t.Asked(ctx, c.inbox.Pipeline())}); err != nil {
+		if errors.Is(err, inbox.ErrClosed) {
+			return nil, notBegun{err}
+		}
 		return nil, err
 	}
-	return t.Wait(ctx)
+	return t.Wait(context.WithoutCancel(ctx))
 }
 
 // CheckType returns a [*TypeError] for a command of another type than the stage's, and counts it.

@@ -140,11 +140,14 @@ func TestAWorkerThatCannotStartIsReportedOnceAndNoOtherIsStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(3, func() error { return errNo })
 		f.run(t)
+		// The end of a worker may overtake its report that it could not start. Then it was started again meanwhile.
+		begun := f.begun.Load()
+		require.GreaterOrEqual(t, begun, int64(3))
 		f.Scale(part.Seal{}, 5)
 		time.Sleep(time.Minute)
 		require.Len(t, f.reports, 1)
 		require.ErrorIs(t, f.reports[0], errNo)
-		require.EqualValues(t, 3, f.begun.Load())
+		require.Equal(t, begun, f.begun.Load())
 		require.Empty(t, f.failures, "the supervisor above stops it")
 		f.stop()
 	})

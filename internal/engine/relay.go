@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/bigstack"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/worker"
@@ -21,8 +22,9 @@ const (
 // more.
 type Send func(ctx context.Context, cmds []any) []error
 
-// Call has a command handled in another process, and returns its result: one of the type want, unless that is nil.
-type Call func(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
+// Call begins to have a command handled in another process. The function that it returns waits for the result: one of the type want, unless
+// that is nil.
+type Call func(ctx context.Context, cmd any, want reflect.Type) (wait func() (result any, err error))
 
 // Relay has the commands of a stage handled in another process: the worker of the stage sends them there, and no code of the stage's
 // user is called here. Commands whose callers wait for the result are called there; if call is nil they fail. If send is nil no command
@@ -42,6 +44,8 @@ func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 	if call != nil {
 		c.staff.Suspends()
 		c.staff.Calls = isCall
+		key, _ := c.Key()
+		c.staff.InOrder = key != nil
 	}
 	v := c.Share()
 	v.Take(&relay{of: v, stage: c.Name(), process: process, send: send, call: call, elsewhere: elsewhere})
@@ -106,10 +110,12 @@ func (r *relay) Handle(ctx context.Context, load any) behaviour.Outcome {
 	from, _ := ctx.Value(command.OriginKey{}).(*command.Origin)
 	called, cancel := within(ctx)
 	answer := &answer{err: errNoAnswer}
+	wait := begun(func() func() (any, error) { return r.call(called, e.Command(), from.Ticket().Wanted()) })
 	err := suspend(ctx, func(wake func()) {
 		go func() {
+			bigstack.Grow()
 			defer wake()
-			answer.of(func() (any, error) { return r.call(called, e.Command(), from.Ticket().Wanted()) })
+			answer.of(wait)
 		}()
 	})
 	cancel(err)
@@ -150,6 +156,17 @@ var errNoAnswer = errors.New("the carrier returned no answer")
 type answer struct {
 	result any
 	err    error
+}
+
+// begun returns what waits for the answer of a call that a carrier's function begins. If that panics there is nothing to wait for.
+func begun(begin func() func() (any, error)) (wait func() (any, error)) {
+	defer func() {
+		if v := recover(); v != nil {
+			err := fmt.Errorf("the carrier panicked: %v", v)
+			wait = func() (any, error) { return nil, err }
+		}
+	}()
+	return begin()
 }
 
 // of notes what a carrier's function returns. A panic is an error.

@@ -26,7 +26,7 @@ const module = "github.com/golda-dev/golda"
 // The budget of stage has 20 names for typed, keyed and ordered stages, flows of any behaviour, rates of keys, the retry budget and
 // deadlines beyond the 60 of the stages that they are made of, that of pipeline 5 for feeds beyond 40. Two names more in behaviour,
 // and two in stage, are for state that survives a crash; one in stage refuses a call that would never end, and three are for guards. That of adapter/nats
-// has 2 for clusters. One more in stage, four in pipeline and five in adapter/nats are for stages that run in several processes, whose carrier a
+// has 2 for clusters. One more in stage, five in pipeline and five in adapter/nats are for stages that run in several processes, whose carrier a
 // user may write, and for calls of these.
 const budget = `
 behaviour        32
@@ -35,7 +35,7 @@ stage/queue      20
 stage/reason     20
 stage/upgrade    20
 worker           25
-pipeline         48
+pipeline         49
 source           17
 reexec           1
 window           18

@@ -52,7 +52,7 @@ pipeline: 0
 	new forget stages rewire drain stop start signal doc
 
 internal/control: 1
-	state group events cpu_unix cpu loop observe
+	state group events cpu loop observe
 	view reconcile policies actor
 
 internal/engine: 1

@@ -19,6 +19,7 @@ import (
 const layers = `
 -- ground: pure. No goroutines, no locks, no clock.
 internal/backoff:
+internal/bigstack:
 internal/plain:
 internal/link:
 internal/part:
@@ -43,10 +44,11 @@ coordination/synchronizer: coordination/guard internal/rules
 internal/layers:
 internal/prose:
 internal/face:
-internal/actor:       internal/plain
+internal/actor:       internal/bigstack internal/plain
 internal/goid:
 internal/stacks:
 internal/yield:
+internal/cputime:
 internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/link internal/yield
@@ -60,7 +62,7 @@ internal/inbox:      behaviour controller coordination/guard stage/queue stage/r
 worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
                     internal/trial internal/yield
 internal/engine:    behaviour stage/queue stage/reason worker
-                    internal/actor internal/command internal/inbox internal/part internal/plain internal/stacks internal/synchronize internal/trial
+                    internal/actor internal/bigstack internal/command internal/inbox internal/part internal/plain internal/stacks internal/synchronize internal/trial
 stage/upgrade:      worker internal/engine internal/link internal/trial
 coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
@@ -72,7 +74,7 @@ coordination/transport: coordination/coroutine
 internal/logs:      worker internal/plain
 internal/graph:     behaviour internal/inbox
 internal/control:   controller stage/queue worker
-                    internal/actor internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer
+                    internal/actor internal/cputime internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
@@ -82,8 +84,9 @@ stage:              behaviour coordination/guard stage/queue stage/reason stage/
 
 -- third
 internal/verdict:   stage stage/reason internal/backoff
+internal/outbound:  coordination/transport stage internal/plain
 coordination/rpc:   coordination/coroutine coordination/guard coordination/synchronizer coordination/transport stage supervisor
-                    internal/actor internal/coro internal/link internal/plain internal/requests internal/rules internal/transaction
+                    internal/actor internal/coro internal/link internal/outbound internal/plain internal/requests internal/rules internal/transaction
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/plain

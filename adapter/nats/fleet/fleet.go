@@ -29,7 +29,7 @@ type Options struct {
 	// Wait is how long a snapshot waits for processes that do not answer. 0 means a second.
 	Wait time.Duration
 	// Law says how many workers are wanted; see [Inlet]. Target is how long the messages that wait may take, and 0 means ten seconds
-	// here; Utilization is how busy workers may be, and 0 means 0.7. The rest is not used.
+	// here; Utilization is how busy workers and CPUs may be, and 0 means 0.7. The rest is not used.
 	Law policy.Backlog
 }
 
@@ -283,6 +283,7 @@ func (f *Fleet) announcement() (announcement, pipeline.Snapshot) {
 	r := read(f.p, f.conn, &s, time.Now())
 	f.mu.Lock()
 	a.Units, a.Inlets = f.meter.measure(r)
+	a.CPUs = f.meter.computing(r, a.Units)
 	f.mu.Unlock()
 	a.Stages = stagesOf(&s)
 	return a, s

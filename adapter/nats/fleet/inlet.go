@@ -27,8 +27,15 @@ import (
 // keeps what the present load needs when nothing waits. What is measured is an average over the last 15 beats, or half a minute.
 //
 // The stage that asks for the most processes is the Bottleneck, whose numbers these are. The workers of a process are the most that it may
-// have. If they are all busy and have not become more for two beats, more do not help, and it is what there are: the process has no CPU for
-// more, for example.
+// have. If they are all busy and have not become more for two beats, more do not help, and it is what there are.
+//
+// Workers that compute share the CPUs of their process, however many they are. So the CPUs are the Bottleneck, which is "CPUs" then,
+// if they ask for more processes than any stage, with a CPU in the place of a worker and the third term alone:
+//
+//	wanted processes = busy CPUs / Utilization / CPUs of a process, rounded up
+//
+// where a process has GOMAXPROCS CPUs. Busy ones are measured as the CPU time of the process, of which at most as much counts as handlers have
+// run for. Systems other than Unix do not say it: there give a stage that computes no more workers than CPUs.
 //
 // While no message was done the demand is not known, and the law wants the workers that there are; if no process feeds a stage from the
 // inlet, it wants one process as soon as a message is there.
@@ -46,7 +53,7 @@ type Inlet struct {
 
 	Rate            float64 // messages a second that are done
 	Processes       int     // that feed a stage with it
-	Bottleneck      string  // the stage, or the pool of stages, that asks for the most processes
+	Bottleneck      string  // the stage, the pool of stages, or the CPUs, that asks for the most processes
 	Workers         int     // of the bottleneck, in all processes
 	WantedWorkers   int
 	WantedProcesses int
@@ -154,8 +161,31 @@ func (i *Inlet) scale(live []announcement, rates map[string]float64, law policy.
 			continue
 		}
 		worst = share
-		i.Bottleneck, i.Workers, i.WantedWorkers, i.WantedProcesses = name, c.workers, wanted, int(math.Ceil(min(share, math.MaxInt32)))
+		i.Bottleneck, i.Workers, i.WantedWorkers, i.WantedProcesses = name, c.workers, wanted, rounded(share)
 	}
+	cpus := computing(live)
+	if cpus.Processes == 0 {
+		return
+	}
+	if wanted, share := law.Wanted(cpus); rounded(share) > i.WantedProcesses {
+		i.Bottleneck, i.Workers, i.WantedWorkers, i.WantedProcesses = "CPUs", cpus.Workers, wanted, rounded(share)
+	}
+}
+
+// rounded rounds up to a number of processes.
+func rounded(processes float64) int { return int(math.Ceil(min(processes, math.MaxInt32))) }
+
+// computing returns what the law asks about the CPUs of processes. They have no queue of their own: what waits is counted for the stages.
+func computing(live []announcement) (l policy.Lag) {
+	for _, a := range live {
+		if a.CPUs.Most > 0 {
+			l.Processes++
+			l.Workers += a.CPUs.Most
+			l.Busy += sane(a.CPUs.Busy)
+		}
+	}
+	l.Most = l.Workers
+	return l
 }
 
 // lag returns what the law asks about a unit.

@@ -201,6 +201,55 @@ func TestTheLawOfProcesses(t *testing.T) {
 	}
 }
 
+// A stage may have 16 workers in a process of two CPUs, and they compute. If they are never all busy, the law cannot know from them that two
+// CPUs do not do what 16 workers could; and when they are, it is late.
+func TestTheLawOfProcessesCountsTheCPUs(t *testing.T) {
+	law := policy.Backlog{Target: 10 * time.Second, Utilization: 0.5}
+	on := func(c cpus, busy float64) Process {
+		p := process1(20, unit{Name: "work", Workers: 4, Most: 16, Busy: busy})
+		p.said.CPUs = c
+		return p
+	}
+	for name, c := range map[string]struct {
+		pending   uint64
+		processes []Process
+		want      string // bottleneck, workers, wanted workers, processes, wanted processes
+	}{
+		"the CPUs are busy for more than they should":   {4, []Process{on(cpus{2, 1.5}, 2), on(cpus{2, 1.5}, 2)}, "CPUs 4 6 2 3"},
+		"they need no more processes than the workers":  {4, []Process{on(cpus{2, 0.5}, 1), on(cpus{2, 0.5}, 1)}, "work 8 4 2 1"},
+		"the handlers wait, and need no CPU":            {4, []Process{on(cpus{2, 0}, 8), on(cpus{2, 0}, 8)}, "work 8 32 2 2"},
+		"what waits asks for more than the CPUs":        {10_000, []Process{on(cpus{2, 1.5}, 2), on(cpus{2, 1.5}, 2)}, "work 8 100 2 7"},
+		"processes of which it is not known are left":   {4, []Process{on(cpus{2, 1.5}, 2), on(cpus{}, 2)}, "CPUs 2 3 2 2"},
+		"it is not known of any":                        {4, []Process{on(cpus{}, 2), on(cpus{}, 2)}, "work 8 8 2 1"},
+		"numbers that cannot be are none":               {4, []Process{on(cpus{-2, 1}, 2), on(cpus{2, math.Inf(1)}, 2)}, "work 8 8 2 1"},
+		"one of another size counts with what it has":   {4, []Process{on(cpus{6, 3}, 3), on(cpus{2, 3}, 3)}, "CPUs 8 12 2 3"},
+		"processes that are idle need not be there all": {0, []Process{on(cpus{2, 0}, 0), on(cpus{2, 0}, 0)}, "work 8 0 2 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInlet("in", nats.Status{Pending: c.pending}, c.processes, law)
+			require.Equal(t, c.want, fmt.Sprintf("%s %d %d %d %d", orNone(i.Bottleneck), i.Workers, i.WantedWorkers, i.Processes, i.WantedProcesses))
+		})
+	}
+}
+
+func TestAMeterMeasuresTheCPUsThatHandlersAreBusyWith(t *testing.T) {
+	r := func(s, n int, used float64) reading {
+		return reading{at: at(1000 * s), cpus: n, cpu: time.Duration(used * float64(time.Second))}
+	}
+	busy := func(n float64) []unit {
+		return []unit{{Name: "w", Busy: n, Inlets: []string{"in"}}, {Name: "other", Busy: 7}}
+	}
+	var m meter
+	require.Equal(t, cpus{Most: 2}, m.computing(r(0, 2, 5), busy(2)))
+	m.add(r(0, 2, 5))
+	require.Equal(t, cpus{Most: 2}, m.computing(r(0, 2, 5), busy(2)), "no time has passed")
+	require.Equal(t, cpus{2, 1.5}, m.computing(r(10, 2, 20), busy(2)))
+	require.Equal(t, cpus{2, 0.5}, m.computing(r(10, 2, 20), busy(0.5)), "something else than handlers computes, too")
+	require.Equal(t, cpus{2, 2}, m.computing(r(10, 2, 40), busy(9)), "no more than there are")
+	require.Equal(t, cpus{Most: 2}, m.computing(r(10, 2, 4), busy(9)), "the time has gone back")
+	require.Zero(t, m.computing(r(10, 0, 0), busy(9)), "the system does not say")
+}
+
 // More messages never want fewer processes, and more workers in a process never more.
 func TestTheLawOfProcessesIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

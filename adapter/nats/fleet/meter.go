@@ -2,10 +2,12 @@ package fleet
 
 import (
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/internal/cputime"
 	"github.com/golda-dev/golda/pipeline"
 )
 
@@ -24,11 +26,16 @@ type reading struct {
 	done    map[string]uint64        // messages of inlets
 	units   []unit                   // without Busy
 	loads   []inletLoad              // without Rate
+	cpus    int                      // 0: cpu is not known
+	cpu     time.Duration            // that the process has used
 }
 
 // read reads a pipeline and its inlets.
 func read(p *pipeline.Pipeline, conn *nats.Conn, s *pipeline.Snapshot, now time.Time) reading {
 	r := reading{at: now, busy: map[string]time.Duration{}, workers: map[string]int{}, done: map[string]uint64{}}
+	if used, known := cputime.Used(); known {
+		r.cpus, r.cpu = runtime.GOMAXPROCS(0), used
+	}
 	reach := reachable(here(p.Successors(), s))
 	comes := map[string][]string{} // the inlets whose messages come to a stage
 	for _, i := range conn.Inlets() {
@@ -142,6 +149,24 @@ func (m *meter) measure(r reading) (units []unit, loads []inletLoad) {
 		}
 	}
 	return units, loads
+}
+
+// computing returns how many CPUs the handlers of messages were busy with up to a reading. The process may use others for something else: a
+// handler uses at most one.
+func (m *meter) computing(r reading, units []unit) cpus {
+	if r.cpus == 0 || len(m.last) == 0 {
+		return cpus{Most: r.cpus}
+	}
+	used, handlers := r.at.Sub(m.last[0].at).Seconds(), 0.0
+	if used > 0 {
+		used = max((r.cpu-m.last[0].cpu).Seconds()/used, 0)
+	}
+	for _, u := range units {
+		if len(u.Inlets) > 0 {
+			handlers += u.Busy
+		}
+	}
+	return cpus{Most: r.cpus, Busy: min(used, handlers, float64(r.cpus))}
 }
 
 // busyUntil returns how many workers of a unit were busy from one reading to another, on average.

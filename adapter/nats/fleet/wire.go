@@ -28,6 +28,13 @@ type announcement struct {
 	Stages  []string      `json:"stages,omitempty"` // that run there
 	Units   []unit        `json:"units,omitempty"`
 	Inlets  []inletLoad   `json:"inlets,omitempty"`
+	CPUs    cpus          `json:"cpus,omitzero"`
+}
+
+// cpus is the CPUs of a process.
+type cpus struct {
+	Most int     `json:"most"` // threads of the process that can run at the same time; 0: it is not known how many of them are busy
+	Busy float64 `json:"busy"` // of them, with handlers, on average
 }
 
 // unit is the workers of a stage, or of stages that share a pool.

@@ -1,4 +1,6 @@
-package rpc
+// Package outbound has errors of stages on their way to other processes: what crosses with package transport keeps what
+// [stage.Overloaded] and [stage.Crashed] find in it, and is the errors of package stage that it is here.
+package outbound
 
 import (
 	"errors"
@@ -21,13 +23,13 @@ func init() { //nolint:gochecknoinits // as gob.Register is used
 	transport.RegisterErrorType[*stageError]("rpc.stageError")
 }
 
-// stageError is an error of a stage on its way to another node, where [stage.Overloaded] and [stage.Crashed] find in it what they
+// stageError is an error of a stage on its way to another process, where [stage.Overloaded] and [stage.Crashed] find in it what they
 // find here.
 type stageError struct {
 	Overloaded *stage.Overload `json:",omitempty"`
 	Crash      *crash          `json:",omitempty"`
 
-	err error // nil at the other node, which has its text and what else it is
+	err error // nil in the other process, which has its text and what else it is
 }
 
 // crash is a [stage.CrashError], whose value may be of any type.
@@ -39,8 +41,8 @@ type crash struct {
 	Version  string
 }
 
-// outbound returns an error as it is sent to another node.
-func outbound(err error) error {
+// Error returns an error as it is sent to another process.
+func Error(err error) error {
 	e := &stageError{err: err}
 	if o, ok := stage.Overloaded(err); ok {
 		e.Overloaded = &o

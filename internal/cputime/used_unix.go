@@ -1,14 +1,14 @@
 //go:build unix
 
-package control
+package cputime
 
 import (
 	"syscall"
 	"time"
 )
 
-// processTime returns how much CPU time the process has used, of the user's and the system's.
-func processTime() (used time.Duration, known bool) {
+// Used returns how much CPU time the process has used, of the user's and the system's; known is false if the system does not say.
+func Used() (used time.Duration, known bool) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0, false

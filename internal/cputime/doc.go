@@ -1,0 +1,2 @@
+// Package cputime reads how much CPU time the process has used.
+package cputime
