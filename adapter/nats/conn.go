@@ -185,9 +185,7 @@ func (c *Conn) Close(ctx context.Context) error {
 			errs = append(errs, i.close(ctx))
 		}
 		if c.nc.IsConnected() {
-			flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
-			errs = append(errs, c.nc.FlushWithContext(flush))
-			cancel()
+			errs = append(errs, c.flush(ctx))
 		}
 		c.nc.Close()
 		if c.release != nil {
@@ -196,6 +194,18 @@ func (c *Conn) Close(ctx context.Context) error {
 		c.closeErr = errors.Join(errs...)
 	})
 	return c.closeErr
+}
+
+// flush waits until the server has the last acknowledgements. That the connection is lost meanwhile, which nats.go reports as closed, is
+// no error, as it is none if it was lost before: what was not acknowledged is delivered again.
+func (c *Conn) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	defer cancel()
+	err := c.nc.FlushWithContext(ctx)
+	if errors.Is(err, natsgo.ErrConnectionClosed) {
+		return nil
+	}
+	return err
 }
 
 // flushTime is how long the last acknowledgements may take to leave.

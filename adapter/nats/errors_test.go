@@ -217,6 +217,37 @@ func TestAServerThatIsAwayIsWaitedFor(t *testing.T) {
 	lawful(t, numbers.Counts())
 }
 
+// What was not acknowledged is delivered again, as if the connection had been lost before.
+func TestAConnectionThatIsLostWhileItIsClosedIsClosed(t *testing.T) {
+	s := serve(t, &server.Options{})
+	d := &fragile{}
+	conn, err := nats.Connect(t.Context(), s.ClientURL(), natsgo.SetCustomDialer(d))
+	require.NoError(t, err)
+	d.broken.Store(true)
+	require.NoError(t, conn.Close(t.Context()))
+	require.False(t, conn.JetStream().Conn().IsConnected())
+}
+
+// fragile makes connections that end at the next write once they are broken.
+type fragile struct{ broken atomic.Bool }
+
+func (d *fragile) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	return &fragileConn{c, d}, err
+}
+
+type fragileConn struct {
+	net.Conn
+	of *fragile
+}
+
+func (c *fragileConn) Write(b []byte) (int, error) {
+	if c.of.broken.Load() {
+		return 0, errors.Join(errors.New("broken"), c.Close())
+	}
+	return c.Conn.Write(b)
+}
+
 // Servers come and go while commands fail: letters, answers and signs of life are lost with the connection.
 func TestServersThatComeAndGoLoseNothing(t *testing.T) {
 	dir := t.TempDir()
