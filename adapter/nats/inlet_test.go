@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/window"
 )
 
 // publish publishes the numbers from 0 to before n, with their texts as IDs.
@@ -587,4 +589,26 @@ func TestAnInletSaysWhatItFeedsAndHowOldItsOldestMessageIs(t *testing.T) {
 	_, err = conn.Status(ctx, "other")
 	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
 	require.ErrorContains(t, err, `inlet "other"`)
+}
+
+// The window waits for a command that the inlet may not deliver. That ends with the pipeline, and is said before.
+func TestAWindowLargerThanItsInletIsWarnedOf(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	var log buffer
+	numbers := inlet(t, conn, "numbers", nats.Options[int]{
+		MaxInFlight: 4, AckWait: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	publish(t, numbers, 5)
+	of, sum := window.All("of", window.Bounds[int]{Count: 5}), 0
+	p := start(t, numbers, of, of.To(stage.Sink("sum", func(_ context.Context, w window.Window[none, []int]) error {
+		for _, n := range w.Value {
+			sum += n
+		}
+		return nil
+	})))
+	eventually(t, "it is warned of", func() bool { return strings.Contains(log.String(), "none has ended") })
+	require.Contains(t, log.String(), "inlet=numbers")
+	require.NoError(t, p.Stop(t.Context()))
+	require.Equal(t, 0+1+2+3, sum)
+	eventually(t, "one is left", func() bool { return status(t, numbers).Pending == 1 })
 }

@@ -37,7 +37,7 @@ type Options[C any] struct {
 	// MaxInFlight is how many messages are in this process at once: those that the stage and what comes after it have not ended.
 	// 0 means 1024, and no more while those that are here have 64 MiB. A number bounds the messages only. If commands take long, choose
 	// a few for each worker: what waits here is delivered to no process that has nothing to do. A stage that collects commands before
-	// they end, such as a window, must get as many as it collects.
+	// they end, such as a window, must get as many as it collects: if none of as many as there may be ends for a minute, that is logged.
 	MaxInFlight int
 	// AckWait is how long after its last sign of life a process counts as gone, so that its messages are delivered again. The inlet
 	// sends signs of life for as long as a command is in flight. 0 means 30 s, and 100 ms is the least.

@@ -198,7 +198,7 @@ func TestAfterACrashTheEndsOfFilesMayBeDamagedThatWereWrittenLast(t *testing.T) 
 	}
 }
 
-// What a consumer has delivered is written to a file again and again, which may be incomplete after a power cut.
+// The server overwrites the file that says what a consumer has delivered. After a power cut it may be incomplete.
 func TestAStoreWhoseConsumerIsDamagedDeliversAgainWhatIsLeft(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{
 		"empty": func([]byte) []byte { return nil },

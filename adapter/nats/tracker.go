@@ -54,6 +54,7 @@ type tracker struct {
 	size int                // of what is in flight, in bytes
 	n    Counts             // without those of publishing
 	to   *feed.Cursor       // the feed of the last source, nil if there was none
+	full standstill
 
 	feeding bool          // a stage
 	idle    chan struct{} // is closed when the goroutines are to end; nil if there are none
@@ -153,6 +154,7 @@ func (t *tracker) run(idle <-chan struct{}) {
 			t.settle(e)
 		case <-beats.C:
 			t.beat(time.Now())
+			t.warnFull(time.Now())
 		case <-idle:
 			return
 		case <-t.stopped.Done():
@@ -364,10 +366,52 @@ func (t *tracker) beat(now time.Time) {
 	}
 }
 
+// warnFull warns if the inlet has as many messages as it may, and none of them ends. A stage may collect more of them than
+// that, and would wait for ever.
+func (t *tracker) warnFull(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if waited := t.full.observe(now, t.places() <= 0, t.n.Acknowledged+t.n.GivenBack+t.n.DeadLettered); waited > 0 {
+		t.log.Warn("the inlet has as many messages in flight as it may, and none has ended: does a stage collect more? see MaxInFlight",
+			"in_flight", len(t.held)+len(t.lost), "bytes", t.size, "for", waited.Round(time.Second))
+	}
+}
+
+// standstill notices that an inlet is full and that none of its messages ends.
+type standstill struct {
+	since time.Time // zero if the inlet is not full
+	ended uint64    // messages, then
+	limit time.Duration
+}
+
+// firstStandstill is after which time it is worth a warning. After each the time is twice as long, since commands may take long.
+var firstStandstill = time.Minute
+
+// observe returns for how long the inlet has stood still, if that is worth a warning, or else 0.
+func (s *standstill) observe(now time.Time, full bool, ended uint64) time.Duration {
+	switch {
+	case !full:
+		s.since = time.Time{}
+	case s.since.IsZero() || ended != s.ended:
+		s.since, s.ended = now, ended
+	}
+	limit := max(s.limit, firstStandstill)
+	if waited := now.Sub(s.since); full && waited >= limit {
+		s.limit = 2 * limit
+		return waited
+	}
+	return 0
+}
+
 // free returns how many messages there are places for.
 func (t *tracker) free() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.places()
+}
+
+// places is free for callers that have the lock.
+func (t *tracker) places() int {
 	if t.bytes > 0 && t.size >= t.bytes {
 		return 0
 	}

@@ -28,7 +28,7 @@ const cleanName = "golda.clean"
 
 // verify returns an error that is ErrCorrupt if messages of a store are damaged. After a crash the ends of files may be incomplete: that of the
 // last file of a stream, and after a power cut those of files that were written shortly before it. What was being written was not
-// acknowledged, or not synced. Then the server must not trust its index, which is removed: it reads all messages again, and cuts off the ends.
+// acknowledged, or not synced. Then verify removes the index of the server, which reads all messages again and cuts off the ends.
 func verify(dir string, streams []string, s Store) error {
 	sizes, clean, err := readClean(dir)
 	if err != nil {

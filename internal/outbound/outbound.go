@@ -29,7 +29,7 @@ type stageError struct {
 	Overloaded *stage.Overload `json:",omitempty"`
 	Crash      *crash          `json:",omitempty"`
 
-	err error // nil in the other process, which has its text and what else it is
+	err error // nil in the other process: its text and the errors that it is are sent beside it
 }
 
 // crash is a [stage.CrashError], whose value may be of any type.

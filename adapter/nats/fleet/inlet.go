@@ -29,13 +29,13 @@ import (
 // The stage that asks for the most processes is the Bottleneck, whose numbers these are. The workers of a process are the most that it may
 // have. If they are all busy and have not become more for two beats, more do not help, and it is what there are.
 //
-// Workers that compute share the CPUs of their process, however many they are. So the CPUs are the Bottleneck, which is "CPUs" then,
-// if they ask for more processes than any stage, with a CPU in the place of a worker and the third term alone:
+// Workers that compute share the CPUs of their process, however many workers there are. If the CPUs ask for more processes than any stage,
+// Bottleneck is "CPUs". The law for them has CPUs in place of workers, and the third term alone:
 //
 //	wanted processes = busy CPUs / Utilization / CPUs of a process, rounded up
 //
-// where a process has GOMAXPROCS CPUs. Busy ones are measured as the CPU time of the process, of which at most as much counts as handlers have
-// run for. Systems other than Unix do not say it: there give a stage that computes no more workers than CPUs.
+// where a process has GOMAXPROCS CPUs. Busy ones are measured as the CPU time of the process, of which at most as much counts as handlers
+// have run for. Systems other than Unix do not say it: there give a stage that computes no more workers than CPUs.
 //
 // While no message was done the demand is not known, and the law wants the workers that there are; if no process feeds a stage from the
 // inlet, it wants one process as soon as a message is there.
