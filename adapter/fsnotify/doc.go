@@ -21,7 +21,8 @@
 //
 // # What is watched
 //
-// Directories, with the files directly in them, or single files. When an editor replaces a file, the old file is gone,
-// and so is its watch; watch its directory instead. What else depends on the operating system is described at
+// Directories, with the files directly in them, or single files. A path that is removed or renamed is an error until it is
+// there again; then it is watched anew, and its first change is a Create. Changes meanwhile are missing: to have each of a file that
+// an editor replaces, watch its directory. What else depends on the operating system is described at
 // https://pkg.go.dev/github.com/fsnotify/fsnotify.
 package fsnotify

@@ -55,3 +55,32 @@ func TestAMissingFileCannotBeWatched(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	assert.ErrorContains(t, err, "none")
 }
+
+func TestARemovedDirectoryIsAnErrorAndIsWatchedWhenItIsThereAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "watched")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	src, err := fsnotify.Watch(dir)
+	require.NoError(t, err)
+	s := scheduler.New(scheduler.Config{Error: func(err error) { t.Error(err) }})
+	defer s.Close()
+	var errs, created int
+	s.Register(src, func(_ coroutine.Context, ev any) {
+		switch ev := ev.(type) {
+		case error:
+			assert.ErrorIs(t, ev, fs.ErrNotExist)
+			assert.ErrorContains(t, ev, dir)
+			errs++
+			assert.NoError(t, os.Mkdir(dir, 0o700))
+		case notify.Event:
+			if ev.Has(notify.Create) {
+				created++
+				s.Stop()
+			}
+		}
+	})
+	require.NoError(t, os.Remove(dir))
+	s.Register(scheduler.After(time.Minute), func(coroutine.Context, any) { t.Error("no event came"); s.Stop() })
+	require.NoError(t, s.Loop())
+	require.Equal(t, 1, errs)
+	require.Equal(t, 1, created)
+}

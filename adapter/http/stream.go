@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -31,7 +33,7 @@ const buffered = 64
 // What call returns beside the error is not used. If the client goes away, the context of call ends, and so does the command.
 //
 // The answer is one JSON value a line (NDJSON, application/x-ndjson), or server-sent events if the Accept header of the
-// request names text/event-stream. An error before the first result is answered as by [New]. An error after it is the last
+// request names text/event-stream, with any quality but 0. An error before the first result is answered as by [New]. An error after it is the last
 // line, {"problem": …}, and then the connection is aborted, so that no client takes the results for all. Server-sent
 // events end with an event of the type problem, or of the type end if all went well: a client closes its EventSource then, which
 // would otherwise connect again.
@@ -145,11 +147,21 @@ type rows struct {
 }
 
 func newRows(w *response, r *http.Request, within time.Duration) *rows {
-	events := false
-	for _, accept := range r.Header.Values("Accept") {
-		events = events || strings.Contains(accept, "text/event-stream")
+	return &rows{w, http.NewResponseController(w), within, acceptsEvents(r.Header.Values("Accept"))}
+}
+
+// acceptsEvents reports whether Accept headers name text/event-stream, and not with the quality 0, which excludes it (RFC 9110, 12.4.2).
+func acceptsEvents(accept []string) bool {
+	for _, one := range strings.Split(strings.Join(accept, ","), ",") {
+		kind, parameters, err := mime.ParseMediaType(one)
+		if err != nil || kind != "text/event-stream" {
+			continue
+		}
+		if q, err := strconv.ParseFloat(parameters["q"], 64); err != nil || q > 0 {
+			return true
+		}
 	}
-	return &rows{w, http.NewResponseController(w), within, events}
+	return false
 }
 
 // copy writes rows until done is closed and none is left.

@@ -116,6 +116,28 @@ func TestAResultReachesTheClientBeforeTheNextIsMade(t *testing.T) {
 	}
 }
 
+func TestTheAcceptHeaderChoosesEvents(t *testing.T) {
+	h := stagehttp.Stream(counting(t, stagehttp.Send[int]).Call)
+	for accept, want := range map[string]string{
+		"":                                   "application/x-ndjson",
+		"*/*":                                "application/x-ndjson",
+		"text/event-stream":                  "text/event-stream",
+		"Text/Event-Stream; charset=utf-8":   "text/event-stream",
+		"text/html, text/event-stream;q=0.1": "text/event-stream",
+		"text/event-stream;q=0, */*":         "application/x-ndjson",
+		"text/event-stream; q=0.000":         "application/x-ndjson",
+		"text/event-stream;q=0,text/event-stream": "text/event-stream",
+		"text/event-streams":                      "application/x-ndjson",
+		", ;, text/event-stream;q=":               "application/x-ndjson",
+	} {
+		t.Run(accept, func(t *testing.T) {
+			got, err := get(t, serve(t, h), accept, 1)
+			require.NoError(t, err)
+			require.Contains(t, got.header.Get("Content-Type"), want)
+		})
+	}
+}
+
 func TestAStreamThatFailsBeforeItsFirstResultHasAStatus(t *testing.T) {
 	count := counting(t, func(context.Context, int) error { return stage.ErrFull })
 	h := stagehttp.Stream(count.Call)
