@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -42,8 +43,8 @@ func (e *LineError) Unwrap() error { return e.Err }
 // The position is the number of bytes up to the end of the line. If r is a file, the total is its size. To begin at another
 // position, see [Checkpoint], Lines seeks if r is an [io.Seeker], and otherwise reads what comes before.
 //
-// Lines never closes r. The source returns when its context ends, even if a Read does not; the goroutine that reads is then
-// left until the Read returns.
+// The source is for one feed: a second one gives up with an error. Lines never closes r. The source returns when its context ends,
+// even if a Read does not; the goroutine that reads is then left until the Read returns.
 func Lines(r io.Reader, longest int) Source[string] {
 	if r == nil || longest < 0 {
 		return nil
@@ -60,6 +61,7 @@ func Lines(r io.Reader, longest int) Source[string] {
 
 // lines is what a source of lines remembers from run to run.
 type lines struct {
+	running atomic.Bool
 	in      input
 	longest int
 	begun   bool
@@ -72,6 +74,10 @@ type lines struct {
 }
 
 func (l *lines) run(ctx context.Context, from int64, submit func(string, int64) error) error {
+	if !l.running.CompareAndSwap(false, true) {
+		return Fatal(errors.New("source: Lines: another feed reads these lines: make a source for each"))
+	}
+	defer l.running.Store(false)
 	if err := l.begin(ctx, from); err != nil {
 		return err
 	}

@@ -233,6 +233,27 @@ func TestLinesReturnAlthoughAReadDoesNotAndLoseNothing(t *testing.T) {
 	require.Equal(t, []string{"one", "two"}, f.got)
 }
 
+func TestLinesAreForOneFeed(t *testing.T) {
+	r, w := io.Pipe()
+	defer w.Close()
+	lines := source.Lines(r, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := make(chan error, 1)
+	got := make(chan string)
+	go func() { first <- lines(ctx, func(line string) error { got <- line; return nil }) }()
+	_, err := io.WriteString(w, "one\n")
+	require.NoError(t, err)
+	require.Equal(t, "one", <-got)
+	err = lines(ctx, func(string) error { t.Error("a line"); return nil })
+	require.EqualError(t, err, "source: Lines: another feed reads these lines: make a source for each")
+	_, err = io.WriteString(w, "two\n")
+	require.NoError(t, err)
+	require.Equal(t, "two", <-got)
+	cancel()
+	require.ErrorIs(t, <-first, context.Canceled)
+}
+
 func TestLinesBeginAtACheckpoint(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log")
 	text := "one\ntwo\nthree\n"
