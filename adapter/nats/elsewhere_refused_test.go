@@ -1,7 +1,6 @@
 package nats_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -134,24 +133,6 @@ func TestACommandWhoseHandlerWasRefusedIsHandledOnce(t *testing.T) {
 	}
 }
 
-// logged is a log that goroutines write and a test reads.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A user of the server lacks a permission that calls need. The process that lacks it says which, and nothing waits for long.
 func TestCallsNameThePermissionThatTheyLack(t *testing.T) {
 	user := func(name string, more ...string) *server.User {
@@ -177,7 +158,7 @@ func TestCallsNameThePermissionThatTheyLack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var log logged
+			var log buffer
 			start := func(process, as string) *stage.Stage[int] {
 				far := makeStage()
 				near := stage.Sink("near", func(context.Context, int) error { return nil })
