@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -438,4 +439,40 @@ func TestACallOutlivesARestartOfTheServer(t *testing.T) {
 	}
 	require.Len(t, got, 2)
 	front.empty(t)
+}
+
+// The server refuses what docs/scaling.md does not list. A refusal may be one that no call notices, so it is asked for.
+func TestKeyedCallsNeedThePermissionsThatTheDocumentationLists(t *testing.T) {
+	subjects := []string{
+		"$JS.API.>", "$JS.ACK.>", "_INBOX.>", "golda.inlet.>", "golda.dead.>", "golda.back.>", "golda.node.>", "golda.calls.>", "golda.members.>",
+	}
+	may := &server.SubjectPermission{Allow: subjects}
+	s := serve(t, &server.Options{Users: []*server.User{
+		{Username: "shop", Password: "p", Permissions: &server.Permissions{Publish: may, Subscribe: may}},
+	}})
+	refused := make(chan error, 100)
+	enter := func() *nats.Conn {
+		return connect(t, s.ClientURL(), natsgo.UserInfo("shop", "p"), natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
+			select {
+			case refused <- err:
+			default:
+			}
+		}))
+	}
+	handle := func(_ coroutine.Context, s step) behaviour.Outcome { return behaviour.OK(s.N) }
+	front := startTeller(t, enter(), "front", nil)
+	for range 2 {
+		startTeller(t, enter(), "back", handle)
+	}
+	for n := range 100 {
+		got, err := front.call(t, step{fmt.Sprint("account ", n), n})
+		require.NoError(t, err)
+		require.Equal(t, n, got)
+	}
+	front.empty(t)
+	select {
+	case err := <-refused:
+		require.NoError(t, err)
+	default:
+	}
 }
