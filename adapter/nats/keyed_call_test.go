@@ -153,6 +153,7 @@ func TestCallsKeepTheOrderOfTheirKeyWhileProcessesComeAndGo(t *testing.T) {
 		old = next
 	}
 	callers.Wait()
+	eventually(t, "all are handled", func() bool { return b.handled() >= accounts*each }) // the last ones may not be in the stream yet
 	front.empty(t)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,6 +192,11 @@ func TestACommandAndACallOfOneSubmitterKeepTheirOrder(t *testing.T) {
 		_, err := ticket.Wait(t.Context())
 		require.NoError(t, err)
 	}
+	eventually(t, "the last command is handled", func() bool { // it may not be in the stream yet
+		mu.Lock()
+		defer mu.Unlock()
+		return len(order) >= n
+	})
 	front.empty(t)
 	mu.Lock()
 	defer mu.Unlock()
