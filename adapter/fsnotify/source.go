@@ -42,11 +42,12 @@ func Watch(paths ...string) (*Source, error) {
 	return s, nil
 }
 
-// lookTime is how often a source looks whether it still watches its paths. The system does not report that a file system was unmounted. It is
-// a variable for tests.
+// lookTime is how often a source checks that it still watches its paths: the system does not report that a file system was
+// unmounted. It is a variable for tests.
 var lookTime = 5 * time.Second
 
-// look watches paths again if some are not watched, and no event that says why has come since the last look.
+// look watches the paths again that are not watched, unless the event that says why may still come: it waits for that until the
+// next look.
 func (s *Source) look(found func(notify.Event) error) error {
 	lacking := s.lacking()
 	if len(lacking) > 0 && (s.suspect || s.gone) {

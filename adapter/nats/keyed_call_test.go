@@ -447,7 +447,8 @@ func TestACallOutlivesARestartOfTheServer(t *testing.T) {
 	front.empty(t)
 }
 
-// The server refuses what docs/scaling.md does not list. A refusal may be one that no call notices, so it is asked for.
+// The server refuses what docs/scaling.md does not list. Calls do not notice each refusal, so the error handler of the connection
+// collects them.
 func TestKeyedCallsNeedThePermissionsThatTheDocumentationLists(t *testing.T) {
 	subjects := []string{
 		"$JS.API.>", "$JS.ACK.>", "_INBOX.>", "golda.inlet.>", "golda.dead.>", "golda.back.>", "golda.node.>", "golda.calls.>", "golda.members.>",

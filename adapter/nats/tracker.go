@@ -366,8 +366,8 @@ func (t *tracker) beat(now time.Time) {
 	}
 }
 
-// warnFull warns if the inlet has as many messages as it may, and none of them ends. A stage may collect more of them than
-// that, and would wait for ever.
+// warnFull warns if the inlet holds as many messages as it may and none of them ends. A stage that collects more messages
+// than that, such as a window, would wait for ever.
 func (t *tracker) warnFull(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -384,7 +384,8 @@ type standstill struct {
 	limit time.Duration
 }
 
-// firstStandstill is after which time it is worth a warning. After each the time is twice as long, since commands may take long.
+// firstStandstill is how long an inlet stands still before the first warning. Each warning doubles the time before the next one, since
+// commands may take long. It is a variable for tests.
 var firstStandstill = time.Minute
 
 // observe returns for how long the inlet has stood still, if that is worth a warning, or else 0.

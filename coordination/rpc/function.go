@@ -58,7 +58,7 @@ const maxWaiting = 4096
 
 // openRequest returns the value of a request.
 func openRequest[Req any](body any, n *Node) (any, error) {
-	_, encoded := body.(transport.Encoded) // it would do as a Req that is any
+	_, encoded := body.(transport.Encoded) // a Req that is any would accept it undecoded
 	if _, ok := body.(Req); ok && !encoded {
 		return body, nil
 	}
