@@ -8,20 +8,24 @@ ROUNDS   ?= 3
 SECONDS  ?= 5
 CHAOS    ?= 10m
 SEED     ?= 0
+SHORT    ?= -short
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Everything that has goroutines of its own. The examples are left out: under the race
 # detector their arithmetic on pixels is many times slower, and the engine below them is
 # raced here anyway. The package whose tests take longest comes first, so that no processor
 # waits for it at the end.
-ENGINE    = ./pipeline $$($(GO) list ./... | grep -v -e /examples/ -e /pipeline$$)
+ENGINE    = ./pipeline $$($(GO) list ./... | grep -v -e /examples/ -e /pipeline$$ -e /controller)
+
+# Policies and their simulators compute on one goroutine: their long models have nothing to race.
+POLICIES  = ./controller/...
 
 # Many tests wait more than they compute, so twice as many packages are tested at once as there
 # are processors.
 PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .DEFAULT_GOAL := help
-.PHONY: help test race chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
+.PHONY: help test one-cpu race vet chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
@@ -30,19 +34,34 @@ help:
 # A module of its own: the clients of brokers are only for its tests. Brokers that are not installed are skipped.
 BROKERS   = adapter/watermill/brokertest
 
-## test: vet, all tests, then the engine's tests once more with the race detector
+## test: all tests, as a change needs them: at most five minutes on two processors (SHORT= for the long models, too)
 test:
-	$(GO) vet ./...
-	$(GO) test -p $(PACKAGES) -timeout 8m ./pipeline ./...
-	$(GO) test -p $(PACKAGES) -race -timeout 12m $(ENGINE)
-	$(GO) -C $(BROKERS) vet ./...
-	$(GO) -C $(BROKERS) test -timeout 10m ./...
-	$(GO) -C $(BROKERS) test -race -timeout 10m ./...
+	@failed=; \
+	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 15m ./pipeline ./... || failed="$$failed, the tests"; \
+	$(GO) -C $(BROKERS) test $(SHORT) -timeout 10m ./... || failed="$$failed, the tests of the brokers"; \
+	[ -z "$$failed" ] || { echo "make test: failed:$${failed#,}"; exit 1; }
 
-## race: all tests with the race detector, the examples too
+# What one processor changes: who runs next.
+ONE_CPU   = ./supervisor ./worker ./internal/actor ./internal/coro ./internal/engine ./internal/inbox ./coordination/...
+
+## one-cpu: the short tests of the engine with one processor
+one-cpu:
+	GOMAXPROCS=1 $(GO) test -p 1 -short -timeout 10m $(ONE_CPU) ./stage
+
+## race: the engine's tests with the race detector, then those of the brokers; without SHORT the long models, too
 race:
-	$(GO) test -race -timeout 30m ./...
-	$(GO) -C $(BROKERS) test -race -timeout 10m ./...
+	@failed=; \
+	$(GO) test -vet=off -race -p $(PACKAGES) -timeout 30m $(ENGINE) || failed="$$failed, the engine"; \
+	$(GO) test -vet=off -race -short -p $(PACKAGES) -timeout 10m $(POLICIES) || failed="$$failed, the policies"; \
+	$(GO) -C $(BROKERS) test -race -timeout 10m ./... || failed="$$failed, the brokers"; \
+	[ -z "$$failed" ] || { echo "make race: failed:$${failed#,}"; exit 1; }
+
+## vet: go vet of all modules, also as for Windows
+vet:
+	$(GO) vet ./...
+	GOOS=windows CGO_ENABLED=0 $(GO) vet ./...
+	$(GO) -C $(BROKERS) vet ./...
+	$(GO) -C bench vet ./...
 
 ## chaos: random pipelines, faults and kills under the race detector (CHAOS=10m SEED=0)
 chaos:

@@ -26,13 +26,12 @@ type Target[C any] interface {
 // if the pointers are equal. Its method Name returns the stage's name.
 type Inlet = link.Inlet
 
-// Outlet is the untyped view of a port: a stage declares it with stage.Out, and a pipeline checks it before it starts.
+// Outlet is the untyped view of what a handler forwards to: a [Port], or a stage. A stage declares it with stage.Out, and a
+// pipeline checks it before it starts.
 type Outlet interface {
-	// Name returns the port's name.
+	// Name returns the name of the port or stage.
 	Name() string
-	// Wired reports whether the port is wired to a target.
-	Wired() bool
-	// Inlet returns the inlet that the port is wired to, or nil if it is not wired.
+	// Inlet returns the inlet of the stage, or of the one that the port is wired to; nil if the port is not wired.
 	Inlet() *Inlet
 }
 

@@ -67,7 +67,7 @@ func orderedLine(b *testing.B, work func(n int) int, end func(n int), opts ...st
 		return behaviour.OK(nil)
 	}, stage.Workers(1, 1))
 	st := stage.Func("work", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(sink, work(n)) },
-		append([]stage.Option{stage.Workers(orderedWorkers, orderedWorkers)}, opts...)...)
+		append([]stage.Option{stage.Defaults(stage.Workers(orderedWorkers, orderedWorkers))}, opts...)...)
 	p, err := pipeline.New("ordered", st, sink)
 	require.NoError(b, err)
 	require.NoError(b, p.Start(b.Context()))

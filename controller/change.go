@@ -10,7 +10,7 @@ import (
 type Change struct {
 	At     time.Duration // since the pipeline started
 	Policy string
-	Group  string // the group of the controller that decided; empty for the controller of the pipeline
+	Group  string // the group or stage of the controller that decided; empty for the controller of the pipeline
 	// Stage is the owner of the knob: a stage, the [Entry], or [NoStage] for a pool that is not a stage's own.
 	// StageName is the name of the stage or pool, or "entry".
 	Stage     StageID
@@ -25,7 +25,7 @@ type Change struct {
 func (c Change) String() string {
 	of, policy := "stage", c.Policy
 	if c.Group != "" {
-		policy = fmt.Sprintf("%s for group %q", c.Policy, c.Group)
+		policy = fmt.Sprintf("%s for %q", c.Policy, c.Group)
 	}
 	if n, ok := c.After.(int); ok && c.Before == c.After {
 		if c.Stage == NoStage {
@@ -52,7 +52,7 @@ type DecisionError struct {
 	Stage  StageID // the stage that the decision is about, unless OfPool
 	OfPool bool    // the decision is about a pool
 	Name   string  // of the stage or pool; empty if there is no such stage
-	// Problem is what is wrong with the value. It is empty if there is no such stage or pool.
+	// Problem says why the value is invalid. It is empty if there is no such stage or pool.
 	Problem string
 }
 

@@ -22,7 +22,7 @@ type Claimer interface {
 
 // Controller applies a policy to one run of a pipeline.
 //
-// Control is called serially. It reads the snapshot and writes into d what it wants changed; an empty d leaves
+// Control is called serially. It reads the snapshot and writes its decisions into d; an empty d leaves
 // everything as it is. Control must return soon: no timer ticks while it runs. It must not keep s or d, and must not
 // change s.
 type Controller interface {

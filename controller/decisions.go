@@ -111,7 +111,7 @@ type Gate interface {
 	Admit(cmd any, queued, capacity int) error
 }
 
-// Decisions is where a controller writes what it wants. The zero value is ready and holds no wish; Reset empties a used
+// Decisions are the wishes of a controller. The zero value is ready and holds no wish; Reset empties a used
 // one and keeps its memory.
 //
 // Every method sets a value and none adds to one, and the later of two wishes for one knob wins. So it does no harm to
@@ -125,6 +125,7 @@ type Decisions struct {
 	interval time.Duration // zero: not set
 	rounds   option[bool]
 	visits   option[int]
+	machine  option[bool]
 	made     []string // names given to Pool
 	wishes   []wish   // one for each knob, in the order of the first wish for it
 	kept     []wish   // knobs that stay as they are, each with a reason
@@ -171,6 +172,10 @@ func (d *Decisions) OnRoundEnd(on bool) { d.rounds = option[bool]{on, true} }
 
 // OnVisits sets the number of visits after which the controller gets [EventVisits], repeatedly; 0 and less mean never.
 func (d *Decisions) OnVisits(n int) { d.visits = option[int]{n, true} }
+
+// WatchMachine sets whether snapshots have the MachineUsage. Reading it takes some tens of microseconds a snapshot, so it is not read unless a
+// controller asks for it. Of several controllers the last one counts.
+func (d *Decisions) WatchMachine(on bool) { d.machine = option[bool]{on, true} }
 
 // Workers sets the number of workers of the stage's own pool.
 func (d *Decisions) Workers(s StageID, n int, why string) {
@@ -246,8 +251,8 @@ func (d *Decisions) Capacity(s StageID, n int, why string) {
 	d.wish(ofStage(KnobCapacity, s), n, why)
 }
 
-// Enable sets whether a stage's queue takes commands. A disabled stage refuses what is submitted to it and sheds what
-// is forwarded to it; the commands in its queue are still handled.
+// Enable sets whether a stage's queue takes commands. A disabled stage refuses commands that are submitted to it and
+// sheds commands that are forwarded to it; the commands in its queue are still handled.
 func (d *Decisions) Enable(s StageID, on bool, why string) {
 	d.wish(ofStage(KnobEnabled, s), on, why)
 }
@@ -259,7 +264,7 @@ func (d *Decisions) Discipline(s StageID, name, why string) {
 }
 
 // Degrade asks the handlers of a stage for a lower quality, from 1 (full) to 0. Handlers read it with
-// behaviour.Quality; those that do not read it are not affected.
+// behaviour.Quality; handlers that do not read it are not affected.
 func (d *Decisions) Degrade(s StageID, quality float64, why string) {
 	d.wish(ofStage(KnobQuality, s), quality, why)
 }
@@ -308,6 +313,9 @@ func (d *Decisions) WantsRoundEnd() (on, ok bool) { return d.rounds.value, d.rou
 
 // WantsVisits returns the last value set with OnVisits; ok is false if none was set.
 func (d *Decisions) WantsVisits() (n int, ok bool) { return d.visits.value, d.visits.ok }
+
+// WantsMachine returns the last value set with WatchMachine; ok is false if none was set.
+func (d *Decisions) WantsMachine() (on, ok bool) { return d.machine.value, d.machine.ok }
 
 // Wants returns how many workers the controller wants for a stage's own pool, and why; ok is false if there is no wish
 // for it. The number is the one that the controller gave, not yet held to the stage's bounds.

@@ -1,7 +1,7 @@
 // Package controller defines what a policy sees of a pipeline and what it may decide.
 //
 // A [Policy] is a value: a name and parameters. Its [Controller] is called from time to time with a [Snapshot] of the
-// pipeline and writes what it wants changed into [Decisions]. Three more parts complete the work: [Ask] calls the
+// pipeline and writes its decisions into [Decisions]. Three more parts complete the work: [Ask] calls the
 // controller and recovers from its panics, [Settle] limits the wishes to the bounds and returns the changes, and a
 // journal records them.
 //
@@ -22,7 +22,7 @@
 //
 // # Ownership
 //
-// A controller may use the snapshot and the decisions only during one call: it copies what it wants to remember, keeps
+// A controller may use the snapshot and the decisions only during one call: it copies the values that it wants to remember, keeps
 // neither of them, and changes nothing in the snapshot. A visit plan or a gate that was given away with a decision must
 // not be changed any more. A controller's memory is its own; counters are never reset.
 //

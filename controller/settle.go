@@ -106,7 +106,7 @@ func (t *settling) number(w wish, name string, before, least, most int) {
 }
 
 // hold returns the nearest number within the bounds. If the bounds contradict each other the lower one wins: a stage
-// with too many workers is slow, one with none is dead.
+// with too many workers is slow, a stage without workers is dead.
 func hold(wanted, least, most int) int { return max(min(wanted, most), least) }
 
 // held returns the wish with a reason that mentions the bound, if the bound changed the number.

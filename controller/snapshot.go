@@ -26,21 +26,26 @@ type Snapshot struct {
 	// machine: during the last second, or since the last call of a controller if that is longer ago. All controllers of
 	// a pipeline see the same value. It is 0 if it is not known, as in the first call.
 	CPUUsage float64
+	// MachineUsage is the share of all CPUs of the machine, from 0 to 1, that this and all other processes used, in the same
+	// time. It is 0 unless a controller has called [Decisions.WatchMachine] before, and where the system does not say it; only Linux
+	// does. In a container it is the host's.
+	MachineUsage float64
 	// Group is the name of the group that the controller governs, empty for the controller of a pipeline. A group's
 	// controller sees only the stages of the group, their own pools and the group's pool; the controller of a pipeline
 	// sees all stages and pools except those of groups that have a controller of their own. Decisions about anything
-	// else are refused.
+	// else are refused. For a stage with a controller of its own it is the name of the stage, which is then a group of
+	// one.
 	Group string
 	// InFlight is the number of commands that have been accepted and have not ended. A group's controller sees how many
 	// are queued or in hand in the group.
 	InFlight int
-	// Entry is how the pipeline admits what is submitted from outside. A group's controller cannot change it and sees
+	// Entry is how the pipeline admits commands from outside. A group's controller cannot change it and sees
 	// the zero Admission.
 	Entry Admission
 	// Stages are in the order in which the pipeline was put together.
 	Stages []StageStats
 	// Pools lists the pools of workers: first each stage's own, in the order of the stages and under their names, then
-	// the groups that the pipeline declares, then those that policies have made. It includes pools to which no stage is
+	// the groups that the pipeline declares, then the pools that policies have made. It includes pools to which no stage is
 	// bound.
 	Pools []PoolStats
 	// Taken lists the names of pools that other controllers govern. A policy that makes a pool must give it a name that
@@ -125,7 +130,7 @@ type StageStats struct {
 	Blocking bool
 	// Quality is the quality that the handlers are asked for, from 0 to 1; see [Decisions.Degrade].
 	Quality float64
-	// Admission is how the stage admits what is submitted to it.
+	// Admission is how the stage admits submitted commands.
 	Admission Admission
 
 	// Total counts since the pipeline started and only grows. Window is the part of Total that was counted since the
@@ -198,7 +203,7 @@ type Counters struct {
 // Handled returns how many commands handlers have answered.
 func (c Counters) Handled() uint64 { return c.OK + c.Forwarded + c.Errors }
 
-// Sub returns what was counted since earlier. A counter that is lower than before was restarted, because a new stage
+// Sub returns the counts since earlier. A counter that is lower than before was restarted, because a new stage
 // has the name of an old one; then everything it shows was counted since.
 func (c Counters) Sub(earlier Counters) Counters {
 	return Counters{

@@ -19,7 +19,6 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // blocking are kinds of stages whose handlers block.
@@ -42,28 +41,19 @@ func blocking() map[string]func(b blocker) *stage.Stage[int] {
 
 func TestAHardStopLeavesNoCommandWithoutAnEnd(t *testing.T) {
 	for name, of := range blocking() {
-		for _, canary := range []bool{false, true} {
-			for _, asks := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, canary %v, tickets %v", name, canary, asks), func(t *testing.T) {
-					eachWay(t, func(t *testing.T, way pipeline.Part) { leavesNone(t, of, way, canary, asks) })
-				})
-			}
+		for _, asks := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, tickets %v", name, asks), func(t *testing.T) {
+				eachWay(t, func(t *testing.T, way pipeline.Part) { leavesNone(t, of, way, asks) })
+			})
 		}
 	}
 }
 
-func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.Part, canary, asks bool) {
+func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.Part, asks bool) {
 	t.Helper()
 	b := newBlocker()
 	s := of(b)
 	p := bubble(t, s, way, pipeline.Grace(100*time.Millisecond))
-	if canary {
-		_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return b }, upgrade.Canary(0.5))
-		if err != nil { // only a batcher may follow a batcher
-			_, err = s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return blockers{b} }, upgrade.Canary(0.5))
-		}
-		require.NoError(t, err)
-	}
 	var tickets []*stage.Ticket
 	if asks {
 		tickets = hangs(t, s)

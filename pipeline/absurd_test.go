@@ -51,7 +51,7 @@ func try(t *rapid.T) (ran bool) {
 		return false
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	defer cancel()
 	if err := p.Start(ctx); err != nil {
 		t.Fatalf("what New took did not start: %v", err)

@@ -39,7 +39,7 @@ func TestASwapToSharedWorkersReleasesAWorkerThatCarriesCommands(t *testing.T) {
 		}
 		time.Sleep(time.Duration(i%10) * 200 * time.Microsecond)
 		require.NoError(t, p.Use(policy.Cohort{}))
-		require.Eventually(t, func() bool { return p.Snapshot().InFlight == 0 }, 20*time.Second, time.Millisecond,
+		require.Eventually(t, func() bool { return p.Snapshot().InFlight == 0 }, enough, time.Millisecond,
 			"run %d: %+v", i, p.Snapshot().Stages[0])
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		require.NoError(t, p.Stop(ctx))

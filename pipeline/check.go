@@ -4,14 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
-	"github.com/golda-dev/golda/internal/rules"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -30,9 +32,7 @@ type plan struct {
 	away    map[*engine.Core]relayed // the stages that run in other processes; nil without Place
 	lines   []line
 	feeds   []*fed
-	syncs   []synchronization
-	rules   []*rules.Rules // of the synchronizers
-	fed     []string       // the names of the feeds of a pipeline that runs
+	fed     []string // the names of the feeds of a pipeline that runs
 	faults  []error
 	index   index
 }
@@ -72,9 +72,14 @@ type grouping struct {
 	stages []*engine.Core
 }
 
+// faultf records a fault. A name in it may be of any length, so part and problem are bounded.
 func (p *plan) faultf(part, format string, args ...any) {
-	p.faults = append(p.faults, &Fault{p.name, part, fmt.Sprintf(format, args...)})
+	problem := plain.Brief(fmt.Sprintf(format, args...), longestProblem)
+	p.faults = append(p.faults, &Fault{plain.Name(p.name), plain.Brief(part, 2*plain.LongestName), problem})
 }
+
+// longestProblem is how many bytes of a fault an error has at most.
+const longestProblem = 4 << 10
 
 // sort sorts the parts by their kinds.
 func (p *plan) sort(parts []Part) {
@@ -93,6 +98,10 @@ func (p *plan) place(name string, x Part) {
 			return
 		}
 		x(&p.set)
+	case part.Defaults:
+		p.set.defaults = true
+		p.place(name, joined(x))
+		p.set.defaults = false
 	case wire:
 		p.wires = append(p.wires, x)
 	case joined:
@@ -117,8 +126,6 @@ func (p *plan) place(name string, x Part) {
 		p.maps = append(p.maps, x)
 	case placement:
 		p.places = append(p.places, x)
-	case synchronization:
-		p.syncs = append(p.syncs, x)
 	case rewired:
 		p.faultf(fmt.Sprintf("stage %q", x.Source().Name()),
 			"belongs to a pipeline already: connect it with To or Route before pipeline.New, or with Pipeline.Rewire")
@@ -247,9 +254,10 @@ func (p *plan) check() error {
 	p.checkGroups()
 	p.checkMaps()
 	p.checkFeeds()
-	p.rules = coordination{p.stages, p.faultf}.rulesOf(p.syncs)
+	p.checkLetters()
 	p.checkEdges()
 	p.checkPlaces()
+	p.checkCheckpoint()
 	return errors.Join(p.faults...)
 }
 
@@ -257,6 +265,9 @@ func (p *plan) check() error {
 func (p *plan) checkName(part, name string) {
 	if !utf8.ValidString(name) {
 		p.faultf(part, "the name is not UTF-8")
+	}
+	if len(name) > plain.LongestName {
+		p.faultf(part, "%s", plain.NameTooLong)
 	}
 }
 
@@ -281,6 +292,9 @@ func (p *plan) checkOptions() {
 	if err := p.set.backoff.Check(); err != nil {
 		p.faultf("Backoff", "%v", err)
 	}
+	if 0 < p.set.drain && p.set.drain < time.Microsecond {
+		p.faultf("DrainTimeout", "%v must be 0 or at least %v: perhaps its unit is missing", p.set.drain, time.Microsecond)
+	}
 	if p.set.drain < 0 {
 		p.faultf("DrainTimeout", "%v must not be negative", p.set.drain)
 	}
@@ -290,21 +304,27 @@ func (p *plan) checkOptions() {
 	if p.set.inFlight < 1 {
 		p.faultf("MaxInFlight", "%d must be at least 1", p.set.inFlight)
 	}
-	if p.set.keep < 0 {
-		p.faultf("KeepLetters", "%d must not be negative", p.set.keep)
+	switch n := p.set.keep.Letters; {
+	case n == 0 && p.set.home != "":
+		p.faultf("KeepLetters", "0 keeps no letters, and KeepLettersIn is to keep them")
+	case n < 0 && n != unset:
+		p.faultf("KeepLetters", "%d must not be negative", n)
+	}
+	if p.set.keep.Bytes < 0 {
+		p.faultf("KeepLetterBytes", "%d must not be negative", p.set.keep.Bytes)
 	}
 }
 
-// checkControllers checks the controllers of groups.
+// checkControllers checks the controllers of groups and single stages.
 func (p *plan) checkControllers() {
 	known := map[string]bool{}
 	for _, own := range p.set.groups {
 		part := fmt.Sprintf("ControlFor(%q)", own.group)
-		if !hasGroup(p.groups, own.group) {
-			p.faultf(part, "there is no group of that name; declare it with pipeline.Group")
+		if problem := ungoverned(p.groups, p.stages, own.group); problem != "" {
+			p.faultf(part, "%s", problem)
 		}
 		if known[own.group] {
-			p.faultf(part, "the group has a controller already")
+			p.faultf(part, "it has a controller already")
 		}
 		known[own.group] = true
 		for _, err := range checkPolicies(own.policies) {
@@ -317,22 +337,22 @@ func (p *plan) checkStages() {
 	if len(p.stages) == 0 && len(p.feeds) == 0 {
 		p.faultf("New", "a pipeline needs at least one stage")
 	}
-	names, present := map[string]bool{}, map[*engine.Core]bool{}
+	names, present := map[string]*engine.Core{}, map[*engine.Core]bool{}
 	for _, c := range p.present {
-		names[c.Name()], present[c] = true, true
+		names[c.Name()], present[c] = c, true
 	}
 	for _, c := range p.stages {
 		if present[c] {
 			p.faultf(stageName(c), "is part of this pipeline already")
 			continue
 		}
-		if names[c.Name()] && c.Name() != "" {
-			p.faultf(stageName(c), "there is another stage of that name")
+		if other := names[c.Name()]; other != nil && c.Name() != "" {
+			p.faultf(stageName(c), "there is another stage of that name: one was made at %s, the other at %s", other.Made(), c.Made())
 		}
 		if c.Name() == poolsChild || c.Name() == controllersChild {
 			p.faultf(stageName(c), "the name is taken by the pipeline itself")
 		}
-		names[c.Name()] = true
+		names[c.Name()] = c
 		p.faults = append(p.faults, c.Faults()...)
 	}
 }
@@ -351,7 +371,7 @@ func (p *plan) checkWires() {
 			p.faultf(part, "is wired to no stage: its target is nil, or a port")
 		case !p.index.stages[w.to]:
 			p.faultf(part, "is wired to stage %q, which is not part of this pipeline", w.to.Name())
-		case wired[w.port] || w.port.Wired():
+		case wired[w.port] || w.port.Inlet() != nil:
 			p.faultf(part, "is wired twice")
 		case !p.index.owners[w.port]:
 			p.faultf(part, "no stage declares it; add stage.Out to the stage that forwards to it")
@@ -369,6 +389,8 @@ func (p *plan) checkAdded() error {
 	p.checkStages()
 	p.checkWires()
 	p.checkFeeds()
+	p.checkLetters()
+	p.checkAddedStates()
 	if len(p.groups) > 0 {
 		p.faultf("Group", "stages that are added cannot be in a group")
 	}
@@ -381,21 +403,25 @@ func (p *plan) checkAdded() error {
 	if len(p.places) > 0 {
 		p.faultf("Place", "is for New")
 	}
-	if len(p.syncs) > 0 {
-		p.faultf("Synchronize", "is for New")
-	}
 	return errors.Join(p.faults...)
 }
 
-// checkOuts checks that each port that a stage declares leads to a stage of this pipeline.
+// checkOuts checks that each port that a stage declares leads to a stage of this pipeline, and that each stage is in it.
 func (p *plan) checkOuts(c *engine.Core, wired map[behaviour.Outlet]bool) {
 	for _, port := range c.Outs() {
 		if port == nil || wired[port] {
 			continue
 		}
-		if !port.Wired() {
+		_, ours := p.index.places[port.Inlet()]
+		_, direct := port.(cored)
+		switch {
+		case ours:
+		case direct:
+			p.faultf(stageName(c), "forwards to %q, which is not part of this pipeline; "+
+				"for a stage of another pipeline use a channel, see source.Chan", port.Name())
+		case port.Inlet() == nil:
 			p.faultf(stageName(c), "port %q is not wired; add pipeline.Wire", port.Name())
-		} else if _, ok := p.index.places[port.Inlet()]; !ok {
+		default:
 			p.faultf(stageName(c), "port %q leads to %q, which is not part of this pipeline", port.Name(), port.Inlet().Name())
 		}
 	}
@@ -456,17 +482,17 @@ func (p *plan) checkMaps() {
 	}
 }
 
-// checkPlaces checks where the stages run, and lets those that run elsewhere have neither feeds nor rules here.
+// checkPlaces checks where the stages run, and lets those that run elsewhere have no feeds here.
 func (p *plan) checkPlaces() {
 	if len(p.places) == 0 {
 		return
 	}
 	at := placing{
 		name: p.name, places: p.places, maps: p.maps, stages: p.stages, of: p.processes(), edges: p.edges(), entry: p.entry, faultf: p.faultf,
-		feeds: p.feeds, rules: p.rules,
+		feeds: p.feeds,
 	}
 	at.check()
-	p.feeds, p.rules, p.away, p.lines = at.feeds, at.rules, at.away, at.lines
+	p.feeds, p.away, p.lines = at.feeds, at.away, at.lines
 }
 
 // processes returns the process that each stage is mapped to.
@@ -530,7 +556,7 @@ func (p *plan) checkEdges() {
 	}
 	for i, c := range p.stages {
 		if !reached[i] {
-			p.faultf(stageName(c), "is unreachable: no declared port leads to it from an entry")
+			p.faultf(stageName(c), "is unreachable: no declared port leads to it from an entry; stage.Out declares ports and stages")
 		}
 	}
 }
@@ -557,7 +583,7 @@ func (p *plan) edges() [][]int {
 			var inlet *behaviour.Inlet
 			if to := p.index.wired[port]; to != nil {
 				inlet = to.Inbox().Inlet()
-			} else if port.Wired() {
+			} else {
 				inlet = port.Inlet()
 			}
 			if to, ours := p.index.places[inlet]; ours {
@@ -572,8 +598,8 @@ func (p *plan) edges() [][]int {
 func checkPolicies(policies []controller.Policy) (faults []error) {
 	owner := map[controller.Knob]string{}
 	for _, policy := range policies {
-		if policy == nil {
-			faults = append(faults, errors.New("the policy is nil"))
+		if engine.IsNil(policy) {
+			faults = append(faults, nilPolicy(policy))
 			continue
 		}
 		if err := policy.Check(); err != nil {
@@ -598,6 +624,14 @@ func checkPolicies(policies []controller.Policy) (faults []error) {
 	return faults
 }
 
+// nilPolicy returns the fault of a policy that is nil, with its type if it is a nil pointer to one.
+func nilPolicy(policy controller.Policy) error {
+	if policy == nil {
+		return errors.New("the policy is nil")
+	}
+	return fmt.Errorf("the policy is a nil %T", policy)
+}
+
 // attach attaches the inboxes to the pipeline and connects the wires. It comes last, so that the parts of a pipeline that was
 // refused are unchanged.
 func (p *plan) attach(pl *inbox.Pipeline) error {
@@ -619,6 +653,31 @@ func (p *plan) attach(pl *inbox.Pipeline) error {
 		if err := w.connect(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// ungoverned returns why no controller of its own can be given to a group or stage; "" if it can.
+func ungoverned(groups []grouping, stages []*engine.Core, name string) (problem string) {
+	if hasGroup(groups, name) {
+		return ""
+	}
+	c := named(stages, name)
+	if c == nil {
+		return "there is no group of that name, and no stage outside the groups"
+	}
+	for _, g := range groups {
+		if slices.Contains(g.stages, c) {
+			return fmt.Sprintf("the stage is in group %q, which has one controller for all of its stages", g.name)
+		}
+	}
+	return ""
+}
+
+// named returns the stage of a name, nil if there is none.
+func named(stages []*engine.Core, name string) *engine.Core {
+	if i := slices.IndexFunc(stages, func(c *engine.Core) bool { return c.Name() == name }); i >= 0 {
+		return stages[i]
 	}
 	return nil
 }
@@ -661,8 +720,97 @@ func (p *plan) checkFeeds() {
 		switch {
 		case f.problem != "":
 			p.faultf(part, "%s", f.problem)
-		case f.run == nil:
-			p.faultf(part, "the source is nil: there is none, or package source has refused an argument that is nil or out of range")
+		case f.refused != "":
+			p.faultf(part, "%s", f.refused)
+		default:
+			f.stands = passage{p.after}.standsStill(f.core)
+			f.standsFor = p.standsFor(f)
+			if why := f.standsFor(f.bound); why != "" {
+				p.faultf(part, "%s", why)
+			}
+		}
+		if p.set.checkpoint != nil {
+			f.stands = "has a checkpoint of its own, and the pipeline has a Checkpoint: use one of the two"
+		}
+		if f.saves && f.stands != "" {
+			p.faultf(part, "%s", f.stands)
 		}
 	}
+}
+
+// standsFor returns a function for [fed.standsFor]. A window to which other feeds lead is closed by their commands, too.
+func (p *plan) standsFor(f *fed) func(feed.Bound) string {
+	return func(b feed.Bound) string {
+		if b.Most == 0 {
+			return ""
+		}
+		way := passage{p.after}
+		for c, needs := range way.endless(f.core, b.Most) {
+			others := len(p.fed) > 0 || slices.ContainsFunc(p.feeds, func(o *fed) bool { return o != f && o.core != nil && way.leads(o.core, c) })
+			if !others {
+				return fmt.Sprintf("%s has at most %d messages in the pipeline at once, and only %d commands close a window of stage %q, which "+
+					"would wait for ever: give the window a time or a smaller count, or a larger %s", b.Source, b.Most, needs, c.Name(), b.Option)
+			}
+		}
+		return ""
+	}
+}
+
+// checkLetters checks that the commands of all stages can be kept in files.
+func (p *plan) checkLetters() {
+	if p.set.home == "" {
+		return
+	}
+	for _, c := range p.stages {
+		if _, err := p.set.codecFor(c); err != nil {
+			p.faultf(stageName(c), "KeepLettersIn cannot keep its commands: %v; change the type, or give it a codec with pipeline.LetterCodec", err)
+		}
+	}
+}
+
+// checkCheckpoint checks that a checkpoint can save all that the stages hold.
+func (p *plan) checkCheckpoint() {
+	if p.set.checkpoint == nil {
+		return
+	}
+	if len(p.feeds) == 0 {
+		p.faultf("Checkpoint", "has no positions to save: the pipeline has no Feed")
+	}
+	if len(p.places) > 0 {
+		p.faultf("Checkpoint", "cannot save the states of stages in other processes: see Place")
+	}
+	for _, c := range p.stages {
+		if s := c.Stateful(); s != nil && s.Unsavable() != "" {
+			p.faultf("Checkpoint", "cannot save stage %q: %s", c.Name(), s.Unsavable())
+		}
+	}
+}
+
+// checkAddedStates checks that a checkpoint need not save what is added: the next process would not know where it belongs.
+func (p *plan) checkAddedStates() {
+	if p.set.checkpoint == nil {
+		return
+	}
+	const added = "which is added while the pipeline runs: give it to New"
+	for _, c := range p.stages {
+		if c.Stateful() != nil {
+			p.faultf("Checkpoint", "cannot save stage %q, %s", c.Name(), added)
+		}
+	}
+	for _, f := range p.feeds {
+		p.faultf("Checkpoint", "cannot save the position of Feed %q, %s", f.name, added)
+	}
+}
+
+// after returns the stages that the ports of a stage lead to.
+func (p *plan) after(c *engine.Core) (next []*engine.Core) {
+	all := slices.Concat(p.present, p.stages)
+	for _, port := range c.Outs() {
+		if to, ok := p.index.wired[port]; ok {
+			next = append(next, to)
+		} else if i, ok := p.index.places[port.Inlet()]; ok {
+			next = append(next, all[i])
+		}
+	}
+	return next
 }

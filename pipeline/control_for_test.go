@@ -130,9 +130,9 @@ func TestAGroupsControllerIsReplacedAndJournalledSeparately(t *testing.T) {
 		require.Equal(t, 5, pool(t, p, "g").Workers)
 		ch := noted(t, p, controller.KnobPriority)
 		require.Equal(t, []any{"g", controller.StageID(2), "g1"}, []any{ch.Group, ch.Stage, ch.StageName})
-		require.Contains(t, ch.String(), `once for group "g": stage "g1": priority 0 to 5: test`)
+		require.Contains(t, ch.String(), `once for "g": stage "g1": priority 0 to 5: test`)
 		swap := noted(t, p, "policy")
-		require.Contains(t, swap.String(), `once for group "g": pool "g": policy the pipeline's to once: replaced by Pipeline.Use or UseFor`)
+		require.Contains(t, swap.String(), `once for "g": pool "g": policy the pipeline's to once: replaced by Pipeline.Use or UseFor`)
 
 		require.Equal(t, []int{0, 0}, priorities(), "Use affects the other stages")
 		require.Equal(t, "once", pool(t, p, "g").Policy)
@@ -233,7 +233,7 @@ func TestEachControllerOfAGroupKeepsItsLoadMoving(t *testing.T) {
 			p := run(t, parts[0], pipeline.Group("g", 1, 3, parts[1:3]...), pipeline.Group("h", 1, 3, parts[3:5]...), parts[5],
 				pipeline.ControlFor("g", law), pipeline.ControlFor("h", law), pipeline.Control(law))
 			for i := range 300 {
-				require.NoError(t, entry.Submit(soon(t), i))
+				submitUntilTaken(t, entry, i)
 			}
 			require.NoError(t, p.UseFor("h"))
 			require.NoError(t, p.Drain(soon(t)))
@@ -266,19 +266,21 @@ func TestGlobalMeansTheGroupInAScriptForAGroup(t *testing.T) {
 func TestControllersOfGroupsAreCheckedAndErrorsNameTheGroup(t *testing.T) {
 	_, parts := line(2, nil)
 	_, err := pipeline.New("p", pipeline.Group("g", 1, 2, parts...), pipeline.ControlFor("nowhere", policy.Fixed{}),
+		pipeline.ControlFor("s0", policy.Fixed{}),
 		pipeline.ControlFor("g", nil), pipeline.ControlFor("g", policy.ERLDA{}, policy.SEDA{}))
 	for _, fault := range []string{
-		`ControlFor("nowhere"): there is no group of that name`, `ControlFor("g"): the policy is nil`,
-		`ControlFor("g"): the group has a controller already`, `ControlFor("g"): policies "erlda" and "seda" both turn the knob`,
+		`ControlFor("s0"): the stage is in group "g", which has one controller for all of its stages`,
+		`ControlFor("nowhere"): there is no group of that name, and no stage outside the groups`, `ControlFor("g"): the policy is nil`,
+		`ControlFor("g"): it has a controller already`, `ControlFor("g"): policies "erlda" and "seda" both turn the knob`,
 	} {
 		require.ErrorContains(t, err, fault)
 	}
 	p := start(t, pipeline.Group("g", 1, 2, parts...))
 	require.ErrorIs(t, p.UseFor("nowhere", policy.Fixed{}), pipeline.ErrNotPart)
 	require.ErrorIs(t, p.UseFor("", policy.Fixed{}), pipeline.ErrNotPart)
-	require.ErrorContains(t, p.UseFor("g", nil), `use for group "g": the policy is nil`)
+	require.ErrorContains(t, p.UseFor("g", nil), `use for "g": the policy is nil`)
 	require.NoError(t, p.UseFor("g", policy.Fixed{}))
-	require.ErrorContains(t, p.UseFor("g", onStartFails{}), `group "g": policy "on start fails"`)
+	require.ErrorContains(t, p.UseFor("g", onStartFails{}), `"g": policy "on start fails"`)
 	require.Equal(t, "fixed", pool(t, p, "g").Policy)
 	require.NoError(t, p.Stop(soon(t)))
 	require.ErrorIs(t, p.UseFor("g", policy.Fixed{}), pipeline.ErrStopped)
@@ -290,3 +292,70 @@ type onStartFails struct{}
 func (onStartFails) Name() string               { return "on start fails" }
 func (onStartFails) Check() error               { return nil }
 func (onStartFails) New() controller.Controller { return nil }
+
+func TestAStageHasAControllerOfItsOwn(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		slow := func(name string) *stage.Stage[int] {
+			return stage.Func(name, func(context.Context, int) behaviour.Outcome {
+				time.Sleep(time.Minute)
+				return behaviour.OK(nil)
+			}, stage.Workers(1, 4), stage.Batch(1))
+		}
+		eager, patient := slow("eager"), slow("patient")
+		p := bubble(t, eager, patient, pipeline.Control(policy.ERLDA{}), pipeline.ControlFor("eager", policy.ERLDA{Up: 5, Down: 1}))
+		for i := range 20 {
+			submit(t, eager, i)
+			submit(t, patient, i)
+		}
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 4, p.Snapshot().Stages[0].Workers, "more than 5 wait")
+		require.Equal(t, 1, p.Snapshot().Stages[1].Workers, "more than 5 and no more than 100 wait")
+		require.Contains(t, p.Journal()[0].String(), `erlda for "eager": stage "eager": workers 1 to 2: queue 19 > 5 for 1 sample`)
+
+		require.NoError(t, p.UseFor("eager"))
+		require.Contains(t, noted(t, p, "policy").String(), `erlda for "eager": pool "eager": policy erlda to the pipeline's`)
+		require.NoError(t, p.UseFor("patient", policy.ERLDA{Up: 3, Down: 1}))
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 4, p.Snapshot().Stages[1].Workers)
+		end(t, p)
+	})
+}
+
+func TestAStageWithItsOwnControllerIsNotShared(t *testing.T) {
+	_, parts := line(3, nil)
+	p := run(t, append(parts, pipeline.Control(policy.SRPT{}), pipeline.ControlFor("s1", policy.ERLDA{}))...)
+	require.Equal(t, "s1", p.Snapshot().Stages[1].Pool)
+	require.NotEqual(t, "s0", p.Snapshot().Stages[0].Pool)
+	require.NoError(t, p.UseFor("s0", policy.Fixed{}))
+	require.Equal(t, "s0", p.Snapshot().Stages[0].Pool, "it has its own workers again")
+	require.NoError(t, p.UseFor("s0"))
+	require.NoError(t, p.Use(policy.SRPT{}))
+	require.NotEqual(t, "s0", p.Snapshot().Stages[0].Pool)
+}
+
+func TestTheControllerOfAStageLeavesWithIt(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		stopped := 0
+		own := onStop{func() { stopped++ }}
+		stay, gone := stage.Func("stay", echo[int]), stage.Func("gone", echo[int])
+		p := bubble(t, stay, gone, pipeline.ControlFor("gone", own))
+		require.NoError(t, p.Remove(t.Context(), gone))
+		synctest.Wait()
+		require.Equal(t, 1, stopped)
+		require.ErrorIs(t, p.UseFor("gone", own), pipeline.ErrNotPart)
+		end(t, p)
+		require.Equal(t, 1, stopped)
+	})
+}
+
+// onStop is a policy that calls a function when it is stopped.
+type onStop struct{ f func() }
+
+func (onStop) Name() string                 { return "on stop" }
+func (onStop) Check() error                 { return nil }
+func (o onStop) New() controller.Controller { return o }
+func (o onStop) Control(ev controller.Event, _ *controller.Snapshot, _ *controller.Decisions) {
+	if ev.Kind == controller.EventStop {
+		o.f()
+	}
+}

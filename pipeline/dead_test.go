@@ -107,7 +107,7 @@ func (a *asker) HandleCommand(_ context.Context, cmd int) behaviour.Outcome {
 //
 // With -long the stage endures the default number of crashes, which takes some six seconds.
 func TestAStageWithADeadResourceBacksOffAndEscalatesAtLittleCost(t *testing.T) {
-	endures := stage.RestartPolicy{Limit: 11}
+	endures := stage.RestartPolicy{Limit: 12}
 	if *long {
 		endures = stage.RestartPolicy{}
 	}

@@ -71,13 +71,50 @@ func (p *Pipeline) Reopen(parts ...Part) error {
 // drainForStop drains the whole pipeline for good: afterwards not even a handler may submit.
 func (p *Pipeline) drainForStop(ctx context.Context) error {
 	d := &drain{p: p, whole: true}
+	if err := p.park(ctx, d); err != nil {
+		return err
+	}
 	if err := d.run(ctx); err != nil {
 		return err
 	}
 	for _, in := range d.inboxes() {
 		in.EndDrain()
 	}
-	return d.wait(ctx, d.inboxes) // for commands that were submitted at the last moment
+	if err := d.wait(ctx, d.inboxes); err != nil { // for commands that were submitted at the last moment
+		return err
+	}
+	p.saveEnd(ctx)
+	return nil
+}
+
+// park saves a checkpoint before a stop that comes before the feeds are exhausted, and takes what it has out of the stages. Without
+// that the drain would pass on windows whose other commands come in the next process.
+func (p *Pipeline) park(ctx context.Context, d *drain) error {
+	if p.keeper == nil || p.keeper.whole.Load() && p.feeds.allExhausted() {
+		return nil
+	}
+	d.close()
+	if p.keeper.whole.Load() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-p.hard:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		for p.saveNow(ctx); p.keeper.failed.Load() && ctx.Err() == nil && p.notAtRest(); {
+			p.saveNow(ctx)
+		}
+		if ctx.Err() != nil {
+			return d.unfinished(p.hardCause)
+		}
+	}
+	for _, c := range p.stateful() {
+		c.Stateful().Park()
+	}
+	return nil
 }
 
 // drain is one drain, of some stages or of all. It walks the graph from the sources on, loop by loop.
@@ -242,15 +279,12 @@ func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 // any more.
 func releaseHeld(accounts []inbox.Accounts, inboxes []*inbox.Inbox) {
 	var holders []link.Holder
-	for i, a := range accounts {
-		holder, held := inboxes[i].Config().Holder, 0
-		if holder != nil {
-			held = holder.HeldCommands()
-		}
-		if a.Queued+a.Delayed+a.Carried+a.Out > 0 || a.InHand != held || a.Suspended != held {
+	for i := range accounts {
+		holder, ok := rests(inboxes[i], &accounts[i])
+		if !ok {
 			return
 		}
-		if held > 0 {
+		if holder != nil {
 			holders = append(holders, holder)
 		}
 	}

@@ -67,7 +67,7 @@ func TestADrainedStageIsEmptyAndHoldsBackTheStagesBeforeIt(t *testing.T) {
 		err := mid.Submit(t.Context(), 1)
 		require.ErrorIs(t, err, stage.ErrDraining)
 		require.ErrorIs(t, err, stage.ErrClosed)
-		require.ErrorContains(t, err, `stage "mid": stage: closed: draining`)
+		require.ErrorContains(t, err, `stage "mid": closed: draining`)
 		// The stages before it fill up and refuse no command; those after it go on.
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()

@@ -2,21 +2,18 @@ package pipeline
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/graph"
-	"github.com/golda-dev/golda/internal/rules"
 )
 
 // Mermaid returns the pipeline as a Mermaid flowchart, which many web pages show as a picture. A declared port is a solid
 // arrow with the port's name. An edge that a handler took without declaring it is dashed, and known only once it was taken. A
 // back edge, which closes a loop, is marked with [MaxInFlight], its only bound. Stages that share workers are drawn in one
-// frame, and feeds as round nodes. A stage with guards says so. Each synchronizer is a hexagon, with dashed lines to its stages that have
-// the names of their methods and rules.
+// frame, and feeds as round nodes. A stage with guards says so.
 func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
@@ -41,12 +38,6 @@ func (p *Pipeline) Mermaid() string {
 			arrow = "-.->"
 		}
 		fmt.Fprintf(&b, "    s%d %s%s s%d\n", e.From, arrow, mermaidLabel(label(e)), e.To)
-	}
-	for i, r := range p.rules {
-		fmt.Fprintf(&b, "    y%d{{%s}}\n", i, mermaidText(r.Name))
-		for _, m := range p.drawnMembers(r) {
-			fmt.Fprintf(&b, "    y%d -.-%s s%d\n", i, mermaidLabel(m.rules), m.place)
-		}
 	}
 	return b.String()
 }
@@ -78,12 +69,6 @@ func (p *Pipeline) DOT() string {
 		}
 		fmt.Fprintf(&b, "    s%d -> s%d [style=%s, label=%s]\n", e.From, e.To, style, strconv.Quote(label(e)))
 	}
-	for i, r := range p.rules {
-		fmt.Fprintf(&b, "    y%d [label=%s, shape=hexagon]\n", i, strconv.Quote(r.Name))
-		for _, m := range p.drawnMembers(r) {
-			fmt.Fprintf(&b, "    y%d -> s%d [style=dashed, dir=none, label=%s]\n", i, m.place, strconv.Quote(m.rules))
-		}
-	}
 	b.WriteString("}\n")
 	return b.String()
 }
@@ -94,32 +79,9 @@ func (p *Pipeline) drawnFeeds() []*feeding {
 	return slices.DeleteFunc(p.feeds.list(), func(f *feeding) bool { return f.carried || !slices.Contains(stages, f.core) })
 }
 
-// drawnMember is a stage with the rules of a synchronizer for it.
-type drawnMember struct {
-	place int
-	rules string
-}
-
-// drawnMembers returns the members of a synchronizer that are there.
-func (p *Pipeline) drawnMembers(r *rules.Rules) (drawn []drawnMember) {
-	for _, c := range p.stages().stages {
-		if x, ok := r.Members[c.Name()].(cored); !ok || x.Core() != c {
-			continue
-		}
-		var all []string
-		for _, m := range slices.SortedFunc(maps.Keys(r.Methods), compareMethods) {
-			if m.Of == c.Name() {
-				all = append(all, m.Name+": "+r.Methods[m].String())
-			}
-		}
-		drawn = append(drawn, drawnMember{c.Inbox().Place, strings.Join(all, "; ")})
-	}
-	return drawn
-}
-
 // marked returns the name of a stage, which says if the stage has guards of its own.
 func marked(c *engine.Core, name string) string {
-	if g := c.Inbox().Config().Guards; g != nil && len(g.State)+len(g.Request) > 0 {
+	if g := c.Inbox().Config().Guards; g != nil && len(g.State) > 0 {
 		return name + " (guards)"
 	}
 	return name

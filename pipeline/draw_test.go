@@ -9,7 +9,6 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/guard"
-	"github.com/golda-dev/golda/coordination/synchronizer"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -109,38 +108,13 @@ func TestADrawingFramesStagesThatShareWorkers(t *testing.T) {
 	require.NoError(t, p.Stop(soon(t)))
 }
 
-func TestADrawingShowsSynchronizersAndGuards(t *testing.T) {
-	a := stage.Func("a", echo[sheet], stage.Guard("sheet", func(func(string) guard.Counters) bool { return true }))
-	b, c, d := stage.Func("b", echo[sheet]), stage.Func("c", echo[any]), stage.Func("d", echo[any])
-	p, err := pipeline.New("test", a, b, c, d,
-		pipeline.Synchronize("printer", func(s *synchronizer.Synchronizer) {
-			s.AtMost(1, on(a, "sheet"), on(b, "sheet"))
-			s.OncePerRound(on(a, "sheet"), on(b, "sheet"))
-			s.Atomic(on(d, "z"), on(c, "x"))
-		}),
-		pipeline.Synchronize("watch", func(s *synchronizer.Synchronizer) {
-			s.Trigger(b, "sheet", synchronizer.Completed, func(guard.Request) {})
-			s.Count(c, "y")
-		}))
+func TestADrawingShowsGuards(t *testing.T) {
+	a := stage.Func("a", echo[int], stage.Guard("int", func(func(string) guard.Counters) bool { return true }))
+	p, err := pipeline.New("test", a, stage.Func("b", echo[int]))
 	require.NoError(t, err)
 	require.Equal(t, `flowchart LR
     s0["a (guards)"]
     s1["b"]
-    s2["c"]
-    s3["d"]
-    y0{{"printer"}}
-    y0 -.-|"sheet: AtMost(1), OncePerRound"| s0
-    y0 -.-|"sheet: AtMost(1), OncePerRound"| s1
-    y0 -.-|"x: Atomic"| s2
-    y0 -.-|"z: Atomic"| s3
-    y1{{"watch"}}
-    y1 -.-|"sheet: Trigger"| s1
-    y1 -.-|"y: Count"| s2
 `, p.Mermaid())
-	require.Contains(t, p.DOT(), `    s3 [label="d"]
-    y0 [label="printer", shape=hexagon]
-    y0 -> s0 [style=dashed, dir=none, label="sheet: AtMost(1), OncePerRound"]
-    y0 -> s1 [style=dashed, dir=none, label="sheet: AtMost(1), OncePerRound"]
-    y0 -> s2 [style=dashed, dir=none, label="x: Atomic"]
-`)
+	require.Contains(t, p.DOT(), `    s0 [label="a (guards)"]`)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Ending says how a pipeline ended. At most one of Signal, GaveUp and Exhausted is set; if the pipeline has ended and none is,
@@ -73,4 +75,9 @@ func (p *Pipeline) interrupt(s os.Signal, hard bool) {
 	if p.state < stopping || hard && p.state == stopping {
 		p.signal = s
 	}
+}
+
+// wasDone reports whether a command that has ended with an error was done all the same: it was not if a hard stop ended it.
+func (p *Pipeline) wasDone(err error) bool {
+	return err == nil || p.halting.Err() == nil && !errors.Is(err, inbox.ErrStopped)
 }

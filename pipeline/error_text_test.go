@@ -14,7 +14,6 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // exiting is an error whose Error method ends its goroutine.
@@ -50,11 +49,9 @@ func TestACommandEndsOnceWhateverTheErrorMethodDoes(t *testing.T) {
 		errs := func(context.Context, int) behaviour.Outcome { return behaviour.Error(bad) }
 		late := func(ctx context.Context, _ int) behaviour.Outcome { <-ctx.Done(); return behaviour.Error(bad) }
 		for _, c := range []struct {
-			name    string
-			old     func(*ill)
-			opts    []stage.Option
-			fresh   func(*ill) // of a canary; nil: there is none
-			upgrade []upgrade.Option
+			name string
+			old  func(*ill)
+			opts []stage.Option
 		}{
 			{name: "error", old: func(i *ill) { i.handle = errs }},
 			{name: "late error", old: func(i *ill) { i.handle = late }, opts: []stage.Option{stage.Timeout(time.Second)}},
@@ -67,10 +64,6 @@ func TestACommandEndsOnceWhateverTheErrorMethodDoes(t *testing.T) {
 			{name: "Retry.If of a panic", old: func(i *ill) { i.handle = panics }, opts: []stage.Option{stage.Retry(stage.RetryPolicy{
 				Attempts: 3, If: func(error) bool { panic(bad) },
 			})}},
-			{name: "canary panics", fresh: func(i *ill) { i.handle = panics }},
-			{name: "canary errs", fresh: func(i *ill) { i.handle = errs }},
-			{name: "canary does not start", fresh: func(i *ill) { i.start = func() error { return bad } }},
-			{name: "By", fresh: func(*ill) {}, upgrade: []upgrade.Option{upgrade.By(func(int) string { panic(bad) })}},
 		} {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				eachWay(t, func(t *testing.T, way pipeline.Part) {
@@ -85,10 +78,8 @@ func TestACommandEndsOnceWhateverTheErrorMethodDoes(t *testing.T) {
 					}
 					s := stage.Each("s", make(c.old), append(c.opts, stage.Workers(1, 1))...)
 					p := bubble(t, s, way, pipeline.Logger(slog.New(slog.NewTextHandler(io.Discard, nil)))) //nolint:sloglint // it writes the texts out
-					if c.fresh != nil {
-						_, err := s.Upgrade(t.Context(), make(c.fresh), append(c.upgrade, upgrade.Canary(0.5))...)
-						require.Equal(t, c.name == "canary does not start", err != nil)
-					}
+					_, err := s.Upgrade(t.Context(), make(func(i *ill) { i.start = func() error { return bad } }))
+					require.Error(t, err)
 					var tickets []*stage.Ticket
 					for n := range 6 {
 						if n%2 == 0 {

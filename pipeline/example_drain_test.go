@@ -34,7 +34,7 @@ func ExamplePipeline_Drain() {
 	_ = p.Stop(ctx)
 	// Output:
 	// drained: <nil>
-	// from outside: stage "save": stage: closed: draining
+	// from outside: stage "save": closed: draining
 	// to a stage before it: <nil>
 	// nothing came: true
 	// 2 <nil>

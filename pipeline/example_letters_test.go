@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -105,4 +106,26 @@ func ExampleLetters_Export() {
 	// Output:
 	// s dropped_newest second
 	// <nil> <nil>
+}
+
+// Pages have their text behind a pointer, so the program says how large they are. The store has room for two.
+func ExampleLetterSize() {
+	type page struct{ text []byte }
+	index := stage.Sink("index", func(context.Context, *page) error { return errors.New("no space left") })
+	p, err := pipeline.New("search", index, pipeline.Logger(slog.New(slog.DiscardHandler)),
+		pipeline.KeepLetterBytes(1<<20),
+		pipeline.LetterSize(func(p *page) int { return len(p.text) }))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	_ = p.Start(ctx)
+	for range 5 {
+		_ = index.Submit(ctx, &page{make([]byte, 400<<10)})
+	}
+	_ = p.Stop(ctx)
+	fmt.Println(p.Failures().Len(), "kept,", p.Failures().Dropped(), "dropped")
+	// Output:
+	// 2 kept, 3 dropped
 }

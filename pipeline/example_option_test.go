@@ -55,7 +55,8 @@ func ExampleFailures() {
 	})
 	p, err := pipeline.New("mail", send, pipeline.Feed("outbox", send, source.Slice([]string{"to ann", "to the moon"})),
 		pipeline.KeepLetters(10),
-		pipeline.HideCommands(), // the log shows the types of commands only
+		pipeline.KeepLetterBytes(1<<20),
+		pipeline.ShowCommands(), // for the log
 		pipeline.Failures(func(l stage.DeadLetter) { fmt.Println(l.Stage, l.Command, l.Err) }))
 	if err != nil {
 		fmt.Println(err)

@@ -71,7 +71,7 @@ func ExampleEntry() {
 	_, err := pipeline.New("line", pipeline.Entry(first), second, forgotten, pipeline.Wire(out, second))
 	fmt.Println(err)
 	// Output:
-	// pipeline "line": stage "forgotten": is unreachable: no declared port leads to it from an entry
+	// pipeline "line": stage "forgotten": is unreachable: no declared port leads to it from an entry; stage.Out declares ports and stages
 }
 
 // The policy of a pipeline is replaced while it runs. The journal has the change.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/source"
@@ -17,8 +18,14 @@ type fed struct {
 	stage   Part         // what was given as the stage
 	core    *engine.Core // the stage
 	problem string       // with the stage; empty if there is none
+	refused string       // what is wrong with the source; empty if nothing is
 	carried bool         // the commands come from other processes
-	run     func(ctx context.Context, submit func(load any) error) error
+	saves   bool         // the source is known to have a checkpoint
+	stands  string       // why the feed would stand still if the source had one; empty if it would not
+	bound   feed.Bound   // of the source, if it is known
+	// standsFor returns why the feed would stand still if the source had that bound; empty if it would not.
+	standsFor func(feed.Bound) string
+	run       func(ctx context.Context, submit func(load any) error) error
 }
 
 // Part makes a feed a part of a pipeline.
@@ -55,7 +62,11 @@ func Feed[C any](name string, stage behaviour.Target[C], src source.Source[C]) P
 		f.problem = "the stage is nil"
 		return f
 	}
-	if src != nil {
+	if err := feed.Check(src); err != nil {
+		f.refused = err.Error()
+	} else {
+		f.saves = feed.Marked(src)
+		f.bound = feed.BoundOf(src, func(ctx context.Context) { _ = src(ctx, nil) })
 		inlet := stage.Inlet()
 		f.run = func(ctx context.Context, submit func(any) error) error {
 			return src(ctx, func(cmd C) error { return submit(link.Load(inlet, &cmd)) })
@@ -83,8 +94,8 @@ type FeedSnapshot struct {
 	Restarts  uint64 // of the source
 	Position  int64  // of the source: commands that were accepted, or what the source counts, such as bytes
 	Total     int64  // the position of the end, 0 if it is not known
-	// Checkpoint is the position up to which all commands have ended. It is 0 without a source.Checkpoint, and until the source
-	// runs.
+	// Checkpoint is the position up to which all commands have ended, or which the pipeline's [Checkpoint] has saved. It is 0 without
+	// either, and until the source runs.
 	Checkpoint int64
 	Err        error // the last failure, of the source or of saving a checkpoint, or why it is away; nil if there was none
 }

@@ -181,7 +181,7 @@ func TestAFeedIsAwayAsLongAsItsSourceSaysSo(t *testing.T) {
 }
 
 func TestASourceThatHearsNeedsAFeed(t *testing.T) {
-	require.Nil(t, source.Ends[int](nil))
+	require.ErrorContains(t, source.Ends[int](nil)(t.Context(), func(int) error { return nil }), "source: Ends: the function is nil")
 	src := source.Ends(func(context.Context, func(int, func(error)) error) error { return nil })
 	require.ErrorContains(t, src(t.Context(), func(int) error { return nil }), "no feed")
 	source.SetAway(t.Context(), errors.New("no feed"))

@@ -15,6 +15,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
+// sheet is a command whose stage has a guard.
+type sheet struct{ n int }
+
 func TestTheLastCheckpointOfAStopIsBehindNoCommandThatHasExpired(t *testing.T) {
 	for range 20 { // without the wait one in five is
 		s := stage.Func("s", func(context.Context, sheet) behaviour.Outcome { return behaviour.OK(nil) },

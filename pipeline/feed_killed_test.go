@@ -48,7 +48,7 @@ func TestAFeedContinuesWhereItWasWhenOneOfItsActorsIsKilled(t *testing.T) {
 			})))
 			go func() {
 				defer close(killed)
-				assert.Eventually(t, func() bool { return got.len() >= n/2 }, 30*time.Second, time.Millisecond)
+				assert.Eventually(t, func() bool { return got.len() >= n/2 }, enough, time.Millisecond)
 				assert.True(t, killFeed(supervisor))
 				time.Sleep(10 * time.Millisecond)
 			}()

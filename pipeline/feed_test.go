@@ -575,7 +575,7 @@ func TestAWrongFeedIsNamed(t *testing.T) {
 		"an empty stage":       {[]pipeline.Part{s(), pipeline.Feed("f", &stage.Stage[int]{}, endless)}, `Feed "f": the stage is nil`},
 		"a port":               {[]pipeline.Part{s(), pipeline.Feed("f", port, endless)}, `Feed "f": *behaviour.Port[int] is not a stage`},
 		"no source":            {[]pipeline.Part{pipeline.Feed[int]("f", s(), nil)}, `Feed "f": the source is nil`},
-		"a source of nothing":  {[]pipeline.Part{pipeline.Feed("f", s(), source.Chan[int](nil))}, `Feed "f": the source is nil`},
+		"a source of nothing":  {[]pipeline.Part{pipeline.Feed("f", s(), source.Chan[int](nil))}, `Feed "f": source: Chan: the channel is nil`},
 		"an odd name":          {[]pipeline.Part{pipeline.Feed("f\xff", s(), endless)}, "the name is not UTF-8"},
 		"only a wrong feed":    {[]pipeline.Part{pipeline.Feed[int]("f", nil, nil)}, `Feed "f": the stage is nil`},
 	}
@@ -848,7 +848,7 @@ func TestRunEndsWhenItsFeedsAreExhaustedAlthoughADrainOfAStageIsEnded(t *testing
 	select {
 	case err := <-ran:
 		require.NoError(t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(enough):
 		t.Fatal("Run does not return")
 	}
 	require.Equal(t, "exhausted", p.Ending().String())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/feed"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -47,12 +49,16 @@ const (
 type feedHost struct {
 	pipeline  string // its name
 	log       *slog.Logger
+	whole     error           // why a source may not hear of the ends of its commands; nil if it may
 	exhausted func(*feeding)  // called when a source is exhausted
 	base      context.Context // of the sources: the values of the start
 	env       *engine.Env
 	grace     time.Duration
-	wasDone   func(err error) bool // whether a command with that end was done
+	wasDone   func(err error) bool              // whether a command with that end was done
+	waitsIn   func(*engine.Core) string         // the stages in which the commands of a feed of that stage are, in words
+	behind    func(*engine.Core) []*inbox.Inbox // of the stages in which the commands of a feed of that stage are
 	gaveUp    func(err error)
+	keep      func() error // makes sure that the letters survive, before a checkpoint passes them
 }
 
 // feeding is a feed of one pipeline.
@@ -61,6 +67,8 @@ type feeding struct {
 	of                 *feedHost
 	cursor             feed.Cursor
 	submitted, refused atomic.Uint64
+
+	kept atomic.Int64 // the position that the pipeline's checkpoint has
 
 	life    sync.Mutex       // held while the feed is started or asked to stop; guards tree and stopped
 	tree    *supervisor.Tree // nil before the start
@@ -73,11 +81,13 @@ type feeding struct {
 	abort    context.CancelCauseFunc // ends the present run; nil if there is none
 	saver    *saver                  // nil without a checkpoint
 	late     bool                    // no saver may start any more
+	still    standing
 }
 
 func newFeeding(of *feedHost, part *fed) *feeding {
 	f := &feeding{fed: part, of: of, state: feedWaiting}
-	f.cursor.Begun = f.openSaver
+	f.cursor.Begun, f.cursor.Stands, f.cursor.Bounded = f.openSaver, f.warnStands, f.checkBound
+	f.cursor.Full = f.isFull
 	f.cursor.Pipeline, f.cursor.Stage = of.pipeline, part.core.Name()
 	f.cursor.Paused = func() bool { return part.core.Inbox().Knobs().Paused }
 	return f
@@ -347,6 +357,7 @@ func (f *feeding) snapshot() FeedSnapshot {
 		Name: f.name, Stage: f.core.Name(), Submitted: f.submitted.Load(), Refused: f.refused.Load(),
 		Position: f.cursor.Position(), Total: f.cursor.Total(), Checkpoint: checkpoint,
 	}
+	s.Checkpoint = max(checkpoint, f.kept.Load())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.State, s.Restarts, s.Err = string(f.state), f.restarts, f.err
@@ -363,12 +374,55 @@ func (f *feeding) openSaver(w *feed.Window, save feed.Save) {
 	if f.late {
 		return // an abandoned source
 	}
+	if f.stands != "" && f.abort != nil { // the checkpoint is inside of another function
+		f.abort(&feed.FatalError{Err: errors.New(f.stands)})
+		return
+	}
 	ctx, cancel := context.WithCancel(f.of.base)
 	f.saver = &saver{
-		failed: f.failSaving, window: w, save: save, ctx: ctx, cancel: cancel,
+		failed: f.failSaving, window: w, save: f.of.afterLetters(save), ctx: ctx, cancel: cancel,
 		finish: make(chan struct{}), finished: make(chan struct{}), saved: w.Reached(),
 	}
 	go f.saver.run()
+}
+
+// afterLetters returns a function that saves a checkpoint after the letters of the commands before it.
+func (h *feedHost) afterLetters(save feed.Save) feed.Save {
+	return func(ctx context.Context, at int64) error {
+		if err := h.keep(); err != nil {
+			return err
+		}
+		return save(ctx, at)
+	}
+}
+
+// checkBound returns why the source would wait for ever. New refuses it for sources that it knows; this one is inside of another function.
+func (f *feeding) checkBound(b feed.Bound) error {
+	if f.standsFor == nil {
+		return nil
+	}
+	if why := f.standsFor(b); why != "" {
+		return &feed.FatalError{Err: errors.New(why)}
+	}
+	return nil
+}
+
+// warnStands logs that the source waits because the first of its commands behind the checkpoint does not end.
+func (f *feeding) warnStands(waited time.Duration) {
+	f.of.log.Warn("a source waits: its checkpoint lets no further command pass until the first one that has not ended ends",
+		"feed", f.name, "stage", f.core.Name(), "passed", feed.Width, "waits_in", f.of.waitsIn(f.core), "for", waited.Round(time.Second))
+}
+
+// isFull closes the windows behind the feed that only further commands close, if nothing happens there: the source has none until some of
+// its commands have ended. It is logged whenever the number of windows has doubled.
+func (f *feeding) isFull() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.still.closed
+	if n := f.still.observe(f.of.behind(f.core)); n > 0 && bits.Len(uint(before)) != bits.Len(uint(before+n)) {
+		f.of.log.Warn("windows are closed early: their source submits nothing more until some of its commands have ended, and no time closes them",
+			"feed", f.name, "stage", f.core.Name(), "windows", before+n)
+	}
 }
 
 // closeSaver asks the saver for the last checkpoint.

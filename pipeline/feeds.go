@@ -40,6 +40,7 @@ func (fs *feeds) add(parts []*fed) (added []*feeding, ok bool) {
 	}
 	for _, part := range parts {
 		f := newFeeding(&fs.host, part)
+		f.cursor.Whole = fs.host.whole
 		fs.all = slices.DeleteFunc(fs.all, func(old *feeding) bool {
 			same := old.name == part.name
 			if same {
@@ -64,6 +65,11 @@ func (fs *feeds) names() (all []string) {
 	return all
 }
 
+// allExhausted reports whether no feed has anything more to submit.
+func (fs *feeds) allExhausted() bool {
+	return !slices.ContainsFunc(fs.list(), func(f *feeding) bool { return f.is() != feedExhausted })
+}
+
 func (fs *feeds) list() []*feeding {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -72,7 +78,7 @@ func (fs *feeds) list() []*feeding {
 
 // begin sets what the feeds need of the pipeline that starts with ctx.
 func (fs *feeds) begin(ctx context.Context, host feedHost) {
-	host.pipeline, host.log, host.exhausted, host.base = fs.host.pipeline, fs.host.log, fs.host.exhausted, context.Background()
+	host.pipeline, host.log, host.whole, host.exhausted, host.base = fs.host.pipeline, fs.host.log, fs.host.whole, fs.host.exhausted, context.Background()
 	if command.Submitted(ctx, host.env.Host) != nil {
 		host.base = context.WithoutCancel(ctx)
 	}
@@ -146,6 +152,11 @@ func (fs *feeds) stopOf(c *engine.Core, grace time.Duration) (lived int) {
 		fs.host.log.Warn("a source did not return and was abandoned", "source", name)
 	}
 	return lived
+}
+
+// feeds reports whether there is a feed of a stage.
+func (fs *feeds) feeds(c *engine.Core) bool {
+	return slices.ContainsFunc(fs.list(), func(f *feeding) bool { return f.core == c })
 }
 
 // save saves the last checkpoints. It returns the names of the feeds for which that failed or took longer than the grace.

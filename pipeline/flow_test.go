@@ -43,11 +43,12 @@ func TestAFullStageFollowsItsOverflowRule(t *testing.T) {
 		refused  error           // of Submit, for the fourth command
 		ends     map[int]error   // of the tickets of the first three commands
 		reasons  []reason.Reason // of dead letters
+		answered uint64          // commands that are shed without a letter
 		accepted uint64
 	}{
-		"reject refuses the new command":       {stage.Reject, stage.ErrFull, nil, nil, 3},
-		"drop newest sheds the new command":    {stage.DropNewest, nil, nil, []reason.Reason{reason.Newest}, 4},
-		"drop oldest sheds the oldest command": {stage.DropOldest, nil, map[int]error{1: stage.ErrShed}, []reason.Reason{reason.Oldest}, 4},
+		"reject refuses the new command":       {stage.Reject, stage.ErrFull, nil, nil, 0, 3},
+		"drop newest sheds the new command":    {stage.DropNewest, nil, nil, []reason.Reason{reason.Newest}, 0, 4},
+		"drop oldest sheds the oldest command": {stage.DropOldest, nil, map[int]error{1: stage.ErrShed}, nil, 1, 4},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +77,8 @@ func TestAFullStageFollowsItsOverflowRule(t *testing.T) {
 			require.NoError(t, p.Drain(soon(t)))
 			snap := p.Snapshot()
 			require.Equal(t, row.accepted, snap.Accepted)
-			require.EqualValues(t, len(row.reasons), snap.Shed)
+			require.EqualValues(t, len(row.reasons)+int(row.answered), snap.Shed)
+			require.Equal(t, row.answered, snap.Answered)
 			require.Zero(t, snap.DeadLettered)
 		})
 	}

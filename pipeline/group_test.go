@@ -427,7 +427,7 @@ func TestEachFaultOfAGroupIsFoundAndNamesTheGroup(t *testing.T) {
 		"too many":            {[]pipeline.Part{pipeline.Group("g", 1, 1<<20, a)}, []string{`group "g": 1 to 1048576 workers`, "at most 4096"}},
 		"a nil part":          {[]pipeline.Part{pipeline.Group("g", 1, 1, a, nil)}, []string{`group "g", part 2: is nil`}},
 		"a nil in a join":     {[]pipeline.Part{a, pipeline.Join(pipeline.Join(nil))}, []string{"part 2, part 1, part 1: is nil"}},
-		"unreachable":         {[]pipeline.Part{pipeline.Entry(a), s("b")}, []string{`stage "b": is unreachable: no declared port leads to it from an entry`}},
+		"unreachable":         {[]pipeline.Part{pipeline.Entry(a), s("b")}, []string{`stage "b": is unreachable: no declared port leads to it from an entry; stage.Out declares ports and stages`}},
 		"a loop without slack": {
 			[]pipeline.Part{
 				stage.New("loop", fn(echo[int]), stage.Out(port), stage.Capacity(1)),
@@ -546,7 +546,7 @@ func TestAGroupThatFailsLosesNoCommand(t *testing.T) {
 
 func TestAFailedStageOfAGroupReportsOnlyItsOwnCrashes(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
-		bad := stage.New("bad", fn(func(context.Context, int) behaviour.Outcome { panic(errNo) }))
+		bad := stage.New("bad", fn(func(context.Context, int) behaviour.Outcome { panic(errNo) }), stage.Restart(stage.RestartPolicy{Limit: 15}))
 		unwell := stage.New("unwell", fn(poison))
 		p, err := pipeline.New("test", quiet, pipeline.Control(policy.Fixed{}), pipeline.Group("g", 1, 1, bad, unwell))
 		require.NoError(t, err)

@@ -2,7 +2,6 @@ package pipeline_test
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // blocker hangs with the command 1, even when its context ends, until it is released, and records its commands.
@@ -86,27 +84,20 @@ func TestAfterAHardStopAWorkerStartsNoFurtherCommandOfItsBatch(t *testing.T) {
 		return behaviour.Coroutine[int](func(c behaviour.Suspender, n int) behaviour.Outcome { return b.HandleCommand(c, n) })
 	}
 	for name, kind := range map[string]struct {
-		of     func(b blocker) behaviour.Behaviour[int]
-		opts   []stage.Option
-		canary bool
-		done   int
+		of   func(b blocker) behaviour.Behaviour[int]
+		opts []stage.Option
+		done int
 	}{
-		"plain":             {of: func(b blocker) behaviour.Behaviour[int] { return b }, done: 2},
-		"with a timeout":    {of: func(b blocker) behaviour.Behaviour[int] { return b }, opts: []stage.Option{stage.Timeout(time.Hour)}, done: 2},
-		"a batcher":         {of: func(b blocker) behaviour.Behaviour[int] { return blockers{b} }, done: 4},
-		"a canary":          {of: func(b blocker) behaviour.Behaviour[int] { return b }, canary: true, done: 2},
-		"suspending":        {of: suspending, done: 2},
-		"a canary suspends": {of: suspending, canary: true, done: 2},
+		"plain":          {of: func(b blocker) behaviour.Behaviour[int] { return b }, done: 2},
+		"with a timeout": {of: func(b blocker) behaviour.Behaviour[int] { return b }, opts: []stage.Option{stage.Timeout(time.Hour)}, done: 2},
+		"a batcher":      {of: func(b blocker) behaviour.Behaviour[int] { return blockers{b} }, done: 4},
+		"suspending":     {of: suspending, done: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, way pipeline.Part) {
 				b := newBlocker()
 				s := stage.New("s", kind.of(b), four(kind.opts...)...)
 				p := bubble(t, s, way, pipeline.Grace(time.Minute))
-				if kind.canary {
-					_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return kind.of(b) }, upgrade.Canary(0.5))
-					require.NoError(t, err)
-				}
 				tickets := hangs(t, s)
 				stopped := make(chan error, 1)
 				go func() { stopped <- p.Stop(gone()) }()
@@ -130,34 +121,4 @@ func TestAfterAHardStopAWorkerStartsNoFurtherCommandOfItsBatch(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The canary handles its part of a batch before the old version handles its own.
-func TestAfterAHardStopTheOtherVersionDoesNotStartItsPartOfABatch(t *testing.T) {
-	bubbled(t, func(t *testing.T) {
-		old, fresh := newBlocker(), newBlocker()
-		s := stage.New("s", behaviour.Behaviour[int](blockers{old}), four()...)
-		p := bubble(t, s, pipeline.Grace(time.Minute))
-		key := func(n int) string { return strconv.Itoa(n % 2) }
-		_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return blockers{fresh} }, upgrade.Canary(0.5), upgrade.By(key))
-		require.NoError(t, err)
-		tickets := hangs(t, s)
-		stopped := make(chan error, 1)
-		go func() { stopped <- p.Stop(gone()) }()
-		synctest.Wait()
-		close(fresh.let)
-		require.Error(t, <-stopped)
-		require.Equal(t, []int{1, 3}, fresh.seen())
-		require.Empty(t, old.seen())
-		for i, ticket := range tickets {
-			got, err := ticket.Wait(soon(t))
-			if i%2 == 1 {
-				require.NoError(t, err)
-				require.Equal(t, i, got)
-			} else {
-				require.ErrorIs(t, err, stage.ErrStopped)
-			}
-		}
-		atRest(t, p)
-	})
 }

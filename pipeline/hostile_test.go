@@ -43,7 +43,7 @@ func ends(t *testing.T, what string, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(enough):
 		t.Errorf("does not end: %s", what)
 	}
 }
@@ -89,7 +89,7 @@ func TestHostile02SpinAfterAChangeOfDispatch(t *testing.T) {
 	entry, parts := line(3, nil, stage.Workers(1, 8), stage.Capacity(64))
 	p := start(t, parts...)
 	laws := []controller.Policy{policy.Color{}, policy.Cohort{}, policy.SRPT{}, policy.LRB{}}
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(lasting(3*time.Second, 10*time.Second)); time.Now().Before(end); {
 		ctx := in(500 * time.Millisecond)
 		var wg sync.WaitGroup
 		for range 4 {

@@ -55,9 +55,13 @@ var idle = map[string]func(name string) pipeline.Part{
 // mostRunningOf is the bound where it differs from mostRunning: two workers that have made their instances are started.
 var mostRunningOf = map[string]int{"with an instance for each of two workers": 9300}
 
+// descriptor is about how many bytes the runtime keeps for each goroutine that there was at once. With one CPU the workers of all stages are
+// started before the first of them has run, and with two that have other work some are.
+const descriptor = 500
+
 // The bounds, in bytes, include a tenth of slack, where they are no target.
 const (
-	mostMade    = 3100
+	mostMade    = 3200 // 64 of them say where the stage was made
 	mostRunning = 5300
 	mostWorked  = 10_000 // the target: histograms take 64 bytes for each doubling of the times that were seen
 )
@@ -90,7 +94,14 @@ func TestAnIdleStageCostsFewBytesAndNoGoroutine(t *testing.T) {
 			profile(t)
 			if !raced {
 				require.LessOrEqual(t, made, mostMade)
-				require.LessOrEqual(t, running, max(mostRunning, mostRunningOf[name]))
+				most := max(mostRunning, mostRunningOf[name])
+				switch {
+				case runtime.GOMAXPROCS(0) == 1:
+					most += 2 * descriptor
+				case mostRunningOf[name] > 0:
+					most += descriptor / 2
+				}
+				require.LessOrEqual(t, running, most)
 			}
 			require.LessOrEqual(t, goroutines, 4)
 			require.NoError(t, p.Stop(soon(t)))

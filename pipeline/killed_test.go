@@ -54,7 +54,7 @@ func TestAPoolWhoseSupervisorIsKilledIsRestartedAsIntensityAllows(t *testing.T) 
 		p := begin(pipeline.Intensity(3, time.Minute))
 		for i := range 3 {
 			eventually(t, "there is one", func() bool { return stop(prefix) == 1 })
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), enough)
 			_, err := stage.Call[int](ctx, s, i)
 			cancel()
 			require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestAPoolWhoseSupervisorIsKilledEndsThePipelineWithoutAnIntensity(t *testin
 		require.Equal(t, 1, stop(prefix))
 		select {
 		case <-p.Done():
-		case <-time.After(20 * time.Second):
+		case <-time.After(enough):
 			require.Fail(t, "the pipeline does not end")
 		}
 		require.ErrorIs(t, p.Err(), supervisor.ErrKilled)
@@ -228,7 +228,7 @@ func TestAPipelineWhoseSupervisionTreeIsKilledGivesUp(t *testing.T) {
 			require.Equal(t, 1, stop(name))
 			select {
 			case <-p.Done():
-			case <-time.After(20 * time.Second):
+			case <-time.After(enough):
 				require.Fail(t, "the pipeline does not end")
 			}
 			require.ErrorIs(t, p.Err(), supervisor.ErrKilled)

@@ -17,13 +17,19 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
 )
 
 // long makes the load tests run as long as for the published figures: ten seconds of swaps, a minute of loops.
 //
 //	go test -race -run 'Swapped|EveryPolicyKeepsALoop' ./pipeline -long
 var long = flag.Bool("long", false, "load tests of ten seconds and of a minute")
+
+// enough is how long a test waits for a thing that must happen. No test that passes waits so long, on any machine: it only says how
+// soon a thing that never happens is reported.
+const enough = 2 * time.Minute
 
 // lasting returns how long a load test lasts.
 func lasting(normal, ifLong time.Duration) time.Duration {
@@ -68,7 +74,7 @@ func run(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 // start makes and starts a pipeline that the test stops itself. No policy scales it unless the parts have one.
 func start(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
-	return startAlone(t, append([]pipeline.Part{pipeline.System(system())}, parts...)...)
+	return startAlone(t, append([]pipeline.Part{part.Defaults{pipeline.System(system())}}, parts...)...)
 }
 
 // startAlone is start with a system of the pipeline's own, or one among the parts. It is for synctest bubbles, which the goroutines of
@@ -87,7 +93,7 @@ func startAlone(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 
 // unscaled adds the options of most tests: nothing is logged or scaled, unless the parts say otherwise.
 func unscaled(parts []pipeline.Part) []pipeline.Part {
-	parts = append([]pipeline.Part{quiet}, parts...)
+	parts = append([]pipeline.Part{part.Defaults{quiet}}, parts...)
 	if !pipeline.Controlled(parts) {
 		parts = append(parts, pipeline.Control(policy.Fixed{}))
 	}
@@ -97,9 +103,19 @@ func unscaled(parts []pipeline.Part) []pipeline.Part {
 // soon returns a context that outlives any test that is not stuck.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// submitUntilTaken submits a command again while a policy turns it away: a policy may discard commands while too many wait.
+func submitUntilTaken(t *testing.T, s *stage.Stage[int], n int) {
+	t.Helper()
+	err := s.Submit(soon(t), n)
+	for ; errors.Is(err, stage.ErrPolicy); err = s.Submit(soon(t), n) {
+		time.Sleep(100 * time.Microsecond)
+	}
+	require.NoError(t, err)
 }
 
 // atRest requires that the law holds and nothing is in flight.
@@ -116,7 +132,7 @@ func atRest(t *testing.T, p *pipeline.Pipeline) {
 // eventually waits for something that happens soon after an answer, and that the answer does not wait for.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	require.Eventually(t, is, 20*time.Second, time.Millisecond, what)
+	require.Eventually(t, is, enough, time.Millisecond, what)
 }
 
 // until calls look repeatedly until over is closed. It pauses in between, because on one core the goroutines under test would

@@ -91,7 +91,7 @@ func newLock(name string, opts ...stage.Option) *lock {
 		defer l.here.Add(-1)
 		<-l.key
 		return behaviour.OK(cmd)
-	}, append([]stage.Option{stage.Batch(1)}, opts...)...)
+	}, append([]stage.Option{stage.Defaults(stage.Batch(1))}, opts...)...)
 	return l
 }
 
@@ -598,11 +598,12 @@ func TestADisabledStageAcceptsNothingAndFinishesItsCommands(t *testing.T) {
 		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(1, false, "test") })))
 		requireNoted(t, p, controller.KnobEnabled, "last", true, false)
 		require.ErrorIs(t, last.Submit(t.Context(), 3), stage.ErrDisabled)
-		ticket, err := first.Ask(t.Context(), 4)
+		ticket, err := first.Ask(t.Context(), 7)
 		require.NoError(t, err)
 		_, err = ticket.Wait(t.Context())
 		require.ErrorIs(t, err, stage.ErrDisabled)
 		require.ErrorContains(t, err, `stage "last"`)
+		submit(t, first, 4)
 		letter := <-letters
 		require.Equal(t, reason.Disabled, letter.Reason)
 		require.Equal(t, "last", letter.Stage)
@@ -612,8 +613,10 @@ func TestADisabledStageAcceptsNothingAndFinishesItsCommands(t *testing.T) {
 		snap := p.Snapshot()
 		require.EqualValues(t, 2, snap.Stages[1].OK, "queued commands are handled")
 		require.Equal(t, map[reason.Reason]uint64{reason.Disabled: 1}, snap.Stages[1].RejectedBy)
-		require.Equal(t, map[reason.Reason]uint64{reason.Disabled: 1}, snap.Stages[1].ShedBy)
-		require.EqualValues(t, 1, snap.Shed)
+		require.Equal(t, map[reason.Reason]uint64{reason.Disabled: 2}, snap.Stages[1].ShedBy)
+		require.EqualValues(t, 2, snap.Shed)
+		require.EqualValues(t, 1, snap.Answered)
+		require.Empty(t, letters)
 		reset(t, p)
 		submit(t, last, 5)
 		submit(t, first, 6)
@@ -753,7 +756,7 @@ func TestARateAdmitsANumberOfCommandsASecond(t *testing.T) {
 						if err := s.Submit(t.Context(), 1); err == nil {
 							in++
 						} else {
-							require.ErrorContains(t, err, `stage "s": stage: over its rate`)
+							require.ErrorContains(t, err, `stage "s": over its rate`)
 						}
 					}
 					return in
@@ -929,7 +932,7 @@ func TestShedRefusesAShareOfTheCommands(t *testing.T) {
 				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 3, 0, "test") })))
 				requireNoted(t, p, controller.KnobShed, name, controller.Shed{}, controller.Shed{Below: 3})
 				require.NoError(t, s.Submit(t.Context(), 3))
-				require.ErrorContains(t, s.Submit(t.Context(), 2), `stage "s": stage: turned away by a policy`)
+				require.ErrorContains(t, s.Submit(t.Context(), 2), `stage "s": turned away by a policy`)
 				require.Equal(t, map[reason.Reason]uint64{reason.Policy: 1}, p.Snapshot().Stages[0].RejectedBy)
 				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 0.5, "test") })))
 				in := 0

@@ -37,6 +37,10 @@ type Letter struct {
 	// First and Last are the times of the first and the last of them.
 	Seen        uint64
 	First, Last time.Time
+	// Missing is why the letter has no command: nil if it has one. A command that is larger than the store, see [KeepLetterBytes], is not kept;
+	// and one that an earlier process has left, see [KeepLettersIn], could perhaps not be encoded, or cannot be decoded. [Letters.Retry] returns this error, and [Letters.RetryAs]
+	// submits another command.
+	Missing error
 }
 
 // MarshalJSON writes a letter whatever its command is. A command that package json can write, and that is not too large, is
@@ -77,8 +81,8 @@ func (f LetterFilter) filter() letters.Filter {
 
 // Letters is a store of letters: dead letters, letters in quarantine, or failures; see [Pipeline.DeadLetters],
 // [Pipeline.Quarantine] and [Pipeline.Failures]. A letter stays in the store, together with its command, until it is retried
-// or dropped. The store has a bound, see [KeepLetters]: when it is full, a new letter evicts the oldest letter of the group
-// that has the most letters, so that a flood of one cause leaves the letters of other causes in the store. Evictions are
+// or dropped. The store is bounded, see [KeepLetters] and [KeepLetterBytes]: when it is full, a new letter evicts the oldest letter
+// of the group that takes the most of the store, so that a flood of one cause leaves the letters of other causes in the store. Evictions are
 // counted, see [Letters.Dropped], and logged.
 //
 // To retry a letter is to submit its command to its stage again. The letter's own command has ended and stays counted as
@@ -88,7 +92,13 @@ func (f LetterFilter) filter() letters.Filter {
 //
 // Any goroutine may call the methods at any time, also after the pipeline has stopped; retries are refused then. The methods
 // read commands without copying them, so a command must not be changed while it is in the store.
-type Letters struct{ store *letters.Store }
+//
+// With [KeepLettersIn] the letters outlive the process: they are there again, with their numbers, when the pipeline is started anew. A
+// letter that is retried stays in the file until the retry has ended, so it is there again if the process is killed before.
+type Letters struct {
+	store  *letters.Store
+	codecs letters.Codecs
+}
 
 // Len returns how many letters there are.
 func (l *Letters) Len() int { return l.store.Len() }
@@ -127,8 +137,8 @@ func (l *Letters) Groups() []LetterGroup {
 }
 
 // Retry submits a letter's command to its stage again, as [stage.Stage.Submit] does. If the stage accepts the command, the
-// letter is removed, else it stays. The error is [ErrNoLetter], [ErrRetrying], [ErrNotPart], a [*stage.TypeError], or the
-// stage's refusal.
+// letter is removed, else it stays. The error is [ErrNoLetter], [ErrRetrying], [ErrNotPart], a [*stage.TypeError], the
+// Missing of the letter, or the stage's refusal.
 func (l *Letters) Retry(ctx context.Context, id uint64) error {
 	link.CheckContext(ctx, "pipeline: Retry")
 	return l.store.Retry(ctx, id)
@@ -148,11 +158,20 @@ func (l *Letters) RetryAll(ctx context.Context, f LetterFilter) (n int, err erro
 	return l.store.RetryAll(ctx, f.filter())
 }
 
-// Drop removes a letter for good, and reports whether it was in the store.
+// Drop removes a letter for good, and reports whether it was in the store. With [KeepLettersIn] letters can be dropped from the start to the
+// end of the pipeline only; Drop returns false before and after.
 func (l *Letters) Drop(id uint64) bool { return l.store.Drop(id) }
 
 // Clear drops the letters that a filter selects, and returns how many.
 func (l *Letters) Clear(f LetterFilter) (n int) { return l.store.Clear(f.filter()) }
 
-// Export writes all letters as lines of JSON, the oldest first. Letters that arrive meanwhile are left out.
-func (l *Letters) Export(w io.Writer) error { return l.store.Export(w) }
+// Export writes all letters as lines of JSON, the oldest first, for [Letters.Import] and for other programs. Letters that arrive meanwhile
+// are left out. A command is written whole, as the field command, or command_data if the stage has a [LetterCodec]; if neither is possible,
+// it is the field command_text of [Letter.MarshalJSON].
+func (l *Letters) Export(w io.Writer) error { return l.store.Export(w, l.codecs) }
+
+// Import puts letters that [Letters.Export] has written into the store, with new numbers, and returns how many. They count towards the
+// bounds of the store, and their errors are texts. A line that is no letter of this store, or whose command cannot be decoded for the stage
+// of its name, does not hold up the others; the error names these lines. To import the same lines twice makes two letters of each. With
+// [KeepLettersIn] letters can be imported from the start to the end of the pipeline only.
+func (l *Letters) Import(r io.Reader) (n int, err error) { return l.store.Import(r, l.codecs) }

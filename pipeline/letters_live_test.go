@@ -19,7 +19,6 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // mended crashes on the command that its poison is, until it has none.
@@ -340,43 +339,38 @@ func TestALetterIsInTheStoreWhenTheCallerHasTheError(t *testing.T) {
 
 // This is what quarantine and upgrades are for.
 func TestQuarantinedCommandsAreAnsweredByAFixedVersion(t *testing.T) {
-	for name, opts := range map[string][]upgrade.Option{"at once": nil, "by a canary": {upgrade.Canary(1)}} {
-		t.Run(name, func(t *testing.T) {
-			r := newRegistry()
-			s := stage.Each("s", r.factory("v1", func(ctx context.Context, b *being, n int) behaviour.Outcome {
-				if n%10 == 0 {
-					panic("a ten")
-				}
-				return answer(ctx, b, n)
-			}), stage.Retry(stage.RetryPolicy{Attempts: 2}))
-			p := run(t, s)
-			cmds := make([]int, 100)
-			for n := range cmds {
-				cmds[n] = n
-			}
-			_, err := s.SubmitAll(t.Context(), cmds...)
-			require.NoError(t, err)
-			q := p.Quarantine()
-			eventually(t, "all tens to be in quarantine", func() bool { return q.Len() == 10 })
-			require.Equal(t, "v1", q.List(pipeline.LetterFilter{})[0].Version)
-
-			up, err := s.Upgrade(t.Context(), r.factory("v2", nil), opts...)
-			require.NoError(t, err)
-			n, err := q.RetryAll(t.Context(), pipeline.LetterFilter{})
-			require.NoError(t, err)
-			require.Equal(t, 10, n)
-			require.NoError(t, p.Drain(soon(t)))
-			require.Zero(t, q.Len())
-			require.NoError(t, up.Promote())
-			require.NoError(t, up.Wait(soon(t)))
-			snapshot := p.Snapshot()
-			require.True(t, snapshot.Balanced(), snapshot.Law())
-			require.EqualValues(t, 100, snapshot.Replied)
-			require.EqualValues(t, 110, snapshot.Accepted)
-			require.NoError(t, p.Stop(soon(t)))
-			r.quit(t)
-		})
+	r := newRegistry()
+	s := stage.Each("s", r.factory("v1", func(ctx context.Context, b *being, n int) behaviour.Outcome {
+		if n%10 == 0 {
+			panic("a ten")
+		}
+		return answer(ctx, b, n)
+	}), stage.Retry(stage.RetryPolicy{Attempts: 2}))
+	p := run(t, s)
+	cmds := make([]int, 100)
+	for n := range cmds {
+		cmds[n] = n
 	}
+	_, err := s.SubmitAll(t.Context(), cmds...)
+	require.NoError(t, err)
+	q := p.Quarantine()
+	eventually(t, "all tens to be in quarantine", func() bool { return q.Len() == 10 })
+	require.Equal(t, "v1", q.List(pipeline.LetterFilter{})[0].Version)
+
+	up, err := s.Upgrade(t.Context(), r.factory("v2", nil))
+	require.NoError(t, err)
+	n, err := q.RetryAll(t.Context(), pipeline.LetterFilter{})
+	require.NoError(t, err)
+	require.Equal(t, 10, n)
+	require.NoError(t, p.Drain(soon(t)))
+	require.Zero(t, q.Len())
+	await(t, up)
+	snapshot := p.Snapshot()
+	require.True(t, snapshot.Balanced(), snapshot.Law())
+	require.EqualValues(t, 100, snapshot.Replied)
+	require.EqualValues(t, 110, snapshot.Accepted)
+	require.NoError(t, p.Stop(soon(t)))
+	r.quit(t)
 }
 
 // Letters that were not delivered are logged; of a flood, ten lines a second.

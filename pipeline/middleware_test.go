@@ -16,7 +16,6 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // trace records what happens.
@@ -301,7 +300,7 @@ func TestAnUpgradeAndAnAddedStageHaveThePipelinesMiddleware(t *testing.T) {
 	must(t, s, 1)
 	r, err := s.Upgrade(soon(t), factory)
 	require.NoError(t, err)
-	require.NoError(t, r.Wait(soon(t)))
+	await(t, r)
 	must(t, s, 2)
 	require.NoError(t, p.Add(soon(t), later))
 	must(t, later, 3)
@@ -309,7 +308,7 @@ func TestAnUpgradeAndAnAddedStageHaveThePipelinesMiddleware(t *testing.T) {
 	require.Equal(t, []string{"handle 1 with all", "handle 2 with all", "handle 3 with all"}, lines)
 }
 
-func TestACanaryAndSharedWorkersHaveMiddleware(t *testing.T) {
+func TestAnUpgradeAndSharedWorkersHaveMiddleware(t *testing.T) {
 	for name, law := range ways(2) {
 		t.Run(name, func(t *testing.T) {
 			var calls, handled atomic.Int64
@@ -322,12 +321,11 @@ func TestACanaryAndSharedWorkersHaveMiddleware(t *testing.T) {
 			}
 			s := stage.Each("s", factory, stage.Use(counts))
 			p := run(t, s, pipeline.Control(law))
-			r, err := s.Upgrade(soon(t), factory, upgrade.Canary(0.5))
-			require.NoError(t, err)
 			for n := range 200 {
 				must(t, s, n)
 			}
-			require.NoError(t, r.Promote())
+			_, err := s.Upgrade(soon(t), factory)
+			require.NoError(t, err)
 			must(t, s, 1)
 			require.EqualValues(t, 201, handled.Load())
 			require.EqualValues(t, 201, calls.Load())

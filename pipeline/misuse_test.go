@@ -26,7 +26,6 @@ func identity(name string) *stage.Flow[int, int] {
 func TestNewSaysWhichFlowOrFeedIsWrong(t *testing.T) {
 	zero := func() *stage.Flow[int, int] { return new(stage.Flow[int, int]) }
 	const unmade = "is nil, or was not made with Map, FlatMap, Filter, Sink, FlowOf or Chain"
-	const noSource = "the source is nil: there is none, or package source has refused an argument that is nil or out of range"
 	flowOf := func(f func()) pipeline.Part {
 		return stage.FlowOf("x", func(func(context.Context, int) behaviour.Outcome) (behaviour.Behaviour[int], error) {
 			f()
@@ -56,12 +55,12 @@ func TestNewSaysWhichFlowOrFeedIsWrong(t *testing.T) {
 		"a make that panics":             {flowOf(func() { panic("boom") }), `stage "x": FlowOf: make crashed: boom`},
 		"a make that ends its goroutine": {flowOf(runtime.Goexit), `stage "x": FlowOf: make crashed: `},
 		"a feed of a zero flow":          {pipeline.Feed("f", zero(), source.Slice([]int{1})), `pipeline "p": Feed "f": the stage is nil`},
-		"a period of zero":               {pipeline.Feed("tick", times, source.Every(0)), `Feed "tick": ` + noSource},
-		"a negative length":              {pipeline.Feed("read", lines, source.Lines(strings.NewReader(""), -5)), `Feed "read": ` + noSource},
+		"a period of zero":               {pipeline.Feed("tick", times, source.Every(0)), `Feed "tick": source: Every(0s): the period must be above 0`},
+		"a negative length":              {pipeline.Feed("read", lines, source.Lines(strings.NewReader(""), -5)), `Feed "read": source: Lines: the longest line of -5 bytes must not be negative`},
 		"a negative position": {
-			pipeline.Feed("read", lines, source.Checkpoint(source.Lines(strings.NewReader(""), 0), -1, save)), `Feed "read": ` + noSource,
+			pipeline.Feed("read", lines, source.Checkpoint(source.Lines(strings.NewReader(""), 0), -1, save)), `Feed "read": source: Checkpoint: the position -1 must not be negative`,
 		},
-		"a period of zero with a checkpoint": {pipeline.Feed("tick", times, source.Checkpoint(source.Every(-1), 0, save)), `Feed "tick": ` + noSource},
+		"a period of zero with a checkpoint": {pipeline.Feed("tick", times, source.Checkpoint(source.Every(-1), 0, save)), `Feed "tick": source: Every(-1ns): the period must be above 0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := pipeline.New("p", row.part)

@@ -13,8 +13,6 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
-	"github.com/golda-dev/golda/internal/rules"
-	"github.com/golda-dev/golda/internal/synchronize"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -28,20 +26,28 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
-	p := &Pipeline{set: plan.set}
+	p := &Pipeline{set: plan.set, keeper: newKeeper(plan.set.checkpoint)}
 	p.init(name)
 	p.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
 	p.limiter = logs.NewLimiter(p.log)
-	box := letters.NewBox(p.set.keep, p.logWithout(p.set.letters), p.logWithout(p.set.failures), p.resubmit)
+	box := letters.NewBox(p.set.bound(), p.logWithout(p.set.letters), p.logWithout(p.set.failures), p.resubmit)
+	if p.set.sizes != nil {
+		box.Measure(p.sizeOf)
+	}
+	if p.set.home != "" {
+		box.Await()
+	}
+	codecs := p.codecOf
 	p.letters = mail{
 		box:      box,
-		notifier: letters.NewNotifier(p.limiter, p.set.hide, p.set.letters, p.set.failures),
-		dead:     Letters{box.Dead}, quarantine: Letters{box.Quarantine}, failures: Letters{box.Failures},
+		notifier: letters.NewNotifier(p.limiter, letters.Log{Show: p.set.show, Key: p.keyOf}, p.set.letters, p.set.failures),
+		dead:     Letters{box.Dead, codecs}, quarantine: Letters{box.Quarantine, codecs}, failures: Letters{box.Failures, codecs},
 	}
 	p.host = &inbox.Pipeline{
 		Name: name,
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
-		Keep: p.keep, Ended: p.ended, Full: p.filled,
+		Follows: p.set.home != "",
+		Keep:    p.keep, Ended: p.ended, Full: p.filled, Slowed: p.slowed, Recovered: p.recovered,
 		InFlight: p.load, Held: p.held, MaxInFlight: plan.set.inFlight,
 		RoundEnd: func(sp *inbox.SharedPool) {
 			p.control.Notify(control.Event{Kind: controller.EventRoundEnd, Pool: sp.Name()})
@@ -54,7 +60,6 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		return nil, err
 	}
 	p.relay(plan)
-	p.coordinate(plan.rules, plan.stages)
 	p.graph = newGraph(p.host, plan.stages)
 	p.groups, p.maps = plan.groups, plan.maps
 	p.host.Reach, p.host.InLoop = p.graph.Reach, p.graph.InLoop
@@ -65,14 +70,17 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.current.Store(newStageSet(plan.stages, inboxes))
 	p.control = p.newControl()
 	p.feeds = newFeeds(name, p.log)
+	if p.keeper != nil {
+		p.feeds.host.whole = errWhole
+	}
 	p.feeds.add(plan.feeds)
 	return p, nil
 }
 
 // logWithout returns the log for letters that a store drops. If functions are subscribed to the letters, that is none: they got
-// them all.
+// them all. But letters in files are there to be retried, so their loss is logged in any case.
 func (p *Pipeline) logWithout(subscribers []func(stage.DeadLetter)) *slog.Logger {
-	if len(subscribers) > 0 {
+	if len(subscribers) > 0 && p.set.home == "" {
 		return slog.New(slog.DiscardHandler)
 	}
 	return p.log
@@ -145,7 +153,7 @@ func (p *Pipeline) newControl() *control.Loop {
 		Policies: map[string][]controller.Policy{"": p.set.policies},
 	}
 	for _, own := range p.set.groups {
-		if slices.ContainsFunc(p.groups, func(g grouping) bool { return g.name == own.group && runsHere(g) }) {
+		if p.governsHere(own.group) {
 			cfg.Policies[own.group] = own.policies
 		}
 	}
@@ -162,17 +170,12 @@ func (p *Pipeline) newControl() *control.Loop {
 	return control.New(cfg)
 }
 
-// coordinate makes the stages that synchronizers name members of a board.
-func (p *Pipeline) coordinate(all []*rules.Rules, stages []*engine.Core) {
-	if len(all) == 0 {
-		return
+// governsHere reports whether the stages of a group, or a single stage, run in this process.
+func (p *Pipeline) governsHere(name string) bool {
+	if c := named(p.stages().stages, name); c != nil {
+		return c.Process() == ""
 	}
-	p.rules, p.board = all, synchronize.New(all)
-	for _, c := range stages {
-		if m := p.board.Member(c.Name()); m != nil {
-			c.Synchronize(m)
-		}
-	}
+	return slices.ContainsFunc(p.groups, func(g grouping) bool { return g.name == name && runsHere(g) })
 }
 
 // relay has the commands of the stages that run in other processes sent there.

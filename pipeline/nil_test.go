@@ -22,8 +22,6 @@ func TestANilContextPanicsAtOnceAndChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	ticket, err := s.Ask(t.Context(), 1)
 	require.NoError(t, err)
-	first, err := other.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return fn(echo[int]) })
-	require.NoError(t, err)
 	tree, err := supervisor.Start(t.Context(), nil, supervisor.Spec{})
 	require.NoError(t, err)
 	defer tree.Stop()
@@ -36,7 +34,6 @@ func TestANilContextPanicsAtOnceAndChangesNothing(t *testing.T) {
 		"stage: Call":              func() { _, _ = stage.Call[int](none, s, 1) },
 		"stage: Ticket.Wait":       func() { _, _ = ticket.Wait(none) },
 		"stage: Upgrade":           func() { _, _ = s.Upgrade(none, func() behaviour.Behaviour[int] { return fn(echo[int]) }) },
-		"upgrade: Rollout.Wait":    func() { _ = first.Wait(none) },
 		"pipeline: Start":          func() { _ = made.Start(none) },
 		"pipeline: Run":            func() { _ = made.Run(none) },
 		"pipeline: RunUntilSignal": func() { _ = made.RunUntilSignal(none) },
@@ -66,7 +63,7 @@ func TestANilContextPanicsAtOnceAndChangesNothing(t *testing.T) {
 	require.EqualValues(t, 1, p.Snapshot().Accepted)
 	up, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return fn(echo[int]) })
 	require.NoError(t, err, "no upgrade is under way")
-	require.NoError(t, up.Wait(soon(t)))
+	await(t, up)
 	require.NoError(t, p.Drain(soon(t), s))
 	require.NoError(t, p.Reopen(s))
 	require.NoError(t, made.Start(t.Context()), "it was not started")

@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
@@ -34,21 +35,41 @@ func (p *Pipeline) letter(end inbox.Ending) (letter stage.DeadLetter, crash *sta
 	return letter, crash
 }
 
-// keep stores a letter. Inboxes call it for every command that leaves a letter, before its ticket ends.
-func (p *Pipeline) keep(end inbox.Ending) {
+// keep stores a letter. Inboxes call it for every command that ends without an answer or fails, before its ticket ends.
+func (p *Pipeline) keep(end inbox.Ending) (id uint64) {
+	if end.Answered {
+		return 0
+	}
 	letter, crash := p.letter(end)
-	p.letters.box.Keep(&letter, crash)
+	comesAgain := (end.Checkpointed || p.keeper.feeds(end.Origin)) && !p.wasDone(end.Err) // in the file, it would be handled twice
+	return p.letters.box.Keep(&letter, crash, end.Heard || comesAgain)
 }
 
 // ended notifies the subscribers of a letter. Inboxes call it for the same commands as keep, after the ticket ends.
 func (p *Pipeline) ended(end inbox.Ending) {
-	letter, _ := p.letter(end)
-	if end.Reason == reason.MaxInFlight {
-		const message = "commands refused: as many are in flight as pipeline.MaxInFlight allows"
-		p.letters.notifier.NotifyLimited(letter, message, p.host.MaxInFlight)
+	if end.Answered {
 		return
 	}
-	p.letters.notifier.Notify(letter)
+	letter, crash := p.letter(end)
+	switch {
+	case end.Reason == reason.MaxInFlight:
+		const message = "commands refused: as many are in flight as pipeline.MaxInFlight allows"
+		p.letters.notifier.NotifyLimited(letter, message, p.host.MaxInFlight)
+	case end.Reason == reason.Crash && crash != nil:
+		p.letters.notifier.NotifyCrash(letter, end.Letter, crash)
+	default:
+		p.letters.notifier.Notify(letter, end.Letter)
+	}
+}
+
+// keyOf returns the key of a command of the stage of that name, and whether that stage is keyed.
+func (p *Pipeline) keyOf(name string, cmd any) (key any, keyed bool) {
+	for _, c := range p.stages().stages {
+		if c.Name() == name {
+			return c.KeyOf(cmd)
+		}
+	}
+	return nil, false
 }
 
 // filled notifies the policies that an inbox has become full. The inbox calls it with its lock held.
@@ -69,30 +90,81 @@ func (p *Pipeline) died(stage string) {
 	p.control.Notify(control.Event{Kind: controller.EventWorkerDied, Inbox: in, Pool: pool})
 }
 
-// resubmit submits the command of a letter again.
-func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any) error {
+// resubmit submits the command of a letter again. Ended, unless it is nil, is called when the command has ended.
+func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended func()) error {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
-			return c.Resubmit(ctx, cmd)
+			return c.Resubmit(ctx, cmd, ended)
 		}
 	}
 	return fmt.Errorf("pipeline %q: stage %q: %w", p.name, name, ErrNotPart)
 }
 
-// crashed logs a crash of a handler; workers call it for every crash. A crash after which the command is tried again is no
-// warning.
+// crashed logs a crash of a handler after which the command is tried again; workers call it for every crash. One that ends its command is
+// logged with the letter, see [letters.Notifier.NotifyCrash], so that a crash has one line.
 func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
 	p.died(e.Stage)
-	level := slog.LevelWarn
-	if again {
-		level = slog.LevelInfo
+	if !again {
+		return
 	}
-	k := logs.Kind{Level: level, Message: "handler crashed", Stage: e.Stage, Reason: string(reason.Crash)}
+	k := logs.Kind{Level: slog.LevelInfo, Message: "handler crashed", Stage: e.Stage, Reason: string(reason.Crash)}
 	p.limiter.Log(k, func() []any {
-		args := []any{"attempt", e.Attempts, "again", again}
+		args := []any{"attempt", e.Attempts, "again", true}
 		if e.Version != "" {
 			args = append(args, "version", e.Version)
 		}
 		return append(args, "panic", plain.Text(e.Value), "stack", string(e.Stack))
 	})
+}
+
+// slowed logs that a stage pauses, because its workers crash one after another.
+func (p *Pipeline) slowed(in *inbox.Inbox, crashes int) {
+	p.limiter.Log(logs.Kind{Level: slog.LevelWarn, Message: "a stage pauses between crashes", Stage: in.Name()}, func() []any {
+		return []any{"crashes in a row", crashes}
+	})
+}
+
+// recovered logs that a stage which paused has completed a command.
+func (p *Pipeline) recovered(in *inbox.Inbox, crashes int) {
+	p.limiter.Log(logs.Kind{Level: slog.LevelInfo, Message: "a stage completes commands again", Stage: in.Name()}, func() []any {
+		return []any{"crashes in a row", crashes}
+	})
+}
+
+// codecOf returns the codec for the letters of the stage of that name.
+func (p *Pipeline) codecOf(name string) (letters.Codec, error) {
+	for _, c := range p.stages().stages {
+		if c.Name() == name {
+			return p.set.codecFor(c)
+		}
+	}
+	return letters.Codec{}, fmt.Errorf("stage %q: %w", name, ErrNotPart)
+}
+
+// sizeOf returns the size of a command of the stage of that name, if the user has said how large such commands are.
+func (p *Pipeline) sizeOf(name string, cmd any) (bytes int, ok bool) {
+	for _, c := range p.stages().stages {
+		if c.Name() == name {
+			if size := p.set.sizes[c.Type()]; size != nil {
+				return size(cmd), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// openLetters reads the letters of earlier processes.
+func (p *Pipeline) openLetters() error {
+	if p.set.home == "" {
+		return nil
+	}
+	return p.letters.box.Open(letters.Home{Dir: p.set.home, Pipeline: p.name, Codecs: p.codecOf, Log: p.log})
+}
+
+// closeLetters ends the stores of letters. It returns how many letters could not be written to their files, and why.
+func (p *Pipeline) closeLetters() (unwritten int, err error) {
+	if unwritten, err = p.letters.box.Close(); err != nil {
+		p.log.Error("letters are lost: their files could not be written", "directory", p.set.home, "letters", unwritten, "reason", err)
+	}
+	return unwritten, err
 }

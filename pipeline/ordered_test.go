@@ -22,7 +22,6 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // record is a stage at the end that keeps what it has received, in order.
@@ -35,7 +34,7 @@ type record struct {
 
 func newRecord(opts ...stage.Option) *record {
 	r := &record{}
-	r.Stage = stage.Func("record", r.handle, append([]stage.Option{stage.Workers(1, 1)}, opts...)...)
+	r.Stage = stage.Func("record", r.handle, append([]stage.Option{stage.Defaults(stage.Workers(1, 1))}, opts...)...)
 	return r
 }
 
@@ -183,7 +182,7 @@ func TestWhatLeavesAnOrderedStageIsInTheOrderOfArrival(t *testing.T) {
 					time.Sleep(time.Duration(d) * 20 * time.Microsecond)
 				}
 			}
-			opts := append([]stage.Option{stage.Workers(4, 4), stage.Ordered(), stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Backoff: time.Microsecond, Max: time.Microsecond})}, s.opts...)
+			opts := append([]stage.Option{stage.Defaults(stage.Workers(4, 4), stage.Ordered(), stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Backoff: time.Microsecond, Max: time.Microsecond}))}, s.opts...)
 			var st *stage.Stage[int]
 			switch {
 			case s.suspends:
@@ -330,7 +329,7 @@ func TestACommandThatEndsWithoutAResultHoldsBackNoOther(t *testing.T) {
 							return test.end(ctx)
 						}
 						return behaviour.Forward(end.Stage, n)
-					}, append([]stage.Option{stage.Ordered(), stage.Workers(3, 3)}, test.opts...)...)
+					}, append([]stage.Option{stage.Defaults(stage.Ordered(), stage.Workers(3, 3))}, test.opts...)...)
 					var part pipeline.Part = st
 					if shared {
 						part = pipeline.Group("shared", 3, 3, st)
@@ -474,7 +473,7 @@ func TestAnOrderedStageKeepsItsOrderWhilePoliciesAreSwapped(t *testing.T) {
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		names := policy.Names()
+		names := admitting()
 		for {
 			select {
 			case <-over:
@@ -491,7 +490,7 @@ func TestAnOrderedStageKeepsItsOrderWhilePoliciesAreSwapped(t *testing.T) {
 		n = 2000
 	}
 	for i := range n {
-		require.NoError(t, st.Submit(soon(t), i))
+		submitUntilTaken(t, st, i)
 	}
 	close(over)
 	<-done
@@ -548,7 +547,7 @@ func TestAHardStopEndsWhatWaitsInAnOrderedStage(t *testing.T) {
 	}
 }
 
-func TestACanaryAndAnUpgradeKeepTheOrderOfAnOrderedStage(t *testing.T) {
+func TestUpgradesKeepTheOrderOfAnOrderedStage(t *testing.T) {
 	end := newRecord()
 	version := func(crash bool) *unsteady {
 		return &unsteady{to: end.Stage, crash: crash, pause: func(context.Context) { time.Sleep(time.Duration(rand.IntN(40)) * time.Microsecond) }}
@@ -559,17 +558,12 @@ func TestACanaryAndAnUpgradeKeepTheOrderOfAnOrderedStage(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for i := range 10 {
-			r, err := st.Upgrade(soon(t), func() behaviour.Behaviour[int] { return version(true) }, upgrade.Canary(0.5))
+		for range 10 {
+			_, err := st.Upgrade(soon(t), func() behaviour.Behaviour[int] { return version(true) })
 			if !assert.NoError(t, err) {
 				return
 			}
 			time.Sleep(2 * time.Millisecond)
-			if i%2 == 0 {
-				_ = r.Promote()
-			} else {
-				_ = r.Rollback()
-			}
 		}
 	}()
 	for i := range 10000 {

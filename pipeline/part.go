@@ -3,7 +3,9 @@ package pipeline
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
+	"reflect"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -12,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -42,6 +45,9 @@ const (
 	defaultGrace        = time.Second
 	minGrace            = 100 * time.Millisecond
 	defaultLetters      = 1024
+	defaultLettersKept  = 16_384 // in files
+	unset               = math.MinInt
+	defaultLetterBytes  = 64 << 20
 	defaultMaxInFlight  = 1 << 20
 )
 
@@ -52,19 +58,31 @@ type settings struct {
 	log       *slog.Logger
 	letters   []func(stage.DeadLetter)
 	failures  []func(stage.DeadLetter)
-	hide      bool
+	show      bool // commands in the log
 	system    *actor.System
 	strategy  supervisor.Strategy
 	intensity supervisor.Intensity
 	backoff   supervisor.Backoff
 	drain     time.Duration
 	grace     time.Duration
-	keep      int
+	keep      letters.Bound
+	sizes     map[reflect.Type]func(any) int // of commands in letters
+	home      string                         // the directory of the letters; empty if they are in memory only
+	codecs    map[reflect.Type]letters.Codec
 	inFlight  int
 	controls  int            // how often Control was given
 	given     map[string]int // how often each option was given that New takes once
+	defaults  bool           // the options that are being placed are part.Defaults
 	flaws     []flaw         // of options, whatever a later one sets
 	around    []stage.Middleware
+
+	checkpoint *checkpoint // nil without the option
+}
+
+// checkpoint is a file, and how often it is written.
+type checkpoint struct {
+	file   string
+	period time.Duration
 }
 
 // flaw is one fault of an option.
@@ -78,8 +96,11 @@ func once(name string, set func(*settings)) Part {
 		if s.given == nil {
 			s.given = map[string]int{}
 		}
-		if s.given[name]++; s.given[name] == 2 {
+		if s.given[name] == 1 {
 			s.flaw(name, "is given twice")
+		}
+		if !s.defaults {
+			s.given[name]++
 		}
 		set(s)
 	})
@@ -91,7 +112,7 @@ func defaults() settings {
 		log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		drain:    defaultDrainTimeout,
 		grace:    defaultGrace,
-		keep:     defaultLetters,
+		keep:     letters.Bound{Letters: unset, Bytes: defaultLetterBytes},
 		inFlight: defaultMaxInFlight,
 	}
 }
@@ -126,20 +147,24 @@ func Middleware(all ...stage.Middleware) Part {
 	})
 }
 
-// groupControl is the policies of a group's own controller.
+// groupControl is the policies of the controller that a group or stage has of its own.
 type groupControl struct {
 	group    string
 	policies []controller.Policy
 }
 
-// ControlFor gives a [Group] a controller of its own, with a policy, or several that share the work as in [Control]; LEDA: "cada
-// aglomerado possui seu próprio controlador". That controller sees only the stages of the group, and changes nothing else: its
-// policies cannot move a stage to a pool other than the group's or the stage's own, make pools, or limit what enters the
-// pipeline. The policy of Control governs all other stages, and does not see those of the group. [Pipeline.UseFor] replaces
-// the policies of a pipeline that runs.
-func ControlFor(group string, p controller.Policy, more ...controller.Policy) Part {
+// ControlFor gives a [Group], or a stage that is in no group, a controller of its own, with a policy, or several that share the
+// work as in [Control]; LEDA: "cada aglomerado possui seu próprio controlador", and in ERLDA each stage has a controller. That
+// controller sees only the stages of the group, or the one stage, and changes nothing else: its policies cannot move a stage to
+// a pool other than the group's or the stage's own, make pools, or limit what enters the pipeline. The policy of Control governs
+// all other stages, and does not see those of the group. [Pipeline.UseFor] replaces the policies of a pipeline that runs.
+//
+// So a stage gets thresholds of its own:
+//
+//	pipeline.Control(policy.ERLDA{}), pipeline.ControlFor("parse", policy.ERLDA{Up: 20, Down: 2})
+func ControlFor(name string, p controller.Policy, more ...controller.Policy) Part {
 	return option(func(s *settings) {
-		s.groups = append(s.groups, groupControl{group, append([]controller.Policy{p}, more...)})
+		s.groups = append(s.groups, groupControl{name, append([]controller.Policy{p}, more...)})
 	})
 }
 
@@ -147,7 +172,7 @@ func ControlFor(group string, p controller.Policy, more ...controller.Policy) Pa
 // subscribed to. Of each kind it has at most ten lines a second, and the number of lines that were left out. By default warnings and
 // errors go to the standard error, because nothing may be lost silently. A slog.DiscardHandler turns the log off.
 func Logger(l *slog.Logger) Part {
-	return option(func(s *settings) {
+	return once("Logger", func(s *settings) {
 		switch {
 		case l == nil:
 			s.flaw("Logger", "the logger is nil")
@@ -158,7 +183,7 @@ func Logger(l *slog.Logger) Part {
 	})
 }
 
-// DeadLetters subscribes a function to all commands that end without an answer. Without one, dead letters are logged. If the
+// DeadLetters subscribes a function to all commands that leave a letter in [Pipeline.DeadLetters] or [Pipeline.Quarantine]. Without one, dead letters are logged. If the
 // option is given more than once, each function is called.
 //
 // A function is called for one letter at a time, in the order in which the commands ended, on a goroutine of its own; up to
@@ -191,15 +216,52 @@ func Failures(f func(stage.DeadLetter)) Part {
 	})
 }
 
-// HideCommands makes the log show only the types of commands. By default the log lines of failures and dead letters show the
-// command: the result of its LogValue method if it is a [slog.LogValuer], else its text as %+v writes it, 512 bytes at most.
-// Errors, panics, and the output of [Letters.Export] may still contain parts of a command.
-func HideCommands() Part { return option(func(s *settings) { s.hide = true }) }
+// ShowCommands makes the log show commands. By default its lines about failures, dead letters and crashes have the type of the command, its key if
+// the stage is keyed, and the number of its letter, by which [Letters.Get] finds it: the command may have personal data in it, and the program
+// may still be changing it. With ShowCommands they have a value as well: the result of the command's LogValue method if it is a [slog.LogValuer], else its
+// text as %+v writes it, 512 bytes at most. The command is read then, so it must not be changed after it was submitted. One whose handler
+// has not returned is not shown.
+//
+// Keys, errors, panics, and the output of [Letters.Export] may contain parts of a command in any case.
+func ShowCommands() Part { return option(func(s *settings) { s.show = true }) }
 
 // KeepLetters sets how many letters each of the stores [Pipeline.DeadLetters], [Pipeline.Quarantine] and [Pipeline.Failures]
-// keeps. The default is 1,024; 0 means none. A letter holds its command, so keep few where commands are large. A full store drops
-// an old letter for a new one, and logs how many it has dropped, unless a function of [DeadLetters] or [Failures] got them.
-func KeepLetters(n int) Part { return once("KeepLetters", func(s *settings) { s.keep = n }) }
+// keeps. The default is 1,024, and 16,384 with [KeepLettersIn]; 0 means none, and New refuses that with KeepLettersIn. [KeepLetterBytes] bounds the
+// memory of their commands. A full store drops an old letter for a new one, and logs how many it has dropped, unless a function of [DeadLetters] or
+// [Failures] got them. With KeepLettersIn it logs that in any case: at the first, and whenever the number has doubled.
+func KeepLetters(n int) Part { return once("KeepLetters", func(s *settings) { s.keep.Letters = n }) }
+
+// KeepLetterBytes sets how many bytes the commands in each of the stores of [KeepLetters] may have together. The default is 64 MiB. At the bound
+// letters are dropped as from a store that has too many, those of the stage and cause first whose commands are the largest together. A command that
+// is larger than the bound is not kept; its letter is, with a Missing that says so: with 0, letters without commands.
+//
+// The size of a command is an estimate that reads no memory which the program may still change: the value itself with the strings, slices and arrays
+// in it, but not what is behind pointers, in maps, or behind the elements of slices; see [LetterSize]. With [KeepLettersIn] it is the size in the file,
+// if that is larger.
+func KeepLetterBytes(n int64) Part {
+	return once("KeepLetterBytes", func(s *settings) { s.keep.Bytes = n })
+}
+
+// LetterSize says how many bytes of memory a command of type C takes, for [KeepLetterBytes]: for commands whose data is behind pointers or in maps. It
+// holds for the stages that take C. Goroutines that end commands call the function, any number at once and not while a handler still has the command,
+// so it must be quick; if the program changes commands that have ended, the function must take its locks. If it panics, the estimate holds.
+func LetterSize[C any](size func(C) int) Part {
+	of := reflect.TypeFor[C]()
+	name := fmt.Sprintf("LetterSize[%v]", of)
+	return once(name, func(s *settings) {
+		if size == nil {
+			s.flaw(name, "the function is nil")
+			return
+		}
+		if s.sizes == nil {
+			s.sizes = map[reflect.Type]func(any) int{}
+		}
+		s.sizes[of] = func(cmd any) int {
+			c, _ := cmd.(C) // a nil command of an interface type is none
+			return size(c)
+		}
+	})
+}
 
 // MaxInFlight bounds the commands in flight that loops may add to; the default is 1<<20, about a million. A command that a stage
 // forwards or emits along an edge that closes a loop is queued beyond the capacity of the next stage, because stages of a loop
@@ -218,11 +280,11 @@ func KeepLetters(n int) Part { return once("KeepLetters", func(s *settings) { s.
 func MaxInFlight(n int) Part { return once("MaxInFlight", func(s *settings) { s.inFlight = n }) }
 
 // System makes the pipeline run in an existing protoactor system, so that the actors of that system can reach the stages. By
-// default a pipeline has a system of its own.
+// default all pipelines of a program share one, in which their names are unique, and which logs nothing.
 func System(s *actor.System) Part {
-	return option(func(set *settings) {
+	return once("System", func(set *settings) {
 		if s == nil {
-			set.flaw("System", "the system is nil; without System the pipeline has one of its own")
+			set.flaw("System", "the system is nil; without System the pipelines of a program share one")
 		}
 		set.system = s
 	})
@@ -240,7 +302,7 @@ func Supervise(s supervisor.Strategy) Part {
 // restarts its workers many times, with growing pauses, before it fails. [Backoff] sets the pause before each restart of a
 // stage.
 func Intensity(restarts int, within time.Duration) Part {
-	return option(func(set *settings) {
+	return once("Intensity", func(set *settings) {
 		set.intensity = supervisor.Intensity{Restarts: restarts, Within: within}
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
-	"github.com/golda-dev/golda/supervisor"
 )
 
 // Pipeline is a set of stages that are checked, started and stopped together. Any goroutine may call its methods at any
@@ -25,8 +24,8 @@ type Pipeline struct {
 	groups []grouping // as they were declared
 	feeds  *feeds
 	maps   []mapping
-	lines  []line // on which commands come and go; none without Place
-	synchronizers
+	keeper *keeper // nil without a Checkpoint
+	lines  []line  // on which commands come and go; none without Place
 
 	host    *inbox.Pipeline
 	graph   *graph.Graph
@@ -90,26 +89,12 @@ func (p *Pipeline) Err() error {
 	return p.failure
 }
 
-// Tree returns the state of the supervision tree: the stages and the control loop, in the order in which they were started,
-// then the pools that stages share and the stages that were added, with how often each was restarted and why it last ended.
-// Workers are not in it; see [stage.Snapshot]. It is empty before the start. After the end it is the last state.
-func (p *Pipeline) Tree() supervisor.Info {
-	p.mu.Lock()
-	tree := p.tree
-	p.mu.Unlock()
-	if tree == nil {
-		return supervisor.Info{}
-	}
-	info := tree.Info()
-	info.Children = append(info.Children, p.pools.info())
-	return info
-}
-
 // Journal returns the last changes that policies made, the oldest first.
 func (p *Pipeline) Journal() []controller.Change { return p.control.Journal() }
 
 // DeadLetters returns the store of commands that ended without an answer, except those in quarantine: commands that were shed
-// or were not done when the pipeline stopped hard, and messages of actors that no stage took. The option [DeadLetters]
+// or were not done when the pipeline stopped hard, and messages of actors that no stage took. A command that was shed, and whose caller
+// has the error, since it was submitted with a ticket, is only counted: see Answered of [Snapshot]. So is one whose source hears of its end. The option [DeadLetters]
 // subscribes a function to all of them, including those in quarantine.
 func (p *Pipeline) DeadLetters() *Letters { return &p.letters.dead }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/part"
-	"github.com/golda-dev/golda/internal/rules"
 	"github.com/golda-dev/golda/source"
 )
 
@@ -64,8 +63,7 @@ func (placement) Part(part.Seal) {}
 //
 // # What is not shared
 //
-// Policies, [Group]s, [MaxInFlight] and a [Synchronize] govern what runs in this process, each process by itself. A synchronizer of
-// stages of which some run here and some do not is a fault. So a loop that leads through several processes is not bounded by
+// Policies, [Group]s, [MaxInFlight] and govern what runs in this process, each process by itself. So a loop that leads through several processes is not bounded by
 // MaxInFlight: bound what enters it. [Pipeline.Run] does not return when the feeds of this process are exhausted if other processes
 // may send something. Stages that [Pipeline.Add] adds run here.
 func Place(carrier Carrier, processes ...string) Part { return placement{carrier, processes} }
@@ -95,8 +93,7 @@ type placing struct {
 	entry  []*engine.Core
 	faultf func(part, format string, args ...any)
 
-	feeds []*fed         // to begin with, those that were given; then those that run here
-	rules []*rules.Rules // likewise
+	feeds []*fed // to begin with, those that were given; then those that run here
 	away  map[*engine.Core]relayed
 	lines []line
 }
@@ -124,7 +121,6 @@ func (p *placing) check() {
 			p.away[c] = relayed{process: process}
 		}
 	}
-	p.checkSplitRules()
 	p.checkKeys(at.processes)
 	if !engine.IsNil(at.carrier) {
 		p.lay(at.carrier)
@@ -152,30 +148,6 @@ func (p *placing) checkProcesses(names []string) {
 			p.faultf("Place", "process %q is given twice", name)
 		}
 	}
-}
-
-// checkSplitRules finds synchronizers of which a part is elsewhere, and forgets those that are elsewhere as a whole.
-func (p *placing) checkSplitRules() {
-	p.rules = slices.DeleteFunc(p.rules, func(r *rules.Rules) bool {
-		var here, there []string
-		for _, name := range slices.Sorted(maps.Keys(r.Members)) {
-			x, ok := r.Members[name].(cored)
-			if !ok {
-				continue
-			}
-			if _, away := p.away[x.Core()]; away {
-				there = append(there, name)
-			} else {
-				here = append(here, name)
-			}
-		}
-		if len(here) > 0 && len(there) > 0 {
-			p.faultf(fmt.Sprintf("Synchronize(%q)", r.Name),
-				"stage %q runs in this process and stage %q in another one; map them to the same",
-				here[0], there[0])
-		}
-		return len(there) > 0
-	})
 }
 
 // checkKeys finds keyed stages that commands come to by another way than their line, which alone keeps each key in one process. A process

@@ -20,7 +20,6 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/coordination/guard"
-	"github.com/golda-dev/golda/coordination/synchronizer"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
@@ -259,7 +258,7 @@ func TestNothingOfTheUserIsCalledForAStageThatRunsElsewhere(t *testing.T) {
 			return behaviour.OK(nil)
 		}),
 		stage.ExpiresAt(func(int) time.Time { never("ExpiresAt"); return time.Time{} }), stage.Retry(stage.RetryPolicy{Attempts: 5}),
-		stage.Timeout(time.Nanosecond))
+		stage.Timeout(time.Microsecond))
 	guarded := stage.Func("guarded", func(context.Context, int) behaviour.Outcome { never("a handler"); return behaviour.OK(nil) },
 		stage.Guard("int", func(func(string) guard.Counters) bool { never("a guard"); return true }))
 	rated := stage.Func("rated", func(context.Context, int) behaviour.Outcome { never("a handler"); return behaviour.OK(nil) },
@@ -281,9 +280,6 @@ func TestNothingOfTheUserIsCalledForAStageThatRunsElsewhere(t *testing.T) {
 		pipeline.Group("pool", 1, 2, grouped),
 		pipeline.ControlFor("pool", policy.Fixed{}),
 		pipeline.Feed("feed", each, func(context.Context, func(int) error) error { never("a source"); return nil }),
-		pipeline.Synchronize("sync", func(s *synchronizer.Synchronizer) {
-			s.AtMost(1, synchronizer.Event{Of: grouped, Method: "int"}, synchronizer.Event{Of: guarded, Method: "int"})
-		}),
 		pipeline.Entry(each, guarded, rated, sorted, suspending, keyed, ordered, grouped, home),
 		pipeline.Map("away", "each", "guarded", "rated", "sorted", "suspending", "keyed", "ordered", "pool"), pipeline.Map("home", "home"),
 		pipeline.Place(b.process(), "home"))
@@ -437,12 +433,6 @@ func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 		{"two Places", []pipeline.Part{
 			a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p"), pipeline.Place(newBroker().process(), "p"),
 		}, []string{"Place: is given 2 times"}},
-		{"a synchronizer of two processes", []pipeline.Part{
-			a, b, pipeline.Map("p", "a"), pipeline.Map("q", "b"), pipeline.Place(newBroker().process(), "p"),
-			pipeline.Synchronize("sync", func(s *synchronizer.Synchronizer) {
-				s.AtMost(1, synchronizer.Event{Of: a, Method: "int"}, synchronizer.Event{Of: b, Method: "int"})
-			}),
-		}, []string{`Synchronize("sync"): stage "a" runs in this process and stage "b" in another one`}},
 		{
 			"a key of floats",
 			[]pipeline.Part{floats, pipeline.Map("p", "floats"), pipeline.Place(newBroker().process(), "p")},

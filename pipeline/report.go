@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -33,14 +35,23 @@ type Undrained struct {
 }
 
 // Error returns how many commands are left in which stages, and in which calls the handlers are.
-func (e *DrainError) Error() string {
+func (e *DrainError) Error() string { return prefix(e.Pipeline) + e.text() }
+
+func (e *DrainError) text() string {
 	where := make([]string, len(e.Where))
 	for i := range e.Where {
 		where[i] = e.Where[i].String()
 	}
-	return fmt.Sprintf("pipeline %q: not drained: %v: %d commands in flight: %s",
-		e.Pipeline, e.Cause, e.InFlight, strings.Join(where, ", "))
+	return fmt.Sprintf("not drained: %s: %d commands in flight: %s", e.cause(), e.InFlight, strings.Join(where, ", "))
 }
+
+// cause returns the text of the cause. The error of a pipeline that gave up has the name of the pipeline, which precedes the text.
+func (e *DrainError) cause() string {
+	return strings.TrimPrefix(plain.Text(e.Cause), prefix(e.Pipeline))
+}
+
+// prefix is how errors of a pipeline begin.
+func prefix(pipeline string) string { return fmt.Sprintf("pipeline %q: ", pipeline) }
 
 // Unwrap returns why the drain ended.
 func (e *DrainError) Unwrap() error { return e.Cause }
@@ -53,7 +64,7 @@ func (e *DrainError) Report() string {
 }
 
 func (e *DrainError) write(b *strings.Builder) {
-	fmt.Fprintf(b, "pipeline %q: not drained: %v: %d commands in flight\n", e.Pipeline, e.Cause, e.InFlight)
+	fmt.Fprintf(b, "%snot drained: %s: %d commands in flight\n", prefix(e.Pipeline), e.cause(), e.InFlight)
 	for i := range e.Where {
 		u := &e.Where[i]
 		fmt.Fprintf(b, "\nstage %s; %d tickets wait for commands that are not in hand\n", u.counts(), u.Tickets)
@@ -126,6 +137,12 @@ type StopError struct {
 	// Unheard is how many letters were not delivered to subscribers, because those did not return in time. The letters were
 	// logged instead, and kept: see [Pipeline.DeadLetters].
 	Unheard int
+	// Unwritten is how many letters could not be written to the directory of [KeepLettersIn], and end with the process. The error wraps the
+	// reason, which is the operating system's, such as a full disk. With a reason and an Unwritten of 0 all letters were written, and might not
+	// survive a power cut.
+	Unwritten int
+
+	unkept error // why letters could not be written
 }
 
 // Error returns all of the report except the stacks.
@@ -133,7 +150,7 @@ func (e *StopError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pipeline %q: %s", e.Pipeline, e.how())
 	if e.Drain != nil {
-		fmt.Fprintf(&b, ": %v", e.Drain)
+		b.WriteString(": " + e.Drain.text())
 	}
 	e.writeLeft(&b, "; ")
 	for _, s := range e.Stuck {
@@ -158,6 +175,9 @@ func (e *StopError) writeLeft(b *strings.Builder, before string) {
 	if e.Unheard > 0 {
 		fmt.Fprintf(b, "%sa subscriber did not take %d letters", before, e.Unheard)
 	}
+	if e.unkept != nil {
+		fmt.Fprintf(b, "%s%d letters were not written to their files: %v", before, e.Unwritten, e.unkept)
+	}
 }
 
 // Report returns the whole report: what was not drained when the soft stop ended, and the handlers that had not returned when
@@ -175,12 +195,15 @@ func (e *StopError) Report() string {
 	return b.String()
 }
 
-// Unwrap returns the [*DrainError], if there is one.
-func (e *StopError) Unwrap() error {
-	if e.Drain == nil {
-		return nil
+// Unwrap returns the [*DrainError], if there is one, and why letters could not be written.
+func (e *StopError) Unwrap() (reasons []error) {
+	if e.Drain != nil {
+		reasons = append(reasons, e.Drain)
 	}
-	return e.Drain
+	if e.unkept != nil {
+		reasons = append(reasons, e.unkept)
+	}
+	return reasons
 }
 
 // unfinished returns a report of the commands in the stages that concern the caller.
@@ -206,6 +229,44 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 		}
 	}
 	return e
+}
+
+// waitsIn returns the names of the stages behind one, and of that one, that have commands, and how many.
+func (p *Pipeline) waitsIn(from *engine.Core) string {
+	behind := p.placesBehind(from)
+	return p.loads(func(place int) bool { return behind[place] })
+}
+
+// behind returns the inboxes of a stage and of those to which its commands go on.
+func (p *Pipeline) behind(from *engine.Core) []*inbox.Inbox {
+	at := p.placesBehind(from)
+	return slices.DeleteFunc(slices.Clone(p.stages().all), func(in *inbox.Inbox) bool { return !at[in.Place] })
+}
+
+// placesBehind are the places of a stage and of those to which its commands go on.
+func (p *Pipeline) placesBehind(from *engine.Core) map[int]bool {
+	behind := map[int]bool{from.Inbox().Place: true}
+	for edges, grown := p.graph.Edges(), true; grown; {
+		grown = false
+		for _, e := range edges {
+			if behind[e.From] && !behind[e.To] {
+				behind[e.To], grown = true, true
+			}
+		}
+	}
+	return behind
+}
+
+// loads returns the names of the stages at some places that have commands, and how many.
+func (p *Pipeline) loads(at func(place int) bool) string {
+	var all []string
+	for _, st := range p.Snapshot().Stages {
+		u := Undrained{Snapshot: st}
+		if in := p.inbox(st.Name); in != nil && at(in.Place) && u.load() > 0 {
+			all = append(all, u.counts())
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // Handlers returns the handlers that run or are suspended now, those that have run for longest first, with what each waits

@@ -228,7 +228,7 @@ func TestEveryPolicyKeepsALoopMoving(t *testing.T) {
 			p := run(t, append(parts, pipeline.Control(law))...)
 			sent := 0
 			for ; time.Now().Before(end) || sent < 1000; sent++ {
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), enough)
 				if err := first.Submit(ctx, &lap{}); err != nil {
 					require.NoError(t, err, "after %d commands: %s", sent, p.Snapshot().Law())
 				}

@@ -44,7 +44,7 @@ func newFork(t *testing.T, opts []stage.Option, parts ...pipeline.Part) *fork {
 			return behaviour.Forward(f.stuck, n)
 		}
 		return behaviour.Forward(f.sound, n)
-	}, append([]stage.Option{stage.Workers(1, 1)}, opts...)...)
+	}, append([]stage.Option{stage.Defaults(stage.Workers(1, 1))}, opts...)...)
 	parts = append([]pipeline.Part{f.split, f.stuck, f.sound}, parts...)
 	f.p = startAlone(t, parts...)
 	return f

@@ -129,7 +129,7 @@ func TestSignalsEndAProgramCleanly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), enough)
 			defer cancel()
 			child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignalsEndAProgramCleanly$")
 			child.Env = append(os.Environ(), signalledEnv+"="+row.program)

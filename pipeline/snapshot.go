@@ -8,6 +8,7 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/supervisor"
 )
 
 // Snapshot is the state of a pipeline at one instant: all its accounts are read together.
@@ -22,6 +23,9 @@ type Snapshot struct {
 	Shed         uint64 // dropped because a queue or a limit was full
 	DeadLettered uint64 // ended without an answer
 	InFlight     uint64 // not ended yet
+
+	// Answered is how many of the commands that were shed or dead-lettered left no letter, because their caller has the error.
+	Answered uint64
 
 	Stages []stage.Snapshot // in the order in which they were given to New
 	Pools  []Pool           // the pools that stages share, or have shared
@@ -84,7 +88,7 @@ func (s Snapshot) Law() string {
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
 	r, accounts := p.readAccounts(inbox.Snapshot)
-	s := Snapshot{Pipeline: p.name, Policy: p.control.PolicyNames(""), At: time.Now()}
+	s := Snapshot{Pipeline: p.name, Policy: p.control.PolicyNames(""), At: time.Now(), Answered: p.host.Answered()}
 	for i := range accounts {
 		account := &accounts[i]
 		s.Accepted += account.Submitted + account.Emitted
@@ -112,4 +116,36 @@ func (p *Pipeline) Snapshot() Snapshot {
 		s.Feeds = append(s.Feeds, f.snapshot())
 	}
 	return s
+}
+
+// Tree returns the state of the supervision tree: the stages and the control loop, in the order in which they were started,
+// then the pools that stages share and the stages that were added, with how often each was restarted and why it last ended.
+// The workers of a stage are counted in its line: how many there are, how often a handler crashed, and how many workers replaced
+// one that crashed; see [stage.Snapshot]. It is empty before the start. After the end it is the last state.
+func (p *Pipeline) Tree() supervisor.Info {
+	p.mu.Lock()
+	tree := p.tree
+	p.mu.Unlock()
+	if tree == nil {
+		return supervisor.Info{}
+	}
+	info := tree.Info()
+	info.Children = append(info.Children, p.pools.info())
+	p.addWorkers(info.Children)
+	return info
+}
+
+// addWorkers adds the counts of the workers to the children that are stages.
+func (p *Pipeline) addWorkers(children []supervisor.ChildInfo) {
+	of := map[string]string{}
+	for _, s := range p.Snapshot().Stages {
+		of[s.Name] = fmt.Sprintf("workers: %d, crashes: %d, replaced: %d", s.Workers, s.Crashes, s.Restarts)
+	}
+	for i := range children {
+		c := &children[i]
+		c.Detail = of[c.Name]
+		if c.Supervisor != nil {
+			p.addWorkers(c.Supervisor.Children)
+		}
+	}
 }

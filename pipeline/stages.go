@@ -33,8 +33,6 @@ func nameOf(x Part) string {
 		return "a To or Route from before the start"
 	case *fed:
 		return fmt.Sprintf("Feed %q", x.name)
-	case synchronization:
-		return fmt.Sprintf("Synchronize %q", x.name)
 	default:
 		return "an option"
 	}
@@ -125,15 +123,16 @@ func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) erro
 	return p.use("use", "", append([]controller.Policy{policy}, more...))
 }
 
-// UseFor replaces the policies of a [Group]'s own controller, as [Pipeline.Use] does for the rest of the pipeline; see
-// [ControlFor]. Nothing changes for other stages. If no policies are given, the group loses its own controller, and the
-// pipeline's governs it. The error is [ErrNotPart] if the pipeline was made without a group of that name.
-func (p *Pipeline) UseFor(group string, policies ...controller.Policy) error {
-	what := fmt.Sprintf("use for group %q", group)
-	if !hasGroup(p.groups, group) {
-		return fmt.Errorf("pipeline %q: %s: %w", p.name, what, ErrNotPart)
+// UseFor replaces the policies of the controller that a [Group], or a stage that is in no group, has of its own, as
+// [Pipeline.Use] does for the rest of the pipeline; see [ControlFor]. Nothing changes for other stages. If no policies are given,
+// the group or stage loses its own controller, and the pipeline's governs it. The error is [ErrNotPart] if the pipeline has
+// neither a group of that name, nor a stage outside the groups.
+func (p *Pipeline) UseFor(name string, policies ...controller.Policy) error {
+	what := fmt.Sprintf("use for %q", name)
+	if problem := ungoverned(p.groups, p.stages().stages, name); problem != "" {
+		return fmt.Errorf("pipeline %q: %s: %s: %w", p.name, what, problem, ErrNotPart)
 	}
-	return p.use(what, group, slices.Clone(policies))
+	return p.use(what, name, slices.Clone(policies))
 }
 
 func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
@@ -285,6 +284,10 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	if !p.in(running) {
 		return fmt.Errorf("pipeline %q: remove: %w", p.name, ErrNotRunning)
 	}
+	if p.keeper != nil && (c.Stateful() != nil || p.feeds.feeds(c)) {
+		return fmt.Errorf("pipeline %q: remove stage %q: the Checkpoint has a state or a position of it, without which the next process cannot start",
+			p.name, c.Name())
+	}
 	for range p.feeds.stopOf(c, p.grace()) {
 		defer p.feeds.ended(false)
 	}
@@ -324,8 +327,6 @@ func (p *Pipeline) waitEmpty(ctx context.Context, c *engine.Core) error {
 // are left to notify, and the stage is removed all the same.
 func (p *Pipeline) removeStage(c *engine.Core) {
 	c.Inbox().Halt()()
-	p.leaveBoard(c)
-	c.EndTrial()
 	was := p.stages()
 	p.current.Store(newStageSet(slices.DeleteFunc(slices.Clone(was.stages), func(o *engine.Core) bool { return o == c }), was.all))
 	p.graph.Remove(c.Inbox())
@@ -334,18 +335,4 @@ func (p *Pipeline) removeStage(c *engine.Core) {
 	c.Scale(part.Seal{}, 0)
 	p.pools.remove(c.Pool)
 	c.CloseEndpoint()
-}
-
-// leaveBoard ends the membership of a stage that is removed.
-func (p *Pipeline) leaveBoard(c *engine.Core) {
-	if p.board == nil {
-		return
-	}
-	m := p.board.Member(c.Name()) // of another stage, if a stage of that name was removed before
-	if m == nil {
-		return
-	}
-	if err := m.Terminate(); err != nil {
-		p.log.Error("removed", "stage", c.Name(), "error", err)
-	}
 }

@@ -27,12 +27,21 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		return err
 	}
 	p.env = p.environment(ctx)
-	p.feeds.begin(ctx, feedHost{env: &p.env, grace: p.grace(), wasDone: p.wasDone, gaveUp: p.giveUpFeed})
+	p.feeds.begin(p.keeper.mark(ctx), feedHost{env: &p.env, grace: p.grace(), wasDone: p.wasDone, waitsIn: p.waitsIn, behind: p.behind, gaveUp: p.giveUpFeed, keep: p.letters.box.Sync})
 	for _, c := range p.stages().stages {
 		c.Attach(&p.env)
 	}
-	feeds := p.feeds.list()    // before commands are let in, since Add starts those that it adds
-	err := p.control.Prepare() //nolint:contextcheck // a log line has no context
+	feeds := p.feeds.list() // before commands are let in, since Add starts those that it adds
+	if p.keeper != nil {
+		p.keeper.gaveUp = p.giveUpFeed
+	}
+	if err := p.restore(); err != nil {
+		return p.failStart(err)
+	}
+	err := p.openLetters()
+	if err == nil {
+		err = p.control.Prepare() //nolint:contextcheck // a log line has no context
+	}
 	if err == nil {
 		err = p.openLines(ctx)
 	}
@@ -40,17 +49,27 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		err = p.launch(ctx)
 	}
 	if err != nil {
-		p.cancel(err)
-		p.fail(err)
-		for _, c := range p.stages().stages {
-			c.Clear()
-		}
-		p.letters.notifier.Close(false)
-		p.finish(nil)
-		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
+		return p.failStart(err)
+	}
+	if !p.resume() {
+		return nil
 	}
 	p.feeds.start(feeds) //nolint:contextcheck // feeds run longer than the call that starts them
 	return nil
+}
+
+// failStart ends a pipeline that cannot start.
+func (p *Pipeline) failStart(err error) error {
+	p.cancel(err)
+	p.fail(err)
+	for _, c := range p.stages().stages {
+		c.Clear()
+	}
+	p.letters.notifier.Close(false)
+	_, _ = p.closeLetters() // it has logged the error
+	p.leaveCheckpoint()
+	p.finish(nil)
+	return fmt.Errorf("pipeline %q: start: %w", p.name, err)
 }
 
 // openLines opens the lines.
@@ -90,7 +109,7 @@ func (p *Pipeline) launch(ctx context.Context) error {
 func (p *Pipeline) environment(ctx context.Context) engine.Env {
 	system := p.set.system
 	if system == nil {
-		system = actor.NewSystem(p.log)
+		system = actor.Shared()
 	}
 	handling := valued{p.halting, context.WithoutCancel(ctx)}
 	return engine.Env{
@@ -196,27 +215,21 @@ func (p *Pipeline) watchTree(tree *supervisor.Tree) {
 }
 
 // giveUp stops the pipeline hard. A supervision tree calls it when a stage or a pool fails for good.
-func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
-	p.fail(e)
-	p.log.Error("pipeline gave up", "reason", e)
+func (p *Pipeline) giveUp(e *supervisor.EscalationError) { p.end(&stageError{e}) }
+
+// end stops the pipeline hard, for a reason.
+func (p *Pipeline) end(why error) {
+	p.fail(why)
+	p.log.Error("pipeline gave up", "reason", why)
 	p.endSoftStop(p.Err())
 	go func() { _ = p.Stop(p.halting) }() // a caller of Stop gets the result
 }
 
 // giveUpFeed stops the pipeline hard because a feed has failed for good, unless it is being stopped already.
 func (p *Pipeline) giveUpFeed(err error) {
-	if !p.in(running) {
-		return
+	if p.in(running) {
+		p.end(err)
 	}
-	p.fail(err)
-	p.log.Error("pipeline gave up", "reason", err)
-	p.endSoftStop(p.Err())
-	go func() { _ = p.Stop(p.halting) }() // a caller of Stop gets the result
-}
-
-// wasDone reports whether a command that has ended with an error was done all the same: it was not if a hard stop ended it.
-func (p *Pipeline) wasDone(err error) bool {
-	return err == nil || p.halting.Err() == nil && !errors.Is(err, inbox.ErrStopped)
 }
 
 // Run starts the pipeline, lets it run until ctx ends or all its feeds are exhausted, see [Feed], and stops it with a time limit of
@@ -235,8 +248,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	soft, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.set.drain)
 	defer cancel()
-	err := p.Stop(soft)
-	return errors.Join(p.Err(), err)
+	return ended(p.Err(), p.Stop(soft))
 }
 
 // isDrained reports whether an inbox is being drained or has been.

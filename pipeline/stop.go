@@ -38,6 +38,7 @@ func (p *Pipeline) Stop(ctx context.Context) error {
 
 // stop ends the sources, drains the pipeline, stops the stages, and finishes.
 func (p *Pipeline) stop() {
+	p.endKeeping()
 	sources := p.feeds.stop(p.grace())
 	var feeding []string // sources that did not return
 	select {
@@ -58,27 +59,31 @@ func (p *Pipeline) stop() {
 		stuck = p.handlers(engine.AtWork)
 	}
 	p.closeStages(err != nil)
+	left = append(left, p.release(left)...)
 	if err != nil {
 		p.abandonWorkers(graceEnd)
 	}
-	left = append(left, p.release(left)...)
 	if sources != nil {
 		feeding = <-sources
 	}
 	p.waitForEnds()
 	left = slices.Concat(left, feeding, p.feeds.save(p.grace()))
+	if p.keeper != nil && p.keeper.failed.Load() {
+		left = append(left, "checkpoint")
+	}
 	p.cancel(ErrStopped)
 	p.waitForSubscribers(err != nil, graceEnd)
 	over()
 	p.logAbandoned()
 	p.limiter.Flush()
-	p.letters.box.Flush()
+	unwritten, unkept := p.closeLetters()
+	p.leaveCheckpoint()
 	unheard := p.letters.notifier.Undelivered()
-	if err == nil && len(left) == 0 && unheard == 0 {
+	if err == nil && len(left) == 0 && unheard == 0 && unkept == nil {
 		p.finish(nil)
 		return
 	}
-	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: unheard}
+	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: unheard, Unwritten: unwritten, unkept: unkept}
 	errors.As(err, &report.Drain)
 	p.finish(report)
 }
@@ -166,9 +171,9 @@ func (p *Pipeline) abandonWorkers(graceEnd time.Time) {
 	}
 }
 
-// busy reports whether a worker holds commands.
+// busy reports whether a worker holds commands, or a handler is suspended.
 func busy(inboxes []*inbox.Inbox) bool {
-	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Holders()) > 0 })
+	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Holders())+in.Started() > 0 })
 }
 
 // waitForSubscribers waits until the subscribers have taken all letters, and ends them. Letters that they do not take in
@@ -191,10 +196,11 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 	}
 	p.letters.notifier.Wait(ctx, p.endsPending, lastMoment)
 	p.letters.notifier.Close(false)
+	p.waitForEnds() // letters that come now are counted as unheard
 }
 
-// waitForEnds waits until the commands that have ended have done so for their feeds, too, so that the last checkpoint is behind none
-// of them. It takes no longer than lastMoment.
+// waitForEnds waits until the commands that have ended have done so for their feeds and subscribers, too, so that the last checkpoint is
+// behind none of them. It takes no longer than lastMoment.
 func (p *Pipeline) waitForEnds() {
 	for late := time.Now().Add(lastMoment); p.endsPending() && time.Now().Before(late); {
 		time.Sleep(100 * time.Microsecond)

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -391,4 +392,31 @@ func TestAnEmitThatWaitsPastItsHandlersContextEndsWithTheGrace(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestALetterOfAStuckHandlerSaysWhereItIsStuckAndWithWhichCommand(t *testing.T) {
+	var out bytes.Buffer
+	lines := guarded{new(sync.Mutex), &out}
+	begun, let := make(chan struct{}), make(chan struct{})
+	s := stage.Keyed("s", func(o *order) string { return o.customer }, func(string) behaviour.Behaviour[*order] {
+		return behaviour.Func[*order](func(context.Context, *order) behaviour.Outcome {
+			close(begun)
+			<-let
+			return behaviour.OK(nil)
+		})
+	}, stage.Workers(1, 1))
+	p := start(t, s, pipeline.Grace(100*time.Millisecond), pipeline.Logger(slog.New(slog.NewTextHandler(lines, nil))))
+	require.NoError(t, s.Submit(t.Context(), &order{customer: "ann", card: "4444"}))
+	<-begun
+	require.Error(t, p.Stop(gone()))
+	close(let)
+	letters := p.DeadLetters().List(pipeline.LetterFilter{})
+	require.Len(t, letters, 1)
+	require.ErrorIs(t, letters[0].Err, stage.ErrStopped)
+	require.ErrorIs(t, letters[0].Err, stage.ErrStuck)
+	require.Regexp(t, `stage "s": .*handler is stuck for \d+(\.\d+)?m?s in pipeline_test\..* stuck_test.go:\d+$`, letters[0].Err.Error())
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	require.Regexp(t, `msg="dead letter" .* stage=s reason=stopped .* command=\*pipeline_test.order letter=1 key=ann`, out.String())
+	require.NotContains(t, out.String(), "4444")
 }

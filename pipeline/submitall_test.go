@@ -52,7 +52,7 @@ func TestSubmitAllAcceptsTheSameCommandsAsManySubmits(t *testing.T) {
 					s := stage.Func("s", func(_ context.Context, cmd smallFirst) behaviour.Outcome {
 						done = append(done, cmd)
 						return behaviour.OK(nil)
-					}, append([]stage.Option{stage.Workers(1, 1), stage.Capacity(room)}, row.opts...)...)
+					}, append([]stage.Option{stage.Defaults(stage.Workers(1, 1), stage.Capacity(room))}, row.opts...)...)
 					p := bubble(t, s)
 					require.NoError(t, p.Pause(s))
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -244,9 +243,12 @@ func everyWay(t *testing.T, check func(t *testing.T, r *registry, s func(opts ..
 
 var errBad = errors.New("bad")
 
-func crash(context.Context, *being, int) behaviour.Outcome { panic("v2 is no good") }
-
-func exit(context.Context, *being, int) behaviour.Outcome {
-	runtime.Goexit()
-	return behaviour.OK(nil)
+// await waits until all instances of the version before an upgrade have been stopped.
+func await(t *testing.T, replaced <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-replaced:
+	case <-soon(t).Done():
+		require.FailNow(t, "an instance of the old version has not been stopped")
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,11 +17,9 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
-// A prediction of what happens to a stage with upgrades: which versions a command may meet, and what its answer may
-// be.
+// upgraded predicts which versions may handle a command of a stage with upgrades, and what its answer may be.
 type upgraded struct {
 	t        *testing.T
 	r        *registry
@@ -30,8 +27,8 @@ type upgraded struct {
 	p        *pipeline.Pipeline
 	kind     string
 	one      bool // one instance, so the order is kept
-	last     *upgrade.Rollout
-	rollouts []*upgrade.Rollout
+	present  string
+	former   map[string]<-chan struct{} // versions that were replaced; each channel is closed when the instances have been stopped
 	next     int
 	versions int
 	asks     []ask
@@ -41,7 +38,7 @@ type upgraded struct {
 	order []int // commands, as they were completed
 }
 
-// ask is a command that was submitted, and the versions that had lost when it was.
+// ask is a command that was submitted, and the versions that had been replaced before.
 type ask struct {
 	n      int
 	dead   map[string]bool
@@ -87,17 +84,11 @@ func (u *upgraded) fresh(trait string) (string, behaviour.Factory[int]) {
 	return name, make(name, u.do(trait))
 }
 
-// dead are the versions that have lost.
+// dead returns the versions that were replaced.
 func (u *upgraded) dead() map[string]bool {
 	dead := map[string]bool{}
-	for _, r := range u.rollouts {
-		switch s := r.Status(); s.State {
-		case upgrade.Promoted:
-			dead[s.Old.Version] = true
-		case upgrade.RolledBack:
-			dead[s.New.Version] = true
-		case upgrade.OnTrial:
-		}
+	for version := range u.former {
+		dead[version] = true
 	}
 	return dead
 }
@@ -108,6 +99,9 @@ func (u *upgraded) submit(t *rapid.T) {
 		ticket, late, err := u.ask()
 		if u.paused && errors.Is(err, context.Canceled) {
 			return // a policy with a limit of commands in flight holds the others back
+		}
+		if errors.Is(err, stage.ErrPolicy) {
+			return // so does one that discards commands while too many wait
 		}
 		require.NoError(t, err)
 		u.asks = append(u.asks, ask{u.next, dead, ticket, late})
@@ -128,29 +122,11 @@ func (u *upgraded) ask() (ticket *stage.Ticket, late bool, err error) {
 }
 
 func (u *upgraded) upgrade(t *rapid.T) {
-	var opts []upgrade.Option
-	if rapid.Bool().Draw(t, "canary") {
-		opts = append(opts, upgrade.Canary(rapid.Float64Range(0.05, 1).Draw(t, "fraction")), upgrade.MaxCrashes(rapid.IntRange(0, 3).Draw(t, "crashes")))
-		if rapid.Bool().Draw(t, "by key") {
-			opts = append(opts, upgrade.By(func(n int) string { return strconv.Itoa(n % 10) }))
-		}
-		if rapid.Bool().Draw(t, "by itself") {
-			opts = append(opts, upgrade.PromoteAfter(rapid.IntRange(1, 40).Draw(t, "after"), 0))
-		}
-	}
-	under := u.last != nil && u.last.Status().State == upgrade.OnTrial
 	name, factory := u.fresh(rapid.SampledFrom(traits).Draw(t, "trait"))
-	r, err := u.st.Upgrade(soon(u.t), factory, opts...)
-	if err != nil {
-		require.True(t, under, err)
-		require.ErrorIs(t, err, upgrade.ErrUpgrading)
-		return
-	}
-	require.Equal(t, name, r.Status().New.Version)
-	u.rollouts, u.last = append(u.rollouts, r), r
-	if len(opts) == 0 {
-		require.Equal(t, upgrade.Promoted, r.Status().State)
-	}
+	replaced, err := u.st.Upgrade(soon(u.t), factory)
+	require.NoError(t, err)
+	u.former[u.present], u.present = replaced, name
+	require.Equal(t, name, u.st.Snapshot().Version)
 }
 
 func (u *upgraded) collect(t *rapid.T) {
@@ -164,11 +140,11 @@ func (u *upgraded) collect(t *rapid.T) {
 		}
 		if err == nil {
 			require.Equal(t, a.n, got.(said).n)
-			require.False(t, a.dead[got.(said).version], "%d was handled by %s, which had lost: %v", a.n, got.(said).version, a.dead)
+			require.False(t, a.dead[got.(said).version], "%d was handled by %s, which had been replaced: %v", a.n, got.(said).version, a.dead)
 			continue
 		}
 		if crash, ok := errors.AsType[*stage.CrashError](err); ok {
-			require.True(t, u.everPresent(crash.Version), "%s was on trial only", crash.Version)
+			require.False(t, a.dead[crash.Version], "%d crashed %s, which had been replaced: %v", a.n, crash.Version, a.dead)
 			require.Equal(t, 1, crash.Attempts)
 			continue
 		}
@@ -177,32 +153,12 @@ func (u *upgraded) collect(t *rapid.T) {
 	u.asks = nil
 }
 
-// everPresent reports whether a version was ever the present one.
-func (u *upgraded) everPresent(version string) bool {
-	for _, r := range u.rollouts {
-		if s := r.Status(); s.New.Version == version {
-			return s.State == upgrade.Promoted
-		}
-	}
-	return version == "v1"
-}
-
 func (u *upgraded) actions(laws []func() error) map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"submit":       u.submit,
-		"submit again": u.submit,
-		"upgrade":      u.upgrade,
-		"collect":      u.collect,
-		"promote": func(t *rapid.T) {
-			if u.last != nil && u.last.Promote() == nil {
-				require.Equal(t, upgrade.Promoted, u.last.Status().State)
-			}
-		},
-		"roll back": func(t *rapid.T) {
-			if u.last != nil && u.last.Rollback() == nil {
-				require.Equal(t, upgrade.RolledBack, u.last.Status().State)
-			}
-		},
+		"submit":         u.submit,
+		"submit again":   u.submit,
+		"upgrade":        u.upgrade,
+		"collect":        u.collect,
 		"another policy": func(t *rapid.T) { require.NoError(t, rapid.SampledFrom(laws).Draw(t, "policy")()) },
 		"pause": func(t *rapid.T) {
 			require.NoError(t, u.p.Pause(u.st))
@@ -223,8 +179,9 @@ func TestUpgradesLoseNoCommandAndEveryInstanceIsStoppedOnce(t *testing.T) {
 		for _, instances := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d", kind, instances), func(t *testing.T) {
 				rapid.Check(t, func(rt *rapid.T) {
-					u := &upgraded{t: t, r: newRegistry(), kind: kind, one: instances == 1}
-					_, first := u.fresh("good")
+					u := &upgraded{t: t, r: newRegistry(), kind: kind, one: instances == 1, former: map[string]<-chan struct{}{}}
+					var first behaviour.Factory[int]
+					u.present, first = u.fresh("good")
 					opts := []stage.Option{stage.Workers(1, 4), stage.Instances(instances), stage.Batch(16)}
 					u.st = stage.Each("s", first, opts...)
 					if kind == "shared" {
@@ -244,14 +201,9 @@ func TestUpgradesLoseNoCommandAndEveryInstanceIsStoppedOnce(t *testing.T) {
 					}
 					u.resume(rt)
 					u.collect(rt)
-					if u.last != nil {
-						_ = u.last.Promote()
-						for _, r := range u.rollouts {
-							require.NotErrorIs(rt, r.Wait(soon(t)), context.DeadlineExceeded)
-						}
-						for version := range u.dead() {
-							require.Zero(rt, u.r.living(version), "%s lost", version)
-						}
+					for version, replaced := range u.former {
+						await(t, replaced)
+						require.Zero(rt, u.r.living(version), "%s was replaced", version)
 					}
 					require.NoError(rt, u.p.Stop(soon(t)))
 					s := u.p.Snapshot()
@@ -320,14 +272,9 @@ func TestTheLawHoldsDuringUpgradesUnderLoad(t *testing.T) {
 	all := laws(t)
 	for end, i := time.Now().Add(lasting(time.Second, 10*time.Second)), 0; time.Now().Before(end); i++ {
 		st := stages[rand.IntN(len(stages))]
-		opts := []upgrade.Option{upgrade.Canary(rand.Float64()), upgrade.PromoteAfter(1+rand.IntN(500), 0), upgrade.MaxCrashes(rand.IntN(3))}
-		crashes := rand.IntN(300)
-		if rand.IntN(3) == 0 {
-			opts, crashes = nil, 0
-		}
-		if _, err := st.Upgrade(soon(t), r.factory(fmt.Sprintf("v%d", i+2), hand(nexts[st], crashes)), opts...); err != nil {
-			require.ErrorIs(t, err, upgrade.ErrUpgrading)
-		}
+		crashes := max(rand.IntN(450)-150, 0)
+		_, err := st.Upgrade(soon(t), r.factory(fmt.Sprintf("v%d", i+2), hand(nexts[st], crashes)))
+		require.NoError(t, err)
 		if i%8 == 0 {
 			require.NoError(t, p.Use(all[rand.IntN(len(all))]))
 		}

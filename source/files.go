@@ -10,14 +10,23 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/golda-dev/golda/internal/feed"
 )
 
 // Files makes a source of the names of files that match any of the patterns, as [filepath.Glob] finds them: in order, each
 // once. It looks for them in its first run. A file whose name is a pattern is found, too, whatever the pattern means. A pattern
 // without wildcards must match: if no such file exists, that is an error that is [fs.ErrNotExist], and ends the feed, as a
 // malformed pattern does. So does a pattern with wildcards that matches nothing because the directory before the first of them
-// cannot be read. The position is the number of names, and the total is known.
+// cannot be read. The position is the number of names, and the total is known. pipeline.New refuses
+// Files without patterns, and an empty pattern.
 func Files(patterns ...string) Source[string] {
+	if len(patterns) == 0 {
+		return feed.Refused[string]("Files: there is no pattern")
+	}
+	if i := slices.Index(patterns, ""); i >= 0 {
+		return feed.Refused[string]("Files: pattern %d is empty", i+1)
+	}
 	var names []string
 	found := false
 	return func(ctx context.Context, submit func(string) error) error {

@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/golda-dev/golda/internal/feed"
 )
 
 // defaultLongest is how long a line may be by default, and how much is read at once.
@@ -38,7 +40,7 @@ func (e *LineError) Unwrap() error { return e.Err }
 // reader is a failure: the source is run again after a pause, and reads on where it was. So is a reader of which a hundred Reads in a
 // row return neither bytes nor an error: that is [io.ErrNoProgress]. A file that was closed, a directory, and a file that ends before the
 // size that it had at the beginning ([io.ErrUnexpectedEOF]), end the feed at once.
-// Lines returns nil if r is nil, or a nil [*os.File], or longest is below zero, and pipeline.New refuses that.
+// pipeline.New refuses an r that is nil, or a nil [*os.File], and a longest below zero.
 //
 // The position is the number of bytes up to the end of the line. If r is a file, the total is its size. To begin at another
 // position, see [Checkpoint], Lines seeks if r is an [io.Seeker], and otherwise reads what comes before.
@@ -46,11 +48,14 @@ func (e *LineError) Unwrap() error { return e.Err }
 // The source is for one feed: a second one gives up with an error. Lines never closes r. The source returns when its context ends,
 // even if a Read does not; the goroutine that reads is then left until the Read returns.
 func Lines(r io.Reader, longest int) Source[string] {
-	if r == nil || longest < 0 {
-		return nil
+	if r == nil {
+		return feed.Refused[string]("Lines: the reader is nil")
 	}
-	if f, ok := r.(*os.File); ok && f == nil { // the error of os.Open was ignored
-		return nil
+	if f, ok := r.(*os.File); ok && f == nil {
+		return feed.Refused[string]("Lines: the file is nil: os.Open has returned an error")
+	}
+	if longest < 0 {
+		return feed.Refused[string]("Lines: the longest line of %d bytes must not be negative", longest)
 	}
 	if longest == 0 {
 		longest = defaultLongest

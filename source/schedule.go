@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/golda-dev/golda/internal/feed"
 )
 
 // longestWait is how long a schedule sleeps at most before it looks at the clock again, which may have been set meanwhile.
@@ -13,11 +15,11 @@ const longestWait = time.Minute
 var errStandsStill = errors.New("source: Schedule: the next time is not after the one before")
 
 // Every makes a source that submits the time once in every period d, first after d. Like a [time.Ticker] it leaves out times
-// that have passed while the stage was full, or while the feed was restarted. It is never exhausted. Every returns nil if d is not
-// positive, and pipeline.New refuses that.
+// that have passed while the stage was full, or while the feed was restarted. It is never exhausted. pipeline.New refuses
+// a period that is not positive.
 func Every(d time.Duration) Source[time.Time] {
 	if d <= 0 {
-		return nil
+		return feed.Refused[time.Time]("Every(%v): the period must be above 0", d)
 	}
 	var start time.Time
 	return Schedule(func(after time.Time) time.Time {
@@ -33,7 +35,7 @@ func Every(d time.Duration) Source[time.Time] {
 // a method. Times that have passed while the stage was full, or while the feed was restarted, are left out.
 func Schedule(next func(after time.Time) time.Time) Source[time.Time] {
 	if next == nil {
-		return nil
+		return feed.Refused[time.Time]("Schedule: the function for the next time is nil")
 	}
 	return func(ctx context.Context, submit func(time.Time) error) error {
 		for last := time.Now(); ; {

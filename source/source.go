@@ -28,7 +28,7 @@ type Source[C any] func(ctx context.Context, submit func(C) error) error
 // must not be lower than those before.
 func From[C any](f func(ctx context.Context, from int64, submit func(cmd C, next int64) error) error) Source[C] {
 	if f == nil {
-		return nil
+		return feed.Refused[C]("From: the function is nil")
 	}
 	return func(ctx context.Context, submit func(C) error) error {
 		at := feed.Of(ctx)
@@ -53,7 +53,7 @@ func From[C any](f func(ctx context.Context, from int64, submit func(cmd C, next
 // [stage.JoinedError]: https://pkg.go.dev/github.com/golda-dev/golda/stage#JoinedError
 func Ends[C any](f func(ctx context.Context, submit func(cmd C, ended func(err error)) error) error) Source[C] {
 	if f == nil {
-		return nil
+		return feed.Refused[C]("Ends: the function is nil")
 	}
 	return func(ctx context.Context, submit func(C) error) error {
 		at := feed.Of(ctx)
@@ -103,17 +103,31 @@ func Fatal(err error) error {
 // of the feed: the source is run again, and so is save. The context of save ends when it takes longer than the pipeline's
 // grace at the end.
 //
-// Up to 16,384 commands may have been accepted behind the first that has not ended. Then submit waits for that one.
+// Up to 16,384 commands may have been accepted behind the first that has not ended. Then submit waits for that one. If that takes more
+// than a minute, the pipeline's log says which stages have commands, and again after two further minutes, four, and so on.
 //
-// Checkpoint returns nil if src or save is nil, or from is below zero, and pipeline.New refuses that.
+// Behind a checkpoint a window must be closed by a time, or by fewer commands than that, or it waits for ever: pipeline.New refuses
+// one that needs more. After a kill its commands are in windows again, of which some were passed on before. For windows and sums
+// that go on exactly where they were there is pipeline.Checkpoint, which saves their states with the position.
+//
+// pipeline.New refuses a checkpoint whose src or save is nil, or whose from is below zero.
 func Checkpoint[C any](src Source[C], from int64, save func(ctx context.Context, position int64) error) Source[C] {
-	if src == nil || save == nil || from < 0 {
-		return nil
+	switch err := feed.Check(src); {
+	case src == nil:
+		return feed.Refused[C]("Checkpoint: %w", err)
+	case err != nil:
+		return src // it says what is wrong with it
+	case from < 0:
+		return feed.Refused[C]("Checkpoint: the position %d must not be negative", from)
+	case save == nil:
+		return feed.Refused[C]("Checkpoint: the function that saves is nil")
 	}
-	return func(ctx context.Context, submit func(C) error) error {
+	saved := func(ctx context.Context, submit func(C) error) error {
 		feed.Of(ctx).Begin(from, save)
 		return src(ctx, submit)
 	}
+	feed.Mark(saved)
+	return saved
 }
 
 // Seq makes a source of a sequence. A run that continues ranges over seq again and skips the values that were accepted, so
@@ -121,7 +135,7 @@ func Checkpoint[C any](src Source[C], from int64, save func(ctx context.Context,
 // a [Checkpoint], or of a run that continues, that is an error that ends the feed.
 func Seq[C any](seq iter.Seq[C]) Source[C] {
 	if seq == nil {
-		return nil
+		return feed.Refused[C]("Seq: the sequence is nil")
 	}
 	return func(ctx context.Context, submit func(C) error) error {
 		from := Position(ctx)
@@ -165,7 +179,7 @@ func Slice[C any](cmds []C) Source[C] {
 // pipeline stops, and let Run return by itself, if that matters.
 func Chan[C any](ch <-chan C) Source[C] {
 	if ch == nil {
-		return nil
+		return feed.Refused[C]("Chan: the channel is nil, and would never have a value")
 	}
 	return func(ctx context.Context, submit func(C) error) error {
 		for {

@@ -282,7 +282,8 @@ func TestLinesBeginAtACheckpoint(t *testing.T) {
 		require.ErrorContains(t, err, "the position 15 is behind the end", kind)
 		require.True(t, isFatal(err))
 	}
-	require.Nil(t, source.Checkpoint(source.Lines(open(), 0), -1, save))
+	refused := source.Checkpoint(source.Lines(open(), 0), -1, save)
+	require.True(t, isFatal((&feeder[string]{}).run(t.Context(), refused)))
 }
 
 func TestFilesAreNamedInOrderAndOnce(t *testing.T) {
@@ -421,20 +422,20 @@ func TestAScheduleSubmitsEachTimeWhenItComes(t *testing.T) {
 	})
 }
 
-func TestWrongSourcesAreFatalOrNil(t *testing.T) {
+func TestARunOfAWrongSourceIsAFatalError(t *testing.T) {
 	never := func(time.Time) error { return nil }
-	require.Nil(t, source.Every(0))
-	require.Nil(t, source.Every(-1))
+	require.True(t, isFatal(source.Every(0)(t.Context(), never)))
+	require.True(t, isFatal(source.Every(-1)(t.Context(), never)))
 	still := source.Schedule(func(after time.Time) time.Time { return after })
 	require.True(t, isFatal(still(t.Context(), never)))
-	require.Nil(t, source.Lines(strings.NewReader(""), -1))
-	require.Nil(t, source.Lines(nil, 0))
-	require.Nil(t, source.Lines((*os.File)(nil), 0), "the error of os.Open was ignored")
-	require.Nil(t, source.Seq[int](nil))
-	require.Nil(t, source.Chan[int](nil))
-	require.Nil(t, source.From[int](nil))
-	require.Nil(t, source.Schedule(nil))
-	require.Nil(t, source.Checkpoint[int](nil, 0, nil))
-	require.Nil(t, source.Checkpoint(source.Slice([]int{1}), 0, nil))
+	require.True(t, isFatal(source.Lines(strings.NewReader(""), -1)(t.Context(), nil)))
+	require.True(t, isFatal(source.Lines(nil, 0)(t.Context(), nil)))
+	require.True(t, isFatal(source.Lines((*os.File)(nil), 0)(t.Context(), nil)), "the error of os.Open was ignored")
+	require.True(t, isFatal(source.Seq[int](nil)(t.Context(), nil)))
+	require.True(t, isFatal(source.Chan[int](nil)(t.Context(), nil)))
+	require.True(t, isFatal(source.From[int](nil)(t.Context(), nil)))
+	require.True(t, isFatal(source.Schedule(nil)(t.Context(), nil)))
+	require.True(t, isFatal(source.Checkpoint[int](nil, 0, nil)(t.Context(), nil)))
+	require.True(t, isFatal(source.Checkpoint(source.Slice([]int{1}), 0, nil)(t.Context(), nil)))
 	require.NoError(t, source.Fatal(nil))
 }

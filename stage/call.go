@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // Ticket gives the result of one command, and of all commands that were emitted on its way. Several goroutines may use it.
@@ -91,7 +92,7 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 
 func (s *Stage[C]) call(ctx context.Context, cmd C, want reflect.Type) (any, error) {
 	if s.inbox.CallsItself(ctx, cmd) {
-		return nil, fmt.Errorf("stage %q: %w", s.Name(), ErrSelfCall)
+		return nil, plain.Wrap(fmt.Sprintf("stage %q", s.Name()), ErrSelfCall)
 	}
 	if c, ok := ctx.(behaviour.Suspender); ok {
 		return s.callSuspended(c, cmd, want) //nolint:contextcheck // c is ctx

@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -34,6 +35,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	}
 	check.that(s.Inbox.Name != "", "a stage needs a name", "New(%q)", s.Inbox.Name)
 	check.that(utf8.ValidString(s.Inbox.Name), "the name is not UTF-8", "New(%q)", s.Inbox.Name)
+	check.that(len(s.Inbox.Name) <= plain.LongestName, plain.NameTooLong, "New(%q)", s.Inbox.Name)
 	s.checkQueue(check)
 	s.checkWorkers(check)
 	s.checkTime(check)
@@ -96,6 +98,7 @@ func (s *settings) checkTime(check *checker) {
 	check.that(ttl <= 0 || ttl > s.Inbox.Linger, "must be more than Linger: each batch that is not full would expire", "TTL(%v)", ttl)
 	check.that(s.expiring == nil || s.Config.ExpiresAt != nil, "the function is nil", "ExpiresAt")
 	check.that(limit >= 0, "must not be negative", "Timeout(%v)", limit)
+	check.that(limit <= 0 || limit >= leastTimeout, fmt.Sprintf("must be at least %v: perhaps its unit is missing", leastTimeout), "Timeout(%v)", limit)
 }
 
 func (s *settings) checkRate(check *checker, cmd reflect.Type) {
@@ -193,18 +196,23 @@ func (s *settings) checkRestart(check *checker) {
 func (s *settings) checkOuts(check *checker) {
 	names := map[string]bool{}
 	for i, p := range s.Outs {
-		if engine.IsNil(p) {
-			check.that(false, "is nil", "Out(port %d)", i+1)
+		if engine.IsMissing(p) {
+			check.that(false, "is nil, or a stage that was not made with a function of this package", "Out(port %d)", i+1)
 			continue
 		}
-		check.that(!names[p.Name()], "declared twice", "Out(%q)", p.Name())
-		check.that(utf8.ValidString(p.Name()), "the name is not UTF-8", "Out(%q)", p.Name())
+		name := plain.Name(p.Name())
+		check.that(len(name) <= plain.LongestName, plain.NameTooLong, "Out(%q)", name)
+		check.that(!names[p.Name()], "declared twice", "Out(%q)", name)
+		check.that(utf8.ValidString(name), "the name is not UTF-8", "Out(%q)", name)
 		names[p.Name()] = true
 	}
 }
 
 // checkKeyed finds what a keyed stage cannot be given.
 func (s *settings) checkKeyed(check *checker) {
+	check.that(!s.boundsKeys || s.keyed, "is for keyed stages", "KeyCapacity(%d)", s.Inbox.KeyCapacity)
+	check.that(!s.boundsKeys || s.Inbox.KeyCapacity >= 1, "must be at least 1", "KeyCapacity(%d)", s.Inbox.KeyCapacity)
+	check.that(s.Inbox.KeyCapacity <= s.Inbox.Capacity, fmt.Sprintf("must be at most the capacity, %d", s.Inbox.Capacity), "KeyCapacity(%d)", s.Inbox.KeyCapacity)
 	check.that(!s.passivates || s.keyed, "is for keyed stages", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(s.idle == 0 || s.idle >= time.Millisecond, "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(s.mostKeys >= 0, "the number must not be negative", "Passivate(%v, %d)", s.idle, s.mostKeys)
@@ -236,6 +244,8 @@ func (s *settings) checkGuards(check *checker) {
 		return
 	}
 	known := func(method, option string) {
+		check.that(len(method) <= plain.LongestName, plain.NameTooLong, option, plain.Name(method))
+		method = plain.Name(method)
 		only := s.method(nil)
 		check.that(!s.oneMethod || method == only, fmt.Sprintf("the stage's commands are of the method %q", only), option, method)
 		check.that(method != "", "the method has no name", option, method)
@@ -243,10 +253,6 @@ func (s *settings) checkGuards(check *checker) {
 	for _, g := range s.Inbox.Guards.State {
 		check.that(g.Guard != nil, "the guard is nil", "Guard(%q)", g.Method)
 		known(g.Method, "Guard(%q)")
-	}
-	for _, g := range s.Inbox.Guards.Request {
-		check.that(g.Guard != nil, "the guard is nil", "RequestGuard(%q)", g.Method)
-		known(g.Method, "RequestGuard(%q)")
 	}
 	for _, c := range s.unguardable() {
 		check.that(false, c.problem, "%s", c.option)

@@ -74,7 +74,7 @@
 // [Overloaded] reports whether an error means that there is too much to do, with a hint when to try again.
 //
 // A stage with a [Rate], or a [RateBy] for each key, starts commands no faster than that. Those that wait for it are in the
-// queue, and hold no worker. So do the commands that a [Guard] or [RequestGuard] holds back, until a condition holds.
+// queue, and hold no worker. So do the commands that a [Guard] holds back, until a condition holds.
 //
 // # Middleware
 //

@@ -47,14 +47,16 @@ var (
 	// and cannot come from there, because of its type or of the carrier, or no commands can be sent there. It also refuses to upgrade or rewire such a stage.
 	ErrElsewhere = inbox.ErrElsewhere
 	// ErrStopped ends an accepted command: the pipeline stopped hard before the command was done, or before the pipeline
-	// knew that it was.
+	// knew that it was. It also refuses to upgrade a stage that has stopped.
 	ErrStopped = inbox.ErrStopped
 	// ErrTimeout is the cause with which a handler's context ends at the stage's time limit.
 	ErrTimeout = worker.ErrTimeout
 	// ErrStuck is the value of a [CrashError] whose handler did not return. Beside ErrStopped it is the error of commands
 	// whose worker did not return within the grace of a hard stop.
 	ErrStuck = worker.ErrStuck
-	// ErrForeign ends a command that was forwarded to a stage outside the pipeline.
+	// ErrForeign ends a command that was forwarded to a stage outside the pipeline. Commands reach the stage of another pipeline
+	// through a channel: the handler sends to it, and the other pipeline has a feed of source.Chan. Then each pipeline has
+	// accounts that balance, and a command that the first one has ended may still be on its way in the second.
 	ErrForeign = worker.ErrForeign
 )
 
@@ -68,15 +70,17 @@ func Crashed(err error) bool {
 	return ok
 }
 
-// BrokenError is why a stage gave up: its workers crashed one after another, and not one command was completed in between.
+// BrokenError is why a stage gave up: its workers could not start, or crashed more often than the Limit of a [RestartPolicy] allows,
+// and not one command was completed in between.
 // It is part of the error of the pipeline, and its Story of the report of an escalation.
 //
-//	Stage   string        // the stage's name
-//	Crashes int           // in a row; all crashes of one command count once
-//	First   error         // the first crash, nil if Last has it
-//	Last    []error       // the last five crashes, the newest at the end
-//	Pauses  int           // how many restarts of workers came after a pause
-//	Paused  time.Duration // the sum of these pauses
+//	Stage     string        // the stage's name
+//	Crashes   int           // in a row; all crashes of one command count once
+//	Unstarted int           // those at the end that were workers which could not start
+//	First     error         // the first crash, nil if Last has it
+//	Last      []error       // the last five crashes, the newest at the end
+//	Pauses    int           // how many restarts of workers came after a pause
+//	Paused    time.Duration // the sum of these pauses
 //
 //	func (e *BrokenError) Error() string   // the count, and the last crash
 //	func (e *BrokenError) Story() string   // what was tried, and each known crash with its stack

@@ -40,6 +40,23 @@ func ExampleNew() {
 	// Output: 3 10 5 16 8 4 2 1
 }
 
+// Options that several stages share are defaults. An option is given once beside them.
+func ExampleDefaults() {
+	common := stage.Defaults(stage.Workers(1, 8), stage.Timeout(time.Second))
+	double := func(_ context.Context, n int) (int, error) { return 2 * n, nil }
+	_, err := pipeline.New("example",
+		stage.Map("quick", double, common),
+		stage.Map("slow", double, common, stage.Timeout(time.Minute)),
+	)
+	fmt.Println(err)
+
+	_, err = pipeline.New("example", stage.Map("twice", double, stage.Timeout(time.Second), stage.Timeout(time.Minute)))
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// stage "twice": Timeout: is given twice, by options 1 and 2: keep one, or give the first as stage.Defaults
+}
+
 // A chain of flows is a flow. Flows whose types do not fit do not compile.
 func ExampleChain() {
 	trim := stage.Map("trim", func(_ context.Context, s string) (string, error) { return strings.TrimSpace(s), nil })
@@ -245,29 +262,3 @@ func ExampleGuard() {
 
 // Report is a job for the printer: the name of the type is the method that guards know it by.
 type Report struct{ Pages int }
-
-func ExampleRequestGuard() {
-	var limit atomic.Int64 // pages, until the night
-	limit.Store(100)
-	p := stage.Sink("print", func(_ context.Context, r Report) error { fmt.Println(r.Pages, "pages"); return nil },
-		stage.Workers(1, 1),
-		stage.RequestGuard("Report", func(r guard.Request, _ func(string) guard.Counters) bool {
-			return r.Args.(Report).Pages <= int(limit.Load())
-		}))
-	stop := must(p)
-	for _, pages := range []int{500, 20, 30} {
-		if err := p.Submit(context.Background(), Report{pages}); err != nil {
-			fmt.Println(err)
-		}
-	}
-	for p.Snapshot().OK < 2 {
-		time.Sleep(time.Millisecond)
-	}
-	limit.Store(1000)
-	p.CheckGuards() // the stage cannot know that its guard sees another limit
-	stop()
-	// Output:
-	// 20 pages
-	// 30 pages
-	// 500 pages
-}

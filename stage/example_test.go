@@ -151,7 +151,7 @@ func ExampleOverflow() {
 			return
 		}
 	}
-	// Output: stage "busy": stage: full true
+	// Output: stage "busy": full true
 }
 
 // greeter is a behaviour with a version.
@@ -167,24 +167,25 @@ func greeting(version, word string) behaviour.Factory[string] {
 	return func() behaviour.Behaviour[string] { return greeter{version, word} }
 }
 
-// Upgrade replaces the behaviour of a stage while it runs. Wait waits until the old instances have finished what they hold
-// and have been stopped.
+// Upgrade replaces the behaviour of a stage while it runs. The channel is closed when the last old instance
+// has finished its batch and has been stopped.
 func ExampleStage_Upgrade() {
 	greet := stage.Each("greet", greeting("1", "hello"))
 	defer must(greet)()
 
 	ctx := context.Background()
 	fmt.Println(stage.Call[string](ctx, greet, "ann"))
-	up, err := greet.Upgrade(ctx, greeting("2", "good day"))
+	replaced, err := greet.Upgrade(ctx, greeting("2", "good day"))
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(stage.Call[string](ctx, greet, "ann"))
-	fmt.Println(up.Wait(ctx), greet.Snapshot().Version)
+	<-replaced
+	fmt.Println(greet.Snapshot().Version)
 	// Output:
 	// hello ann <nil>
 	// good day ann <nil>
-	// <nil> 2
+	// 2
 }
 
 // A handler that waits without holding its worker.

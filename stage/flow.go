@@ -69,12 +69,14 @@ func FlatMap[In, Out any](
 ) *Flow[In, Out] {
 	end := newResults[Out]()
 	end.required = true
-	return newFlow(name, "FlatMap", f == nil, end, opts, func(ctx context.Context, in In) behaviour.Outcome {
+	flow := newFlow(name, "FlatMap", f == nil, end, opts, func(ctx context.Context, in In) behaviour.Outcome {
 		if err := f(ctx, in, func(out Out) error { return end.emit(ctx, out) }); err != nil {
 			return behaviour.Error(err)
 		}
 		return behaviour.OK(nil)
 	})
+	flow.set.Single = false
+	return flow
 }
 
 // Sink makes a stage around a function without a result: the last of a pipeline.
@@ -92,6 +94,7 @@ func newFlow[In, Out any](
 ) *Flow[In, Out] {
 	s := Func(name, f, opts...)
 	end.of, end.stage = s.set, s.inbox
+	s.set.Single = len(s.set.Outs) == 0 // else the function may emit
 	if isNil {
 		s.set.flaw(kind, "the function is nil")
 	}

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -27,10 +27,10 @@ import (
 // ended when its [Timeout] and [Grace] have passed. Each try is counted by itself. Methods without guards have counters, too.
 //
 // The guards of a method are evaluated when a command of it arrives, and when a handler of the stage has ended or is
-// suspended, once for all commands of the method; [Stage.CheckGuards] is for what changes otherwise. They are evaluated
-// while the queue is locked, by any goroutine, one at a time for each stage, and beside handlers: a guard must be quick, read what
-// handlers write through atomics or a mutex, and call nothing of the pipeline, nor runtime.Goexit. If a guard panics, the command that it
-// was asked about, for a Guard the oldest of its method, crashes in the place of its handler.
+// suspended, and when the stage is resumed, once for all commands of the method. So a guard looks at the counters only: nothing has it
+// evaluated when something else has changed. Guards are evaluated while the queue is locked, by any goroutine, one at a time for each
+// stage, and beside handlers: a guard must be quick, and call nothing of the pipeline, nor runtime.Goexit. If a guard panics, the oldest
+// command of its method crashes in the place of its handler.
 //
 // Held commands hold slots: if they fill the queue, [Overflow] applies to all commands. A held command whose caller's context has ended,
 // or whose [TTL] or deadline is over, ends and frees its slot as in any stage, without its guards; commands that nothing ends wait
@@ -45,31 +45,18 @@ func Guard(method string, g guard.Guard) Option {
 	}
 }
 
-// RequestGuard is [Guard] for a guard that sees the command, in Args. It holds back each command by itself, so commands of one
-// method may overtake one another, and it is evaluated for the commands of the method that wait, oldest first, until it holds for
-// one. With n commands that are held back it takes n evaluations: prefer Guard.
-func RequestGuard(method string, g guard.RequestGuard) Option {
-	return func(s *settings) {
-		s.guarding().Request = append(s.guarding().Request, inbox.RequestGuard{Method: method, Guard: g})
-	}
-}
-
-// MethodSnapshot is the state of one method of a stage with guards, see [Guard], or with synchronizers, see pipeline.Synchronize.
+// MethodSnapshot is the state of one method of a stage with guards, see [Guard].
 type MethodSnapshot struct {
 	guard.Counters
 
 	Method   string
-	Held     bool          // commands wait, and guards or synchronizers hold back all of them
+	Held     bool          // commands wait, and guards hold back all of them
 	Holds    uint64        // how often that began
 	HeldTime time.Duration // for how long that was so, in all
 	RunTime  time.Duration // for how long commands were current, added up
 	// HeldDuring is the part of HeldTime that began while commands of another method, or of the same, were current, by method. It says
-	// which methods collide. Those of another stage, beside which a synchronizer has held the commands back, are "stage.method".
+	// which methods collide.
 	HeldDuring map[string]time.Duration
-	// HeldBy says what holds the commands back now: "guard", or a rule of a synchronizer, such as "device: AtMost(1)".
-	HeldBy string
-	// HeldTimeBy has the parts of HeldTime by what held the commands back.
-	HeldTimeBy map[string]time.Duration
 }
 
 func methodSnapshots(all []inbox.GuardAccounts) []MethodSnapshot {
@@ -78,7 +65,7 @@ func methodSnapshots(all []inbox.GuardAccounts) []MethodSnapshot {
 	}
 	methods := make([]MethodSnapshot, len(all))
 	for i, a := range all {
-		methods[i] = MethodSnapshot{a.Counters, a.Method, a.Held, a.Holds, a.Wait, a.Run, a.During, a.By, a.WaitBy}
+		methods[i] = MethodSnapshot{a.Counters, a.Method, a.Held, a.Holds, a.Wait, a.Run, a.During}
 	}
 	slices.SortFunc(methods, func(a, b MethodSnapshot) int { return strings.Compare(a.Method, b.Method) })
 	return methods
@@ -136,62 +123,40 @@ func setGuards[C any](s *settings) {
 	}
 }
 
-// guarded is the outermost middleware of a stage with guards: it reports when handlers have ended, or have been given up after so long.
-// A command whose guard did not return crashes.
+// guarded is the outermost middleware of a stage with guards: it has the permit of a command while its handler runs, and gives it back
+// when the handler has ended, or has been given up after so long. A command whose guard did not return crashes.
 func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, limit time.Duration) Middleware {
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-		of := cmd
-		if batches {
-			if batch, ok := cmd.([]C); ok && len(batch) == 1 {
-				of = batch[0]
-			}
-		}
-		name := methodUnlessItPanics(in, method, of)
-		end := func() error { return in.Completed(name, of) }
+		permit := in.Begin(ctx)
+		end := func() { in.Completed(permit) }
 		if limit > 0 {
-			end = completedWithin(limit, in, name, of)
+			end = completedWithin(limit, end)
 		}
-		returned := false
-		defer func() {
-			if err := end(); err != nil && returned {
-				panic(err)
-			}
-		}()
-		if err := in.Began(name, of); err != nil {
-			panic(err)
+		defer end()
+		if permit.Fault != nil {
+			panic(permit.Fault)
 		}
-		o := next(ctx, cmd)
-		returned = true
-		return o
+		if permit.Method() == "" {
+			_ = method(single[C](cmd, batches)) // if it panicked in the queue, it does so again, and the command crashes
+		}
+		return next(ctx, cmd)
 	}
 }
 
-// methodUnlessItPanics returns the method of a command. If it panics, the command crashes, and ends as the queue knows it: without a
-// name.
-func methodUnlessItPanics(in *inbox.Inbox, method func(cmd any) string, cmd any) (name string) {
-	known := false
-	defer func() {
-		if !known {
-			_ = in.Completed("", cmd)
-		}
-	}()
-	name = method(cmd)
-	known = true
-	return name
+// single returns the command of a batch, which in a stage with guards has one.
+func single[C any](cmd any, batches bool) any {
+	if batch, ok := cmd.([]C); ok && batches && len(batch) == 1 {
+		return batch[0]
+	}
+	return cmd
 }
 
-// completedWithin returns the function that reports the end of a handler. It is reported in any case when the limit is over.
-func completedWithin(limit time.Duration, in *inbox.Inbox, method string, cmd any) (ended func() error) {
-	var once atomic.Bool
-	end := func() error {
-		if once.Swap(true) {
-			return nil
-		}
-		return in.Completed(method, cmd)
-	}
-	alarm := time.AfterFunc(limit, func() { _ = end() }) // the command crashes in any case
-	return func() error {
+// completedWithin returns a function that calls end once, and has it called in any case when the limit is over.
+func completedWithin(limit time.Duration, end func()) (ended func()) {
+	once := sync.OnceFunc(end)
+	alarm := time.AfterFunc(limit, once) // the command crashes in any case
+	return func() {
 		alarm.Stop()
-		return end()
+		once()
 	}
 }

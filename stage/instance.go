@@ -111,8 +111,16 @@ func (i *instance[C]) Suspends() bool { return i.suspends }
 // Many reports whether the behaviour is a Batcher.
 func (i *instance[C]) Many() bool { return i.many != nil }
 
+// resume continues what a command of an earlier process had begun.
+type resume = *link.Resume[behaviour.Suspender, behaviour.Outcome]
+
 // Handle handles one command.
 func (i *instance[C]) Handle(ctx context.Context, load any) behaviour.Outcome {
+	if i.suspends {
+		if r, ok := load.(resume); ok {
+			return r.Run(ctx.(behaviour.Suspender))
+		}
+	}
 	return i.call(ctx, link.Open[C](load))
 }
 

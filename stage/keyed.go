@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
@@ -17,13 +18,16 @@ import (
 
 // Keyed makes a stage that handles the commands of one key one after the other, in the order of their arrival, with an
 // instance for each key that keeps the key's state. Commands of different keys are handled in parallel: a key with many
-// commands, or with a slow handler, holds up no other.
+// commands, or with a slow handler, holds up no other here: the commands of one key hold a quarter of the slots at most, see
+// [KeyCapacity], and also for when it does hold up the stage before.
 //
 //	count := stage.Keyed("count", Record.Host, func(host string) *counter { return &counter{host: host} })
 //
 // The factory makes the instance of a key when the first command of the key is handled. One instance handles one command at
-// a time, so its fields need no lock. If the instance has a Start, it is called before the first command; an error from it
-// is a crash. After a crash of its handler the instance is stopped, and the key's next command gets a fresh one, which begins
+// a time, so its fields need no lock. If the instance has a Start, it is called before the first command. The key of that command
+// decides what factory and Start do, so their panics, and an error of Start, are crashes that are charged to the command, also if no
+// instance can be made at all: the stage does not give up unless [RestartPolicy] has a Limit, and [Retry] tries the command again.
+// After a crash of its handler the instance is stopped, and the key's next command gets a fresh one, which begins
 // with the state after the last command that did not crash, if the instances are [behaviour.Snapshotter]s and
 // [behaviour.Restorer]s. An instance is kept until the stage stops, or longer than [Passivate] says; then its Stop is called, if
 // it has one. When the stage stops, or is restarted because a stage broke, no state is kept.
@@ -33,8 +37,7 @@ import (
 //
 // Key is called several times for each command, by any goroutine, perhaps many at once: it must be quick, always return the
 // same for the same command, and call nothing of the pipeline. A command whose key panics crashes in the stage, and so does one
-// whose key is not equal to itself, such as a NaN. Such commands have no order, and wait for no others. They are not why a stage
-// gives up, unless so many come one after the other, and no other command between them.
+// whose key is not equal to itself, such as a NaN. Such commands have no order, and wait for no others.
 //
 // If the type that the factory is declared to return is a [behaviour.Suspending], handlers may wait without holding a worker. A key whose
 // handler is suspended waits for it, in order, and other keys do not; [Instances] bounds how many handlers are under way. The
@@ -72,6 +75,7 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	}
 	if s.saves = s.checkSaves(set); s.saves {
 		st.core.Deferring()
+		set.Stateful = s
 	}
 	s.idle, s.most, s.states = set.idle, set.mostKeys, set.states
 	return st
@@ -84,20 +88,26 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 // a state that must not be lost there is [KeepStates], or the instance saves it in its Stop, and reads it in the factory or its
 // Start. The snapshot counts instances and passivations.
 func Passivate(idle time.Duration, most int) Option {
-	return func(s *settings) { s.idle, s.mostKeys, s.passivates = idle, most, true }
+	return once("Passivate", func(s *settings) { s.idle, s.mostKeys, s.passivates = idle, most, true })
 }
 
 // KeepStates keeps the last snapshots of up to most instances that [Passivate] has stopped, for the next instances of their
 // keys; see [behaviour.Snapshotter]. When there are more, the oldest are dropped, nearly in that order. Without KeepStates none
 // is kept.
 func KeepStates(most int) Option {
-	return func(s *settings) { s.states, s.keeps = most, true }
+	return once("KeepStates", func(s *settings) { s.states, s.keeps = most, true })
 }
 
-// option makes the stage a keyed one.
+// option makes the stage a keyed one. It comes first and has no place among the options that were given.
 func (s *keyed[C, K, B]) option(set *settings) {
+	set.options.at = 0
 	set.keyed, set.key = true, reflect.ValueOf(s.key).Pointer()
 	set.spread = s.spread
+	set.KeyOf = func(cmd any) any {
+		c, _ := cmd.(C) // a nil command of an interface type is none
+		return s.key(c)
+	}
+	set.Inbox.KeyCapacity = inbox.QuarterOfCapacity
 	set.Inbox.Key = func(load any) queue.Key {
 		return hashOf(s.seed, s.key(link.Open[C](load)))
 	}

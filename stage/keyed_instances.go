@@ -42,8 +42,10 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 	passivated atomic.Uint64
 	kept       atomic.Int64  // states of passivated instances
 	ticks      atomic.Uint32 // quarters of idle since the start
-	sweeper    chan struct{} // closed to end the goroutine that sweeps; nil if there is none
-	swept      chan struct{} // closed when it has ended
+	starts     atomic.Int32
+	restored   []keptState[K] // from a checkpoint, until the start
+	sweeper    chan struct{}  // closed to end the goroutine that sweeps; nil if there is none
+	swept      chan struct{}  // closed when it has ended
 }
 
 // shard is a part of the instances: by key, and in a ring in the order of their last use. Those whose state alone is kept are
@@ -86,6 +88,12 @@ type legacy struct {
 	since int32 // commands since the last snapshot
 }
 
+// keptState is the state of one key as a checkpoint has it.
+type keptState[K comparable] struct {
+	Key   K
+	State any
+}
+
 // unlink takes an entry out of its ring.
 func (e *entry[K, B]) unlink() {
 	e.prev.next, e.next.prev = e.next, e.prev
@@ -115,11 +123,26 @@ func (s *keyed[C, K, B]) Start(ctx context.Context) error {
 	}
 	s.instances.Store(0)
 	s.kept.Store(0)
+	s.starts.Add(1)
+	s.adopt()
 	if s.idle > 0 {
 		s.sweeper, s.swept = make(chan struct{}), make(chan struct{})
 		go s.sweep(s.sweeper, s.swept)
 	}
 	return nil
+}
+
+// adopt gives the keys the states that were restored. The stage has no handler yet.
+func (s *keyed[C, K, B]) adopt() {
+	for _, one := range s.restored {
+		sh := s.shardOf(one.Key)
+		sh.mu.Lock()
+		e := s.add(sh, one.Key)
+		e.legacy.saved = one.State
+		e.state.Store(idle)
+		sh.mu.Unlock()
+	}
+	s.restored = nil
 }
 
 // Stop stops all instances. One whose handler was given up and still runs is stopped when that has returned.

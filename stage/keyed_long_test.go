@@ -120,7 +120,7 @@ func testAKeyedStageUnderLoad(t *testing.T, n, underWay int, build func(l *load,
 	beside.Go(func() { heap = peak(ctx) })
 	beside.Go(func() {
 		for ; ctx.Err() == nil; swaps++ {
-			pol, err := policy.ByName(policy.Names()[swaps%len(policy.Names())])
+			pol, err := policy.ByName(admitting()[swaps%len(admitting())])
 			assert.NoError(t, err)
 			_ = p.Use(pol)
 			time.Sleep(20 * time.Millisecond)
@@ -131,7 +131,7 @@ func testAKeyedStageUnderLoad(t *testing.T, n, underWay int, build func(l *load,
 	began := time.Now()
 	for range n {
 		k := int(zipf.Uint64())
-		require.NoError(t, s.Submit(t.Context(), item{k, submitted[k]}))
+		submitUnder(t, s, item{k, submitted[k]})
 		submitted[k]++
 	}
 	require.NoError(t, p.Drain(t.Context()))

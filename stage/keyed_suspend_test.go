@@ -137,7 +137,7 @@ func TestAKeyedStageThatSuspendsKeepsTheOrderWhilePoliciesAreSwapped(t *testing.
 	const keys, n = 50, 100
 	for i := range n {
 		for k := range keys {
-			require.NoError(t, before.Submit(t.Context(), item{k, i}))
+			submitUnder(t, before.Stage, item{k, i})
 		}
 	}
 	end()

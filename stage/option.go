@@ -3,17 +3,18 @@ package stage
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/part"
 )
 
-// Option sets one property of a stage. If two options set the same property, the later one counts. By what they are
-// about:
+// Option sets one property of a stage, which is given once; see [Defaults]. By what they are about:
 //
 //	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
-//	queue     [Capacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger], [Guard], [RequestGuard]
+//	queue     [Capacity], [KeyCapacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger], [Guard]
 //	failures  [Retry], [Restart]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]; see also [WithDeadline]
 //	wiring    [Out], [Use]
@@ -21,6 +22,75 @@ import (
 // A pipeline checks the options when it is made of the stage, and returns everything that is wrong with any of them, such
 // as that one is nil, as [Fault]s.
 type Option func(*settings)
+
+// once is an option of a property that is given once.
+func once(name string, set func(*settings)) Option {
+	return func(s *settings) {
+		if problem := s.options.give(name); problem != "" {
+			s.flaw(name, problem)
+		}
+		set(s)
+	}
+}
+
+// list is a list of options: the stage's, or one of Defaults inside of it.
+type list struct {
+	within *list
+	at     int            // the place of the option that is applied, counted from one
+	given  map[string]int // the places of the options that are given once
+	fixed  string         // why the stage sets the options that are applied itself
+}
+
+// give notes that an option of a name is applied, and returns what is wrong with that: its list, or one that the list is in, has it
+// already.
+func (l *list) give(name string) (problem string) {
+	for of := l; of != nil && problem == ""; of = of.within {
+		if first, given := of.given[name]; given && l.fixed != "" {
+			problem = fmt.Sprintf("cannot be set, since %s; in stage.Defaults it does not count", l.fixed)
+		} else if given {
+			problem = fmt.Sprintf("is given twice, by options %d and %d: keep one, or give the first as stage.Defaults", first, of.at)
+		}
+	}
+	if l.given == nil {
+		l.given = map[string]int{}
+	}
+	l.given[name] = l.at
+	return problem
+}
+
+// fixer is a behaviour that sets options of its stage itself.
+type fixer interface {
+	Fixed(part.Seal) (why string, opts []Option)
+}
+
+// withFixed returns options with those that a behaviour sets itself behind them, if there are any.
+func withFixed(opts []Option, b any) []Option {
+	f, ok := b.(fixer)
+	if !ok {
+		return opts
+	}
+	why, fixed := f.Fixed(part.Seal{})
+	return append(append(slices.Clip(opts), func(s *settings) { s.options.fixed = why }), fixed...)
+}
+
+// Defaults is options that later options of the stage may replace, for a list that several stages share. Within the list each is given
+// once.
+//
+//	common := stage.Defaults(stage.Workers(1, 8), stage.Retry(again))
+//	fetch := stage.Map("fetch", get, common, stage.Workers(1, 100))
+func Defaults(opts ...Option) Option {
+	return func(s *settings) {
+		s.options = &list{within: s.options}
+		for i, o := range opts {
+			if s.options.at = i + 1; o == nil {
+				s.flaw(fmt.Sprintf("Defaults, option %d", i+1), "is nil")
+				continue
+			}
+			o(s)
+		}
+		s.options = s.options.within
+	}
+}
 
 // Fault is one thing that is wrong with a stage's options.
 type Fault struct {
@@ -46,6 +116,7 @@ type settings struct {
 
 	disciplined   bool         // the options have a discipline
 	nilDiscipline bool         // and it is nil
+	boundsKeys    bool         // the options have a bound for each key
 	instances     bool         // the options have a number of instances
 	rated         bool         // the options have a rate
 	ratedBy       *ratedBy     // nil without RateBy
@@ -55,6 +126,7 @@ type settings struct {
 	retry         RetryPolicy
 	restart       RestartPolicy
 	nilOptions    []int   // which options are nil, counted from one
+	options       *list   // the list whose options are being applied
 	flaws         []error // faults beyond those of the options
 	checks        []func(*checker)
 

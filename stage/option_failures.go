@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -23,15 +24,22 @@ const (
 // gives its own slot to the first of them. So commands that fail again and again keep no other command from its first try.
 // At most 1024 commands of a stage, or its capacity if that is more, have given up their slots at once; beyond that they
 // keep them.
+//
+// A refusal is not a try: an error for which [Overloaded] reports an [Overload] that is not Tried, as those of an open breaker, of
+// a full queue, or of a rate limit. It uses up no attempt and no part of the Budget, and the pause after it is at least as long as the
+// Overload asks for, up to Max. So commands outlast an outage, while the stage fills and slows down those before it. What ends
+// a command that is refused for ever is [TTL], for which it has waited all the time, the end of its caller's context, If, and a
+// hard stop. A soft stop waits for it as for any other command: until it has ended, or until the context of Pipeline.Stop ends, or the drain
+// timeout of Pipeline.Run; then it is dead-lettered with [ErrStopped].
 type RetryPolicy struct {
 	// Attempts is the most tries of one command, the first included. More than 65,535 means any number. 0 and 1 mean no
-	// retry.
+	// retry, not even of what was refused.
 	Attempts int
 	// Backoff is the first pause, before the second try; it doubles with each further one, up to Max. 0 means 1 ms, or Max
 	// if that is shorter.
 	Backoff time.Duration
 	// Max is the longest pause. 0 means a minute, or 10 ms if Backoff is 0 as well: a policy that asks for no pauses gets
-	// short ones.
+	// short ones. Of a pause that an [Overload] asks for, 0 means a minute, or Backoff if that is longer. What is cut is logged.
 	Max time.Duration
 	// Jitter is the part of the pause, from 0 to 1, by which chance may make it longer or shorter.
 	Jitter float64
@@ -47,7 +55,7 @@ type RetryPolicy struct {
 }
 
 // Retry sets when commands are tried again. By default they are not.
-func Retry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
+func Retry(p RetryPolicy) Option { return once("Retry", func(s *settings) { s.retry = p }) }
 
 func (s *settings) setRetry() {
 	r := s.retry
@@ -60,61 +68,98 @@ func (s *settings) setRetry() {
 	if r.Backoff == 0 {
 		r.Backoff = min(defaultRetryBackoff, r.Max)
 	}
-	s.Inbox.Retry = inbox.Retry{Attempts: r.Attempts, Backoff: r.Backoff, Max: r.Max, Jitter: r.Jitter, Budget: r.Budget}
-	s.RetryIf = r.If
+	longest := s.retry.Max
+	if longest == 0 {
+		longest = max(backoff.LongestAsked, r.Max)
+	}
+	s.Inbox.Retry = inbox.Retry{
+		Attempts: r.Attempts, Backoff: r.Backoff, Max: r.Max, Jitter: r.Jitter, Budget: r.Budget, LongestAsked: longest,
+	}
+	s.RetryIf, s.Refusal = r.If, refusal
 }
 
-// RestartPolicy says what a stage does when its workers keep crashing.
+// RestartPolicy says what a stage does when its workers crash one after another.
 //
-// It counts the crashes that follow one another without a completed command between them; crashes of the same command count
-// once. The first crashes, as many as there are workers, are each answered by a fresh instance at once, since each worker
-// may just have met one bad command. Each further crash makes the next worker wait, twice as long as the one before. After
-// Limit of those the stage gives up: it fails towards the pipeline, with a [*BrokenError].
+// A crash of a handler ends the command that it is charged to, and nothing else: bad commands end no stage, however many of them come.
+// A streak of crashes, without a completed command between them, only slows the stage down. The first ones, as many as there are
+// workers, are each answered by a fresh instance at once, since each worker may just have met one bad command. Each further crash
+// is followed by a pause, twice as long as the one before. Further crashes of the same command do not count. The streak ends with
+// the first command that is completed. [Snapshot.CrashStreak] is its length, and the log has a line whenever that has doubled.
+//
+// A worker that cannot start, because the factory or Version panics or Start fails, is charged to no command. It is tried again after
+// pauses that grow in the same way. After the limit the stage gives up: it fails towards the pipeline, with a [*BrokenError]. The
+// instance of a key is no part of a worker: what fails while the instance is made is a crash of the command; see [Keyed].
 type RestartPolicy struct {
-	// Limit is how many crashes a stage endures beyond one for each worker. 0 means 15, and less than 0 means none.
+	// Limit is how many times in a row workers may fail, beyond one time for each, before the stage gives up. 0 means that workers may
+	// fail to start for half a minute, and 15 times at least, and that any number of handlers may crash. A Limit above 0 is one for both
+	// together, however short the time. Less than 0 means none.
 	Limit int
 	// Backoff is the first pause; it doubles with each further one, up to Max. 0 means 1 ms.
 	Backoff time.Duration
-	// Max is the longest pause. 0 means 1 s.
+	// Max is the longest pause. 0 means 1 s between tries to start. After crashes of handlers it means pauses that delay no waiting
+	// command by more than 100 ms, all of them together, however many commands before it crash.
 	Max time.Duration
 	// Within is the longest time between two crashes that are counted together. A crash that comes later starts a new
 	// count. 0 means a minute.
 	Within time.Duration
 }
 
-// Restart sets what the stage does when its workers keep crashing.
-func Restart(p RestartPolicy) Option { return func(s *settings) { s.restart = p } }
+// Restart sets what the stage does when its workers crash one after another.
+func Restart(p RestartPolicy) Option { return once("Restart", func(s *settings) { s.restart = p }) }
 
-// defaultPause is one value for all stages without Restart: a method value of their own would cost each an allocation.
-var defaultPause = RestartPolicy{}.orDefault().pause
+// The defaults of a RestartPolicy.
+const (
+	defaultStarts     = 15
+	defaultStartsFor  = 30 * time.Second
+	defaultStartPause = time.Second
+	defaultDelay      = 100 * time.Millisecond
+)
+
+// defaultPauses is one value for all stages without Restart.
+var defaultPauses = RestartPolicy{}.pauses()
 
 func (s *settings) setRestart() {
-	p := s.restart.orDefault()
-	s.Endures, s.Inbox.StreakEnds, s.Inbox.Rest = p.Limit, p.Within, defaultPause
-	if s.restart != (RestartPolicy{}) {
-		s.Inbox.Rest = p.pause
+	p := s.restart
+	s.Endures, s.EnduresStart = p.limits()
+	if p.Limit == 0 {
+		s.StartsFor = defaultStartsFor
+	}
+	s.Inbox.StreakEnds = p.Within
+	if p.Within == 0 {
+		s.Inbox.StreakEnds = time.Minute
+	}
+	s.Inbox.Pauses = defaultPauses
+	if p != (RestartPolicy{}) {
+		s.Inbox.Pauses = p.pauses()
 	}
 }
 
-func (p RestartPolicy) orDefault() RestartPolicy {
+// limits returns how many crashes in a row, and how many failures to start, the stage endures beyond one for each worker.
+func (p RestartPolicy) limits() (crashes, starts int) {
 	if p.Limit == 0 {
-		p.Limit = 15
+		return math.MaxInt32, defaultStarts
 	}
-	p.Limit = max(p.Limit, 0)
-	if p.Backoff == 0 {
-		p.Backoff = time.Millisecond
+	limit := min(max(p.Limit, 0), math.MaxInt32)
+	return limit, limit
+}
+
+func (p RestartPolicy) pauses() *inbox.Pauses {
+	first, most, startMost, delay := p.Backoff, p.Max, p.Max, time.Duration(0)
+	if first == 0 {
+		first = time.Millisecond
 	}
 	if p.Max == 0 {
-		p.Max = max(time.Second, p.Backoff)
+		most, startMost, delay = max(defaultDelay, first), max(defaultStartPause, first), defaultDelay
 	}
-	if p.Within == 0 {
-		p.Within = time.Minute
+	return &inbox.Pauses{
+		Crash: func(beyond int) time.Duration { return pause(first, most, beyond) },
+		Start: func(beyond int) time.Duration { return pause(first, startMost, beyond) },
+		Delay: delay,
 	}
-	return p
 }
 
-// pause returns how long a worker waits that follows a number of crashes beyond those that are answered at once. A fifth of
-// it is random, so that stages that broke together do not come back together.
-func (p RestartPolicy) pause(beyond int) time.Duration {
-	return backoff.Pause(p.Backoff, p.Max, beyond, -0.2*rand.Float64())
+// pause returns how long to wait after a number of failures beyond those that are answered at once. A fifth of it is random, so
+// that stages that broke together do not come back together.
+func pause(first, most time.Duration, beyond int) time.Duration {
+	return backoff.Pause(first, most, beyond, -0.2*rand.Float64())
 }

@@ -13,7 +13,25 @@ const (
 )
 
 // Capacity sets how many commands the queue holds. The default is 1024.
-func Capacity(n int) Option { return func(s *settings) { s.Inbox.Capacity = n } }
+func Capacity(n int) Option { return once("Capacity", func(s *settings) { s.Inbox.Capacity = n }) }
+
+// KeyCapacity sets how many slots of a [Keyed] stage the commands of one key may hold, so that a key whose commands come faster than
+// they are handled leaves slots to the others. The default is a quarter of the [Capacity], at least 1; the Capacity itself is no
+// bound. For a command of a key that holds as many, the stage is full, and its [Overflow] rule says what becomes of the command: it
+// waits until the key has a free slot, or is refused with an [ErrFull] that names the bound, or it is dropped, or the oldest of its
+// key is. Other keys go on. Commands without a key have no such bound.
+//
+// So a key holds up no other whose commands come from other callers, feeds or stages. A feed, and a caller that submits one command after
+// the other, waits at the first command of a full key, with all behind it. A worker of another stage that has such commands hands over
+// what it has for other keys first, and waits with the rest. If most of its commands are of one key, all workers of that stage soon wait,
+// and its queue, which knows no keys, fills with commands of that key: the other keys wait there. Where that must not be, let the full
+// stage refuse or drop (Overflow), or submit to the keyed stage by a feed for each group of keys. A larger KeyCapacity only takes up
+// larger bursts.
+//
+// Retries keep their slots, and what closes a loop is let in beyond the bound, as it is beyond the Capacity.
+func KeyCapacity(n int) Option {
+	return func(s *settings) { s.Inbox.KeyCapacity, s.boundsKeys = n, true }
+}
 
 // OverflowRule says what a full stage does with one more command.
 type OverflowRule uint8
@@ -33,13 +51,13 @@ const (
 
 // Overflow sets what the stage does when it is full. The default is [Wait].
 func Overflow(rule OverflowRule) Option {
-	return func(s *settings) { s.Inbox.Overflow = inbox.Overflow(rule) }
+	return once("Overflow", func(s *settings) { s.Inbox.Overflow = inbox.Overflow(rule) })
 }
 
 // Discipline sets the order in which the queue hands its commands out. The default is first in, first out. See package
 // stage/queue.
 func Discipline(d queue.Discipline) Option {
-	return func(s *settings) { s.Inbox.Discipline, s.disciplined = d, true }
+	return once("Discipline", func(s *settings) { s.Inbox.Discipline, s.disciplined = d, true })
 }
 
 // Ordered makes the results of a stage leave it in the order in which its commands arrived in its queue, although several
@@ -71,10 +89,10 @@ func Ordered() Option { return func(s *settings) { s.Inbox.Ordered = true } }
 //
 // With more than 1, a worker of a stage that forwards to several stages continues when one of those is full. It keeps the
 // commands for that stage, up to the [Capacity] of its own stage.
-func Batch(n int) Option { return func(s *settings) { s.Inbox.Batch = n } }
+func Batch(n int) Option { return once("Batch", func(s *settings) { s.Inbox.Batch = n }) }
 
 // Linger makes a batch that is not full wait for more commands, until its first command has waited for d, or for a day if
 // that is less. It is for a [behaviour.Batcher] that is so much better at many commands that the wait pays, such as an
 // insertion of many rows. A stage that lingers takes as many commands at once as [Batch] says, however long they take. The
 // default is not to wait.
-func Linger(d time.Duration) Option { return func(s *settings) { s.Inbox.Linger = d } }
+func Linger(d time.Duration) Option { return once("Linger", func(s *settings) { s.Inbox.Linger = d }) }

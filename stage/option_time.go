@@ -31,7 +31,7 @@ import (
 // waits up to the time of Linger for more of them; the commands of one batch count as started together. The rate bounds the
 // whole stage; see [RateBy] for one for each key. Snapshot.RateWait says for how long commands have waited for it.
 func Rate(n int, per time.Duration, burst int) Option {
-	return func(s *settings) { s.Inbox.Rate, s.rated = inbox.Rate{N: n, Per: per, Burst: burst}, true }
+	return once("Rate", func(s *settings) { s.Inbox.Rate, s.rated = inbox.Rate{N: n, Per: per, Burst: burst}, true })
 }
 
 // RateBy bounds how often handlers are called for commands of one key, as [Rate] does for all commands: n in each period per,
@@ -57,7 +57,7 @@ func Rate(n int, per time.Duration, burst int) Option {
 // The stage has an order of its own, so it takes no [Discipline], no [Ordered] and no [Linger], and policies do not change its order.
 func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, burst int) Option {
 	seed := maphash.MakeSeed()
-	return func(s *settings) {
+	return once("RateBy", func(s *settings) {
 		s.Inbox.RateBy = inbox.Rate{N: n, Per: per, Burst: burst}
 		s.ratedBy = &ratedBy{takes: reflect.TypeFor[C](), key: reflect.ValueOf(key).Pointer()}
 		if key == nil {
@@ -70,7 +70,7 @@ func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, bu
 			c, _ := cmd.(C)
 			hashOf(seed, key(c))
 		}
-	}
+	})
 }
 
 // hashOf returns a key as the inbox knows it. It panics if the key cannot be one: then its command has none.
@@ -98,17 +98,22 @@ func asked[C any](ask func(cmd any), batches bool) Middleware {
 	}
 }
 
+// leastTimeout is less than any handler can meet: a time below it has no unit.
+const leastTimeout = time.Microsecond
+
 // leastGrace gives handlers that do watch their context a moment to return.
 const leastGrace = 100 * time.Millisecond
 
 // Timeout sets a time limit for each command: the context of its handler ends then, with the cause [ErrTimeout]. For a
-// [behaviour.Batcher] the limit is for a batch. The default is no limit.
+// [behaviour.Batcher] the limit is for a batch. It is a microsecond at least. The default is no limit.
 //
 // Go cannot end a handler that does not watch its context. If a handler goes on past the limit and the stage's [Grace], the
 // stage abandons its worker. The command has then crashed, with [ErrStuck] and the stack of where it is stuck, and is
 // charged, retried or reported like any command that crashed. Another worker takes the place of the abandoned one, so the
 // stage keeps its number of workers. What the handler returns later is ignored.
-func Timeout(d time.Duration) Option { return func(s *settings) { s.Config.Timeout = d } }
+func Timeout(d time.Duration) Option {
+	return once("Timeout", func(s *settings) { s.Config.Timeout = d })
+}
 
 // Grace sets how long a handler may go on, after its context has ended at its [Timeout], before the stage abandons its
 // worker. The default is as long as the time limit itself, and at least 100 ms. A [behaviour.Emit] that still waits when the
@@ -116,7 +121,7 @@ func Timeout(d time.Duration) Option { return func(s *settings) { s.Config.Timeo
 //
 // A grace is always the time from the end of a handler's context until its worker is abandoned. Here the context ends at the
 // time limit; with the Grace of package pipeline it ends when the pipeline stops hard.
-func Grace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
+func Grace(d time.Duration) Option { return once("Grace", func(s *settings) { s.grace = d }) }
 
 // givesUpAfter is after how long the stage gives up a handler that does not return; 0: never.
 func (s *settings) givesUpAfter() time.Duration {
@@ -146,7 +151,7 @@ func (s *settings) setGrace() {
 // tried before.
 //
 // See [ExpiresAt] for a time to live of each command, and [Stage.Ask] for commands that end with the contexts of their callers.
-func TTL(d time.Duration) Option { return func(s *settings) { s.Inbox.TTL = d } }
+func TTL(d time.Duration) Option { return once("TTL", func(s *settings) { s.Inbox.TTL = d }) }
 
 // ExpiresAt sets a function that returns when a command expires: a command whose turn comes later is shed as with [TTL], but not
 // before its turn comes. The zero time means never. To give a command one time to live for its whole way, give the option to each stage on
@@ -157,7 +162,7 @@ func TTL(d time.Duration) Option { return func(s *settings) { s.Inbox.TTL = d } 
 // The function is called once for each try, by several workers at once, and the clock is read for it. A panic of the
 // function is a crash of the handler.
 func ExpiresAt[C any](f func(cmd C) time.Time) Option {
-	return func(s *settings) {
+	return once("ExpiresAt", func(s *settings) {
 		s.expiring = reflect.TypeFor[C]()
 		s.Config.ExpiresAt = nil
 		if f != nil {
@@ -169,5 +174,5 @@ func ExpiresAt[C any](f func(cmd C) time.Time) Option {
 				return f(c)
 			}
 		}
-	}
+	})
 }

@@ -2,8 +2,14 @@ package stage
 
 import "github.com/golda-dev/golda/behaviour"
 
-// Out declares the ports that the stage's behaviour forwards to. A pipeline checks that each port is wired, and knows the
-// graph by them.
+// Out declares where the stage's behaviour forwards to: ports, which pipeline.Wire connects, and stages. A pipeline checks that
+// each port is wired and each stage a part of it, and knows the graph by them: which stages an Entry leads to, what a drawing
+// shows, and which commands go to another process. A handler may forward to a stage that is not declared, too, but a pipeline
+// learns of that only when a command goes there.
+//
+//	parse := stage.New("parse", parser{next: save}, stage.Out(save))
+//
+// A stage can be declared by the stages that are made after it. To close a loop, use a port.
 func Out(ports ...behaviour.Outlet) Option {
 	return func(s *settings) { s.Outs = append(s.Outs, ports...) }
 }

@@ -11,7 +11,7 @@ const defaultInstances = 1024
 // The default is GOMAXPROCS and four times that: the handlers of a new stage run in parallel from its second command on. A
 // stage that is given fewer [Instances] than GOMAXPROCS, and no Workers, starts with one worker for each instance.
 func Workers(fewest, most int) Option {
-	return func(s *settings) { s.Fewest, s.Most, s.Asks = fewest, most, true }
+	return once("Workers", func(s *settings) { s.Fewest, s.Most, s.Asks = fewest, most, true })
 }
 
 // Instances sets how many workers may be at the stage at once, however many workers there are. The default is the most of
@@ -21,7 +21,7 @@ func Workers(fewest, most int) Option {
 // be in progress at once: those that workers hold, those that are suspended, and those that are about to continue. The
 // default is 1024; each suspended command holds about 3 KB.
 func Instances(n int) Option {
-	return func(s *settings) { s.Inbox.Instances, s.instances = n, true }
+	return once("Instances", func(s *settings) { s.Inbox.Instances, s.instances = n, true })
 }
 
 // SnapshotEvery sets after how many commands of an instance its Snapshot is called, see [behaviour.Snapshotter]. The default is
@@ -30,7 +30,7 @@ func Instances(n int) Option {
 // crash, because it is idle, one too many, or of an old version, loses nothing. A Batcher has a snapshot after the batch in
 // which the number was reached.
 func SnapshotEvery(n int) Option {
-	return func(s *settings) { s.snapshotEvery, s.snapshots = n, true }
+	return once("SnapshotEvery", func(s *settings) { s.snapshotEvery, s.snapshots = n, true })
 }
 
 // suspending marks the stage as one whose handlers may suspend. New adds it after the options of the caller.

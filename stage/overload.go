@@ -20,8 +20,13 @@ type Overload struct {
 	// a reason of its own.
 	Reason reason.Reason
 	// RetryAfter is a hint when to try again, always more than 0. For reason.Rate it is the time until the rate allows the next
-	// command, which another submitter may take. Otherwise it is a second.
+	// command, which another submitter may take. An error of an adapter may have the time that another program has asked for,
+	// which may be any. Otherwise it is a second.
 	RetryAfter time.Duration
+	// Tried says that another try of the command counts as one: it uses up an attempt of a [RetryPolicy]. The command was tried, or
+	// waiting may be in vain. It is true for reason.MaxInFlight, reason.Expired, reason.Closed and reason.RetryBudget, and for a
+	// handler that may not wait for a stage of a loop that its own stage is in.
+	Tried bool
 }
 
 // Overloaded reports whether an error of Submit, SubmitAll, Ask, Call, Emit, or of a [Ticket] means that there is too much to do.
@@ -46,29 +51,44 @@ type Overload struct {
 // overloaded. It is false for nil, for [ErrNotRunning] before the start, for a context that was cancelled, and for a command
 // that was accepted and whose handler, or caller, ran out of time.
 func Overloaded(err error) (o Overload, ok bool) {
+	if o, ok = overloadOf(err); ok && o.RetryAfter <= 0 {
+		o.RetryAfter = defaultRetryAfter
+	}
+	return o, ok
+}
+
+// overloadOf is Overloaded without the default of RetryAfter: it is 0 if nothing is known.
+func overloadOf(err error) (o Overload, ok bool) {
 	if err == nil {
 		return Overload{}, false
 	}
 	if own, ok := errors.AsType[overloader](err); ok {
 		if o, ok := own.Overload(); ok {
-			if o.RetryAfter <= 0 {
-				o.RetryAfter = defaultRetryAfter
-			}
 			return o, true
 		}
 	}
 	if rate, ok := errors.AsType[*inbox.RateError](err); ok {
-		return Overload{reason.Rate, rate.After}, true
+		return Overload{Reason: reason.Rate, RetryAfter: rate.After}, true
 	}
 	for _, row := range overloads {
 		if errors.Is(err, row.err) {
-			return Overload{row.why, defaultRetryAfter}, true
+			return Overload{Reason: row.why, Tried: row.tried}, true
 		}
 	}
 	if waited, ok := errors.AsType[*inbox.WaitError](err); ok && isLate(waited) {
-		return Overload{reason.Full, defaultRetryAfter}, true
+		return Overload{Reason: reason.Full}, true
 	}
 	return Overload{}, false
+}
+
+// refusal reports whether an error of a handler says that what it needs has refused it, so that the command was not tried, and for how
+// long it asks not to be called again, 0 if it does not say.
+func refusal(err error) (asked time.Duration, refused bool) {
+	if Crashed(err) {
+		return 0, false
+	}
+	o, overloaded := overloadOf(err)
+	return o.RetryAfter, overloaded && !o.Tried
 }
 
 // isLate reports whether a context ended because its time was over.
@@ -84,17 +104,19 @@ type overloader interface {
 
 // overloads has the reasons of errors. The first error that matches counts, so one that wraps another comes before it.
 var overloads = []struct {
-	err error
-	why reason.Reason
+	err   error
+	why   reason.Reason
+	tried bool
 }{
-	{ErrRetryBudget, reason.RetryBudget},
-	{ErrMaxInFlight, reason.MaxInFlight},
-	{ErrFull, reason.Full},
-	{ErrRate, reason.Rate},
-	{ErrPolicy, reason.Policy},
-	{ErrDisabled, reason.Disabled},
-	{inbox.ErrShedNewest, reason.Newest},
-	{ErrShed, reason.Oldest},
-	{ErrExpired, reason.Expired},
-	{ErrClosed, reason.Closed},
+	{ErrRetryBudget, reason.RetryBudget, true},
+	{ErrMaxInFlight, reason.MaxInFlight, true},
+	{inbox.ErrFullLoop, reason.Full, true},
+	{ErrFull, reason.Full, false},
+	{ErrRate, reason.Rate, false},
+	{ErrPolicy, reason.Policy, false},
+	{ErrDisabled, reason.Disabled, false},
+	{inbox.ErrShedNewest, reason.Newest, false},
+	{ErrShed, reason.Oldest, false},
+	{ErrExpired, reason.Expired, true},
+	{ErrClosed, reason.Closed, true},
 }

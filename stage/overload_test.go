@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 )
 
 func TestOverloadedFindsEveryOverload(t *testing.T) {
+	tried := []error{stage.ErrMaxInFlight, stage.ErrExpired, stage.ErrClosed, stage.ErrDraining}
 	for err, why := range map[error]reason.Reason{
 		stage.ErrFull: reason.Full, stage.ErrRate: reason.Rate, stage.ErrPolicy: reason.Policy,
 		stage.ErrDisabled: reason.Disabled, stage.ErrMaxInFlight: reason.MaxInFlight, stage.ErrShed: reason.Oldest,
@@ -27,7 +29,7 @@ func TestOverloadedFindsEveryOverload(t *testing.T) {
 	} {
 		o, ok := stage.Overloaded(fmt.Errorf("job 7: %w", err))
 		require.True(t, ok, err)
-		require.Equal(t, stage.Overload{Reason: why, RetryAfter: time.Second}, o, err)
+		require.Equal(t, stage.Overload{Reason: why, RetryAfter: time.Second, Tried: slices.Contains(tried, err)}, o, err)
 	}
 	for _, err := range []error{
 		nil, stage.ErrNotRunning, stage.ErrStopped, stage.ErrTimeout, stage.ErrForeign, context.Canceled, context.DeadlineExceeded, errors.New("no"),
@@ -64,7 +66,7 @@ func TestACommandThatIsDroppedOnArrivalIsOverloadOfItsOwnReason(t *testing.T) {
 	gate := make(chan struct{})
 	s := stage.Func("s", func(context.Context, int) behaviour.Outcome { <-gate; return behaviour.OK(nil) },
 		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
-	p, err := pipeline.New("p", s, pipeline.HideCommands())
+	p, err := pipeline.New("p", s)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	var dropped *stage.Ticket

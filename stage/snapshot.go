@@ -7,7 +7,6 @@ import (
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage/reason"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // Quantiles summarizes many durations. P50 and P99 are at most an eighth above the true value and never below it.
@@ -48,8 +47,10 @@ type Snapshot struct {
 	Suspended int // those of InHand that wait in suspended handlers, and hold no worker
 	Delayed   int // waiting for their next try
 	Waiting   int // of a stage with [Ordered]: results that wait until those of earlier commands have left
-	Held      int // those of Queued that are held back by a [Guard] or a synchronizer
+	Held      int // those of Queued that are held back by a [Guard]
 	Capacity  int // the slots of the queue
+	// KeyCapacity is how many of them the commands of one key may hold in a [Keyed] stage; 0 in others.
+	KeyCapacity int
 
 	// What waits for free slots here, and what holds slots beside those that are Queued and Delayed. Together they say why a stage
 	// in front of a slow one stands still.
@@ -59,6 +60,7 @@ type Snapshot struct {
 	Carried    int // commands that were handled, and cannot be handed over yet; those of Waiting are among them
 
 	Crashes        uint64 // handlers that crashed
+	CrashStreak    int    // crashes one after another since a command was last completed; see [RestartPolicy]
 	Retries        uint64 // further tries of commands
 	RetriesRefused uint64 // further tries that the Budget of a [RetryPolicy] did not allow
 	Stuck          uint64 // handlers that did not return, so that their workers were abandoned; also crashes, except at a hard stop
@@ -76,8 +78,7 @@ type Snapshot struct {
 	WorkersMax  int // the most there may be
 	WorkersMost int // the most there ever were, of its own or of a shared pool
 
-	Version string          // the version of the behaviour that new commands go to, as it returns it; in a canary's trial the old one
-	Rollout *upgrade.Status // the canary that is on trial; nil if there is none
+	Version string // the version of the behaviour that new commands go to, as it returns it
 
 	Pool        string // whose workers visit it: its own, which has its name, or a shared pool
 	Instances   int    // the most workers that may be here at once, or commands in progress if handlers suspend
@@ -100,7 +101,7 @@ type Snapshot struct {
 	RateWait time.Duration
 	// RateKeys is how many keys have commands that wait for the rate of their key; see [RateBy].
 	RateKeys int
-	// Methods are the methods of a stage with a [Guard], or that synchronizers name, by name.
+	// Methods are the methods of a stage with a [Guard], by name.
 	Methods []MethodSnapshot
 
 	Wait    Quantiles // time of a command in the queue, sampled
@@ -123,14 +124,14 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 		OK:       s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Emitted: s.Emitted,
 		Shed: inbox.Sum(s.Shed), DeadLettered: inbox.Sum(s.Dead),
 		RejectedBy: s.Rejected, ShedBy: s.Shed, DeadLetteredBy: s.Dead,
-		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Waiting: s.Waiting, Capacity: s.Knobs.Capacity,
+		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Waiting: s.Waiting, Capacity: s.Knobs.Capacity, KeyCapacity: s.KeyCapacity,
 		Submitters: s.Submitters, Senders: s.Senders, Reserved: s.Reserved, Carried: s.Carried,
-		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Restarts: s.Restarts,
+		Crashes: s.Crashes, CrashStreak: s.Streak, Stuck: s.Stuck, Abandoned: s.Abandoned, Restarts: s.Restarts,
 		Retries: s.Retries, RetriesRefused: s.RetriesRefused,
 		Workers: s.Live, Busy: s.Busy, Blocked: s.Blocked, Idle: s.Idle, WorkersMost: s.Most,
 		WorkersMin: least, WorkersMax: most,
-		Version: c.Version(), Rollout: statusOf(c),
-		Pool: poolName(c, s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
+		Version: c.Version(),
+		Pool:    poolName(c, s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
 		Draining: s.Draining, Drained: s.Drained,
 		Visits: s.Visits, EmptyVisits: s.Empties,
 		BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime, RateWait: s.RateWait, RateKeys: s.RateKeys,
@@ -144,15 +145,6 @@ func poolName(c *engine.Core, s *inbox.Accounts) string {
 		return s.Pool.Name()
 	}
 	return c.Name()
-}
-
-func statusOf(c *engine.Core) *upgrade.Status {
-	r := c.Trial()
-	if r == nil {
-		return nil
-	}
-	status := upgrade.NewRollout(c.Name(), r).Status()
-	return &status
 }
 
 func quantiles(h *histogram.Histogram) Quantiles {

@@ -14,7 +14,8 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
-	"github.com/golda-dev/golda/internal/synchronize"
+	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/states"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
@@ -48,7 +49,7 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	if suspends {
 		opts = append(slices.Clip(opts), suspending)
 	}
-	s := newStage[C](name, opts)
+	s := newStage[C](name, withFixed(opts, b))
 	version := s.core.Share()
 	inst := instanceOf(b, version, s.set)
 	if inst.Saved() != nil {
@@ -63,6 +64,9 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 			s.set.Inbox.Holder = holder
 			s.core.Deferring()
 		}
+	}
+	if stateful, ok := b.(states.Stateful); ok && s.set.Inbox.Holder != nil {
+		s.set.Stateful = stateful
 	}
 	if suspends && inst.Many() {
 		s.set.flaw("New", "the behaviour is both Suspending and a Batcher")
@@ -102,6 +106,9 @@ func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outco
 // be written. A [behaviour.Factory] is such a factory too.
 func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts ...Option) *Stage[C] {
 	s := newStage[C](name, opts)
+	if reflect.TypeFor[B]().Implements(reflect.TypeFor[behaviour.Snapshotter]()) {
+		s.set.Stateful = keyless{}
+	}
 	if factory == nil {
 		s.set.flaw("Each", "the factory is nil")
 	} else {
@@ -154,24 +161,6 @@ func (t typed[C]) Key() (of func(cmd any) uint64, err error) {
 
 // Faults returns everything that is wrong with the stage's options.
 func (t typed[C]) Faults() []error { return t.s.set.faults(reflect.TypeFor[C]()) }
-
-// Holds returns why a synchronizer cannot hold back commands of a method; "" if it can.
-func (t typed[C]) Holds(method string) (problem string) {
-	for _, c := range t.s.set.unguardable() {
-		return c.problem
-	}
-	if of, constant := methodOf[C](); constant && method != of(nil) {
-		return fmt.Sprintf("its commands are of the method %q", of(nil))
-	}
-	return ""
-}
-
-// Synchronize makes the stage a member of its pipeline's board.
-func (t typed[C]) Synchronize(m *synchronize.Member) {
-	t.s.set.guarding()
-	setGuards[C](t.s.set)
-	t.s.inbox.Synchronize(m)
-}
 
 // Surround sets the middleware of the stage's pipeline.
 func (t typed[C]) Surround(around any) { t.s.set.wide, _ = around.([]Middleware) }
@@ -259,25 +248,25 @@ func (s *Stage[C]) snapshot(accounts *inbox.Accounts) Snapshot {
 	return snap
 }
 
-// CheckGuards has the stage evaluate its [Guard] and [RequestGuard] options again, and the constraints of synchronizers. It is for guards
-// that look at something beside their stage, and is called when that has changed, by any goroutine. It must not be called by a guard.
-func (s *Stage[C]) CheckGuards() { s.inbox.CheckGuards() }
-
+// newSettings returns the settings of a stage. A name that is too long is cut, since all faults of the stage quote it.
 func newSettings(name string, opts []Option) *settings {
 	s := &settings{
 		Config: engine.Config{
-			Inbox:  &inbox.Config{Name: name, Capacity: defaultCapacity, Batch: defaultBatch},
+			Inbox:  &inbox.Config{Name: plain.Name(name), Capacity: defaultCapacity, Batch: defaultBatch},
+			Made:   engine.MadeHere(),
 			Fewest: runtime.GOMAXPROCS(0),
 			Most:   4 * runtime.GOMAXPROCS(0),
 		},
 	}
-	for i, o := range opts {
-		if o == nil {
-			s.nilOptions = append(s.nilOptions, i+1)
+	s.options = &list{}
+	for _, o := range opts {
+		if s.options.at++; o == nil {
+			s.nilOptions = append(s.nilOptions, s.options.at)
 			continue
 		}
 		o(s)
 	}
+	s.options = nil // as many bytes as a tenth of the stage
 	if engine.IsNil(s.Inbox.Discipline) {
 		s.nilDiscipline, s.Inbox.Discipline = s.disciplined, queue.FIFO{}
 	}
@@ -287,3 +276,20 @@ func newSettings(name string, opts []Option) *settings {
 	s.setGrace()
 	return s
 }
+
+// keyless stands for the states of instances without keys, which no checkpoint saves.
+type keyless struct{}
+
+// Unsavable returns why the states cannot be saved.
+func (keyless) Unsavable() string {
+	return "it has a state for each worker, which belongs to no key: make it a Keyed stage"
+}
+
+// Save is not called.
+func (keyless) Save() (s states.State, err error) { return s, nil }
+
+// Restore is not called.
+func (keyless) Restore(states.State) (loads []any, err error) { return nil, nil }
+
+// Park has nothing to end.
+func (keyless) Park() {}

@@ -60,7 +60,8 @@ func (h *heir) Restore(state any) error {
 		h.of.faults = append(h.of.faults, "another key's state was restored")
 	}
 	delete(h.of.left, s.of)
-	h.seen = s.seen // it may keep it
+	h.of.left[h] = s.seen // in the same step: a worker may start, and take a state over, while the states are checked
+	h.seen = s.seen       // it may keep it
 	h.of.taken++
 	return nil
 }
@@ -136,7 +137,7 @@ func disturb(p *pipeline.Pipeline, more func()) (end func()) {
 	var disturbing sync.WaitGroup
 	disturbing.Go(func() {
 		for ctx.Err() == nil {
-			for _, name := range policy.Names() {
+			for _, name := range admitting() {
 				if pol, err := policy.ByName(name); err == nil {
 					_ = p.Use(pol)
 				}

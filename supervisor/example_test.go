@@ -168,7 +168,7 @@ func ExampleTree_Info() {
 	// Output:
 	// building (rest_for_one, 0 of 1 restarts in 5s)
 	// ├── door: down
-	// └── cellar: running (one_for_one, 0 of 0 restarts in 0s)
+	// └── cellar: running (one_for_one, no restarts)
 	//     └── heating: running
 }
 

@@ -56,6 +56,7 @@ type ChildInfo struct {
 	Until       time.Time // when it may be started, if it pauses
 	Last        error     // why it ended last; nil if it never ended
 	PID         *PID      // nil if it has no incarnation
+	Detail      string    // what else its owner shows of it; pipeline.Pipeline.Tree shows the workers of a stage
 	Supervisor  *Info     // the nested supervisor, if the child is one
 
 	tree *Tree // nil if there is none to query
@@ -145,6 +146,9 @@ func (i Info) String() string {
 
 // terms returns the strategy and the intensity as text.
 func (i Info) terms() string {
+	if i.Intensity.Restarts == 0 {
+		return fmt.Sprintf("(%v, no restarts)", i.Strategy)
+	}
 	return fmt.Sprintf("(%v, %d of %d restarts in %v)", i.Strategy, i.Used, i.Intensity.Restarts, i.Intensity.Within)
 }
 
@@ -173,6 +177,9 @@ func (c ChildInfo) line(now time.Time) string {
 	}
 	if c.Restarts > 0 {
 		fmt.Fprintf(&b, ", restarts: %d", c.Restarts)
+	}
+	if c.Detail != "" {
+		b.WriteString(", " + c.Detail)
 	}
 	if c.Until.After(now) {
 		fmt.Fprintf(&b, ", pauses for %v", c.Until.Sub(now).Round(time.Millisecond))

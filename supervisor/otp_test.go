@@ -585,7 +585,7 @@ func TestWhichChildrenAndCountChildren(t *testing.T) {
 		require.Equal(t, name+" (one_for_one, 0 of 1073741824 restarts in 1h0m0s)\n"+
 			"├── a: running for 1s\n"+
 			"├── b: down for 1s, transient, last: supervisor: ended normally\n"+
-			"└── sub: running for 1s (rest_for_one, 0 of 0 restarts in 0s)\n"+
+			"└── sub: running for 1s (rest_for_one, no restarts)\n"+
 			"    └── deep: running for 1s\n", tree.Info().String())
 		require.Equal(t, "flowchart TB\n"+
 			"  n0[\""+name+"<br/>one_for_one\"]\n"+

@@ -190,7 +190,7 @@ func (s *supervisor) HandleFailure(system *actor.System, sv actor.Supervisor, ch
 }
 
 // step takes the next steps until it has to wait. It stops the last child that is to be stopped, or else starts the
-// first that is to be started, or else performs the next request.
+// next that is to be started, or else performs the next request.
 func (s *supervisor) step(ctx actor.Context) {
 	for s.starting == nil && !s.ended {
 		if s.stopsPending == 0 || s.ending && s.spec.Strategy == SimpleOneForOne {
@@ -199,7 +199,7 @@ func (s *supervisor) step(ctx actor.Context) {
 				continue
 			}
 		}
-		switch c := s.firstDue(); {
+		switch c := s.nextDue(); {
 		case s.stopsPending > 0:
 			return
 		case s.ending:
@@ -224,23 +224,37 @@ func (s *supervisor) lastGoing() *childState {
 	return nil
 }
 
-// firstDue returns the child to be started next. A child that pauses holds up the children that depend on it, but not a
-// later child that a caller waits for.
-func (s *supervisor) firstDue() *childState {
+// nextDue returns the child to be started next: the first one, if the later ones depend on it, or else the one that has waited
+// longest. Otherwise a child that always fails would keep those after it from being started. A child that pauses holds up the
+// children that depend on it, but not a later child that a caller waits for.
+func (s *supervisor) nextDue() (next *childState) {
 	if s.gaveUp || s.ending {
 		return nil
 	}
-	pausing := false // an earlier child pauses
+	independent, pausing := s.spec.Strategy.independent(), false // an earlier child pauses
 	for _, c := range s.children {
 		switch {
 		case !c.toStart:
 		case c.startRequest != nil && !c.held, !pausing && !time.Now().Before(c.after):
-			return c
+			if !independent {
+				return c
+			}
+			if next == nil || c.due().Before(next.due()) {
+				next = c
+			}
 		default:
-			pausing = !s.spec.Strategy.independent()
+			pausing = !independent
 		}
 	}
-	return nil
+	return next
+}
+
+// due returns since when a child that does not run could be started.
+func (c *childState) due() time.Time {
+	if c.after.After(c.since) {
+		return c.after
+	}
+	return c.since
 }
 
 func (c *childState) stopLimit() {

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/source"
+	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/window"
 )
 
@@ -36,4 +38,37 @@ func BenchmarkWindow(b *testing.B) {
 			require.NoError(b, p.Stop(b.Context()))
 		})
 	}
+}
+
+// BenchmarkHeard is BenchmarkWindow with commands of a source that hears of their ends, so each has a ticket.
+func BenchmarkHeard(b *testing.B) {
+	key, bounds := func(n int) int { return n % 10 }, window.Bounds[int]{Count: 100}
+	for name, of := range map[string]func(source.Source[int]) pipeline.Part{
+		"By": func(s source.Source[int]) pipeline.Part { return fedBy(window.By("w", key, bounds), s) },
+		"Aggregate": func(s source.Source[int]) pipeline.Part {
+			return fedBy(window.Aggregate("w", key, func(sum, n int) int { return sum + n }, bounds), s)
+		},
+		"Throttle": func(s source.Source[int]) pipeline.Part { return fedBy(window.Throttle("w", key, time.Second), s) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			ended := func(error) {}
+			numbers := source.Ends(func(_ context.Context, submit func(int, func(error)) error) error {
+				for n := range b.N {
+					if err := submit(n, ended); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			p, err := pipeline.New("bench", of(numbers), pipeline.Logger(slog.New(slog.DiscardHandler)))
+			require.NoError(b, err)
+			b.ReportAllocs()
+			b.ResetTimer()
+			require.NoError(b, p.Run(b.Context()))
+		})
+	}
+}
+
+func fedBy[T any](of *stage.Flow[int, T], s source.Source[int]) pipeline.Part {
+	return pipeline.Feed("f", of.Stage, s)
 }

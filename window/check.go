@@ -42,6 +42,15 @@ func check[C any](hasKey bool, b Bounds[C]) (f faults) {
 	return f
 }
 
+// countFits finds a Count that no window can reach, because its commands are more than the stage may hold.
+func countFits(of string, count, held int) (f faults) {
+	if held == 0 {
+		held = defaultHeld
+	}
+	f.that(count <= held || held < 0, fmt.Sprintf("is more than Held, %d, so no window would ever have as many", held), "%s.Count(%d)", of, count)
+	return f
+}
+
 func checkParts[C any](hasKey bool, p Parts[C]) (f faults) {
 	f.that(hasKey, nilKey, "window.Join")
 	f.that(p.Count > 1 || p.Count < 0 || p.Whole != nil, "say when a group is complete: by a Count of at least 2, or by Whole",
@@ -53,7 +62,7 @@ func checkTicketParts[C any](p Parts[C]) (f faults) {
 	f.that(p.Count >= 0, notNegative, "Parts.Count(%d)", p.Count)
 	f.that(p.Limit > 0, "must be above 0: a part may never come", "Parts.Limit(%v)", p.Limit)
 	f.held("Parts", p.Held)
-	return f
+	return append(f, countFits("Parts", p.Count, p.Held)...)
 }
 
 func (f *faults) held(of string, n int) {

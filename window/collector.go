@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 )
@@ -47,6 +48,7 @@ type collector[K comparable, V, C any] struct {
 	periods list.List           // of the windows of a Throttle without commands, the oldest first
 	held    int                 // places in open windows
 	leaving map[K]*window[K, V] // of each key the window that was closed last, until its result has gone on
+	ending  []ending            // groups that unlock ends
 }
 
 // window is a window that is open, or that is being passed on. In a Throttle it may have no commands.
@@ -60,6 +62,7 @@ type window[K comparable, V any] struct {
 	list    *list.List  // order or periods
 	element *list.Element
 	places  []*place
+	group   command.Group // of the commands that the result is made of, and that do not travel with it
 
 	released time.Time // when it is closed in a drain; the zero time if that is not decided
 
@@ -76,15 +79,40 @@ type window[K comparable, V any] struct {
 
 // place is that of a command in a window, whose handler waits.
 type place struct {
-	state state
-	size  int
-	err   error  // if the state is failed
-	wake  func() // nil if the handler has not suspended yet
+	ticket *command.Ticket
+	state  state
+	size   int
+	err    error  // if the state is failed
+	wake   func() // nil if the handler has not suspended yet
 }
 
 // isHeld reports whether a command holds the window.
 func (w *window[K, V]) isHeld() bool {
 	return slices.ContainsFunc(w.places, func(at *place) bool { return at.state == waits })
+}
+
+// ending is a group that ends, since its result does not leave.
+type ending struct {
+	group command.Group
+	err   error
+}
+
+// unlock releases the lock, and then ends the groups that were let go under it: their tickets may call collectors, and sources.
+func (s *collector[K, V, C]) unlock() {
+	ends := s.ending
+	s.ending = nil
+	s.mu.Unlock()
+	for i := range ends {
+		ends[i].group.End(ends[i].err)
+	}
+}
+
+// endGroupLocked ends the group of a window, whose result does not leave.
+func (s *collector[K, V, C]) endGroupLocked(w *window[K, V], err error) {
+	if !w.group.IsEmpty() {
+		s.ending = append(s.ending, ending{w.group, err})
+	}
+	w.group = command.Group{}
 }
 
 // state says what the handler of a place does next.
@@ -151,7 +179,7 @@ func (s *collector[K, V, C]) read(ctx context.Context, cmd C) (key K, size int, 
 // enter returns the window for a command, and makes it busy.
 func (s *collector[K, V, C]) enter(c behaviour.Suspender, key K, size int) (*window[K, V], error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for {
 		w := s.open[key]
 		switch {
@@ -195,11 +223,11 @@ func (s *collector[K, V, C]) beginLocked(w *window[K, V]) {
 
 // waitIdle releases the lock, waits until a window is not busy, and locks again.
 func (s *collector[K, V, C]) waitIdle(c behaviour.Suspender, w *window[K, V]) error {
-	s.mu.Unlock()
+	s.unlock()
 	defer s.mu.Lock()
 	return c.Suspend(func(wake func()) {
 		s.mu.Lock()
-		defer s.mu.Unlock()
+		defer s.unlock()
 		if w.busy && !w.closed {
 			w.blocked = append(w.blocked, wake)
 		} else {
@@ -217,8 +245,9 @@ func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, 
 			s.mu.Lock()
 		}
 		s.settleLocked(w)
-		s.mu.Unlock()
+		s.unlock()
 	}()
+	ticket := ticketOf(c)
 	value := s.add(w.Value, cmd)
 	whole := s.whole != nil && s.whole(value)
 	s.mu.Lock()
@@ -232,10 +261,10 @@ func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, 
 	now := time.Now()
 	if s.leads && w.timer == nil {
 		s.beginLocked(w)
-		w, at := s.leadLocked(w.Key, value, now)
+		w, at := s.leadLocked(w.Key, value, ticket, now)
 		return w, at, nil
 	}
-	at := s.addLocked(w, value, size, now)
+	at := s.addLocked(w, value, place{ticket: ticket, size: size}, now)
 	b := &s.bounds
 	if whole || b.Count > 0 && w.Count >= b.Count || b.Bytes > 0 && w.bytes >= b.Bytes {
 		w.closing = Full
@@ -243,11 +272,11 @@ func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, 
 	return w, at, nil
 }
 
-// addLocked books a command that was added to a window, and returns its place.
-func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, size int, now time.Time) *place {
+// addLocked books a command that was added to a window. It returns its place, or nil if the command is not held: then its ticket waits.
+func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, at place, now time.Time) *place {
 	w.Value, w.last = value, now
 	w.Count++
-	w.bytes += size
+	w.bytes += at.size
 	w.move(&s.order)
 	if w.Count == 1 {
 		w.Opened = now
@@ -256,22 +285,33 @@ func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, size int, now t
 		s.armLocked(w)
 	}
 	if s.sums && w.isHeld() {
+		w.group.Add(at.ticket, w.places[0].ticket)
 		return nil
 	}
 	if s.last {
+		w.join(w.places, waits, at.ticket)
 		s.endLocked(w.places, done, nil)
 		s.held -= len(w.places)
 		w.places = w.places[:0]
 	}
-	at := &place{size: size}
-	w.places = append(w.places, at)
+	held := &place{ticket: at.ticket, size: at.size}
+	w.places = append(w.places, held)
 	s.held++
-	return at
+	return held
+}
+
+// join has the tickets of the places in a state wait for the result of the window, which travels with the command of another ticket.
+func (w *window[K, V]) join(places []*place, in state, first *command.Ticket) {
+	for _, at := range places {
+		if at.state == in {
+			w.group.Add(at.ticket, first)
+		}
+	}
 }
 
 // leadLocked returns a command that goes on at once, as a closed window and its place.
-func (s *collector[K, V, C]) leadLocked(key K, value V, now time.Time) (*window[K, V], *place) {
-	at := &place{state: carries}
+func (s *collector[K, V, C]) leadLocked(key K, value V, ticket *command.Ticket, now time.Time) (*window[K, V], *place) {
+	at := &place{ticket: ticket, state: carries}
 	w := &window[K, V]{
 		Window: Window[K, V]{Key: key, Value: value, Count: 1, Opened: now, Why: Full}, places: []*place{at}, closed: true,
 	}
@@ -307,11 +347,13 @@ func (w *window[K, V]) unblock() {
 // sweepLocked takes the commands out of a window whose handlers were stopped.
 func (s *collector[K, V, C]) sweepLocked(w *window[K, V]) {
 	kept := w.places[:0]
+	var left error
 	for _, at := range w.places {
 		if at.state != failed {
 			kept = append(kept, at)
 			continue
 		}
+		left = at.err
 		s.held--
 		w.bytes -= at.size
 		if s.drop != nil {
@@ -324,6 +366,7 @@ func (s *collector[K, V, C]) sweepLocked(w *window[K, V]) {
 	if s.last && len(kept) == 0 {
 		var none V
 		w.Value, w.Count = none, 0
+		s.endGroupLocked(w, left)
 		if s.leads && !w.closed {
 			w.move(&s.periods)
 		}
@@ -433,7 +476,7 @@ func (s *collector[K, V, C]) wait(c behaviour.Suspender, w *window[K, V], at *pl
 	}
 	err := c.Suspend(func(wake func()) {
 		s.mu.Lock()
-		defer s.mu.Unlock()
+		defer s.unlock()
 		if at.state == present {
 			at.wake = wake
 		} else {
@@ -441,7 +484,7 @@ func (s *collector[K, V, C]) wait(c behaviour.Suspender, w *window[K, V], at *pl
 		}
 	})
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	switch {
 	case err == nil || at.state != present:
 	case present == follows:
@@ -466,6 +509,7 @@ func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) 
 		s.held -= len(w.places)
 		w.Why, w.places = Early, nil
 		at.err = &LostError{Window: w.Window, Err: err}
+		s.endGroupLocked(w, at.err)
 		return
 	}
 	if w.busy {
@@ -504,9 +548,13 @@ func (s *collector[K, V, C]) partial() Cause {
 // seal returns the window as it is passed on, and whether it may be. No command can leave it any more.
 func (s *collector[K, V, C]) seal(w *window[K, V]) (sealed Window[K, V], may bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	w.sent = true
-	return w.Window, !s.fail || w.Why == Full
+	if s.fail && w.Why != Full {
+		return w.Window, false
+	}
+	w.join(w.places[1:], follows, w.places[0].ticket)
+	return w.Window, true
 }
 
 // carry passes on the result of a window. The handlers of the other places go on when it is decided that the result leaves: after
@@ -522,7 +570,7 @@ func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o be
 			o = behaviour.Error(&LostError{Window: w.Window, Err: err})
 		}
 		s.mu.Lock()
-		defer s.mu.Unlock()
+		defer s.unlock()
 		s.goneLocked(w)
 		if !deferred {
 			s.endRestLocked(w, err)
@@ -534,7 +582,7 @@ func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o be
 		err = ErrIncomplete
 		return behaviour.Error(err)
 	}
-	link.Detach(c)
+	s.passOn(c, w)
 	o = s.send(c, sealed)
 	err = o.Err()
 	if worker, ok := c.Value(link.EmitterKey{}).(link.Deferrer); ok && err == nil {
@@ -545,15 +593,30 @@ func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o be
 	return o
 }
 
-// endRestLocked has the handlers of the places behind the first go on: the result of their window leaves, unless there is an
-// error.
-func (s *collector[K, V, C]) endRestLocked(w *window[K, V], err error) {
-	if err == nil {
-		s.endLocked(w.places[1:], done, nil)
-	} else {
-		s.endLocked(w.places[1:], failed, err)
+// passOn has what comes of the command that carries the result of a window be that of all commands of the window.
+func (s *collector[K, V, C]) passOn(c behaviour.Suspender, w *window[K, V]) {
+	if run, ok := c.Value(link.EmitterKey{}).(interface{ PassOn(of *command.Group) }); ok {
+		run.PassOn(&w.group)
 	}
 }
+
+// endRestLocked has the handlers of the places behind the first go on: the result of their window leaves, unless there is an
+// error. Commands that have ended before get the error by their tickets, the others by themselves.
+func (s *collector[K, V, C]) endRestLocked(w *window[K, V], err error) {
+	switch {
+	case err == nil:
+		w.group = command.Group{} // the result has it
+		s.endLocked(w.places[1:], done, nil)
+	case s.holdsAll():
+		s.endGroupLocked(w, nil)
+		s.endLocked(w.places[1:], failed, err)
+	default:
+		s.endGroupLocked(w, err)
+	}
+}
+
+// holdsAll reports whether all commands of a window are held.
+func (s *collector[K, V, C]) holdsAll() bool { return !s.sums && !s.last }
 
 // Deferred returns true: the worker says whether the result of a window leaves.
 func (s *collector[K, V, C]) Deferred(any) bool { return true }
@@ -564,7 +627,7 @@ func (s *collector[K, V, C]) Settled(use any, ended bool, err error) {
 		err = errCrashed
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.endRestLocked(use.(*window[K, V]), err)
 }
 
@@ -581,7 +644,7 @@ func (s *collector[K, V, C]) waitTurn(c behaviour.Suspender, w *window[K, V]) {
 	}
 	_ = c.Suspend(func(wake func()) {
 		s.mu.Lock()
-		defer s.mu.Unlock()
+		defer s.unlock()
 		if before.gone {
 			wake()
 		} else {
@@ -636,7 +699,7 @@ func (s *collector[K, V, C]) due(w *window[K, V]) (due time.Time) {
 // expire closes a window if it is due.
 func (s *collector[K, V, C]) expire(w *window[K, V]) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if w.closed {
 		return
 	}
@@ -654,14 +717,14 @@ func (s *collector[K, V, C]) expire(w *window[K, V]) {
 // HeldCommands returns how many commands wait in open windows.
 func (s *collector[K, V, C]) HeldCommands() int {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	return s.held
 }
 
 // ReleaseHeld closes all windows, the oldest first.
 func (s *collector[K, V, C]) ReleaseHeld() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for _, all := range []*list.List{&s.order, &s.periods} {
 		for e := all.Front(); e != nil; {
 			w := e.Value.(*window[K, V])
@@ -669,6 +732,20 @@ func (s *collector[K, V, C]) ReleaseHeld() {
 			s.releaseLocked(w)
 		}
 	}
+}
+
+// ReleaseTimeless closes the windows that no time closes, the oldest first, and returns how many.
+func (s *collector[K, V, C]) ReleaseTimeless() (n int) {
+	s.mu.Lock()
+	defer s.unlock()
+	for e := s.order.Front(); e != nil; {
+		w := e.Value.(*window[K, V])
+		if e = e.Next(); w.timer == nil {
+			s.releaseLocked(w)
+			n++
+		}
+	}
+	return n
 }
 
 // Stop stops the timers of a [Throttle]; other windows are closed by now.

@@ -17,18 +17,30 @@
 //
 // # What happens to commands
 //
-// A command that is in an open window is suspended: no worker holds it, and it counts as in hand. Its ticket waits until the
-// window is closed. The result of the window travels with its first command: that one's ticket waits for what comes of the
-// result, sees its errors, and has its values in the context; so a source.Checkpoint is not past the first command of a window
-// before the result has ended. It does not end with the context of that command's caller. The other commands are done with
-// no result as soon as the first has passed the result on. If passing it on fails, as a stage.Flow.Route or a middleware may, all
-// commands of the window fail, and each is tried again or not as stage.Retry says.
+// A command that is in an open window is suspended: no worker holds it, and it counts as in hand. The result of the window travels
+// with its first command, whose values are in the context. It does not end with the context of that command's caller.
+//
+// All commands of a window end with its result. A caller that waits for any of them, a source that hears of their ends, and a
+// source.Checkpoint wait until the result has ended, with all that was emitted on its way, and get its error. So an inlet delivers all
+// messages of a window again if the next stage fails, or if the process is killed before. The answer to the result goes to the caller of
+// the first command; the others get none. In the accounts the other commands are replied to when the first has passed the result on, and a
+// result that fails is one failure, with one letter, unless callers or sources hear of it for all commands. If passing it on fails, as a
+// stage.Flow.Route or a middleware may, all commands of the window fail, and each is tried again or not as stage.Retry says.
+//
+// The same is true of the commands that an [Aggregate] has summed up, and of those that [Debounce] and [Throttle] have dropped for a later
+// one, although they are not held: their tickets wait. A source that bounds what is in flight must allow as many commands as a window
+// collects, or the window waits for its time.
+//
+// With many keys, the open windows may have all commands that a source.Checkpoint or an inlet has in flight, or all that are left
+// of its stream. Of those windows a time closes some later. Those that only further commands close, by Count or Bytes, are closed [Early] when
+// nothing has happened for a second in the stages behind such a source, and the first of them is logged.
 //
 // A command whose caller's context or own deadline ends, or whose stage.Timeout is over, leaves its window, and ends with that error. If
 // the result is on its way, the command is in it all the same.
 //
 // In a drain, and so before a stop, an open window is closed when no further command can come. Nothing is lost, and no time is
-// waited for. In a hard stop each command in an open window ends with an error, and leaves a letter like any other.
+// waited for. In a hard stop each command in an open window is dead-lettered
+// with stage.ErrStopped.
 //
 // A middleware (stage.Use) of an [Aggregate] must not fail a command after next has returned: for the first command of a window
 // that is all of the window, and the others are done by then.
@@ -44,13 +56,14 @@
 // # Functions
 //
 // A key, a size, and whatever looks into a window are functions that are called for each command. They must be quick and not
-// call the pipeline. If one panics, the command that it was called for has crashed, alone, and is tried again if
-// stage.Retry says so; its window stays as it was.
+// call the pipeline. If one panics, the command that it was called for has crashed, alone; its window stays as it was. It is tried
+// again if stage.Retry says so, which an [Aggregate] does not take.
 //
 // # Memory
 //
 // A command in a window holds some 6 KB beside itself. Bounds.Held is how many there are at most. To collect many commands at
-// little cost, sum them up with [Aggregate], of which only the first of each window is held; or, without keys, use
+// little cost, sum them up with [Aggregate], of which only the first of each window is held, and of the others 8 bytes and the ticket, if
+// they have one; or, without keys, use
 // a behaviour.Batcher with stage.Batch and stage.Linger, whose commands wait in the queue.
 //
 // A key is compared as a map does. A command whose key is not equal to itself, such as a NaN, fails.

@@ -25,12 +25,15 @@ var ErrNoTicket = errors.New("window: the command has no ticket: submit it with 
 // Whole a group is passed on as soon as that says that it is complete, and as Short if nothing more comes before. With
 // Parts.Fail, the parts of a group that is not [Full] fail.
 //
+// Parts that an [Aggregate] has summed up, or that are in another window, have not ended before the result of that. A result that was made
+// of commands of several tickets is a part of none of them: it is a group of its own.
+//
 // A group has the parts that have come to the stage, so one that a stage.Filter took out is not missing. What comes after the time
 // limit begins a new group.
 func JoinTicket[C any](name string, parts Parts[C], opts ...stage.Option) *stage.Flow[C, Window[struct{}, []C]] {
 	type ticket = *command.Ticket
 	r := rules[ticket, []C, C]{
-		key: ticketOf[C], add: collect[C], drop: remove[C], whole: parts.Whole, fail: parts.Fail, gathers: true,
+		key: ticketKey[C], add: collect[C], drop: remove[C], whole: parts.Whole, fail: parts.Fail, gathers: true,
 		bounds: Bounds[C]{Count: parts.Count, Time: parts.Limit, Held: parts.Held},
 	}
 	return flow(name, r, checkTicketParts(parts), opts, func(w Window[ticket, []C]) Window[struct{}, []C] {
@@ -38,12 +41,17 @@ func JoinTicket[C any](name string, parts Parts[C], opts ...stage.Option) *stage
 	})
 }
 
-func ticketOf[C any](ctx context.Context, _ C) (*command.Ticket, error) {
-	origin, _ := ctx.Value(command.OriginKey{}).(*command.Origin)
-	if t := origin.Ticket(); t != nil {
+func ticketKey[C any](ctx context.Context, _ C) (*command.Ticket, error) {
+	if t := ticketOf(ctx); t != nil {
 		return t, nil
 	}
 	return nil, ErrNoTicket
+}
+
+// ticketOf returns the ticket of the command that is handled with a context, or nil.
+func ticketOf(ctx context.Context) *command.Ticket {
+	origin, _ := ctx.Value(command.OriginKey{}).(*command.Origin)
+	return origin.Ticket()
 }
 
 // settling is for how long a drain waits for the end of commands that are booked as ended: their tickets learn of it a moment later.
@@ -65,7 +73,7 @@ func (s *collector[K, V, C]) watch(w *window[K, V]) {
 // Left closes the window of a ticket if nothing else of that is on its way.
 func (s *collector[K, V, C]) Left(t *command.Ticket) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if w := s.open[any(t).(K)]; w != nil && !w.busy {
 		s.completeLocked(w)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/upgrade"
 	"github.com/golda-dev/golda/window"
 )
 
@@ -156,7 +155,7 @@ func TestAResultDoesNotHaveTheDeadlineOfItsFirstCommand(t *testing.T) {
 }
 
 func TestAStageWithWindowsIsNotUpgraded(t *testing.T) {
-	_, err := by(window.Bounds[word]{Count: 2}).Upgrade(t.Context(), nil, upgrade.Canary(0.5))
+	_, err := by(window.Bounds[word]{Count: 2}).Upgrade(t.Context(), nil)
 	var fault *stage.Fault
 	require.ErrorAs(t, err, &fault)
 	assert.Equal(t, "Upgrade", fault.Option)

@@ -71,12 +71,12 @@ func TestBadCommandsAmongHeldOnesDoNotBreakTheStage(t *testing.T) {
 }
 
 // A stage whose function crashes for each command gives up as any other does, although a window is open.
-func TestAStageWhoseFunctionAlwaysPanicsGivesUp(t *testing.T) {
+func TestAStageWhoseFunctionAlwaysPanicsGivesUpAtItsLimit(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		of := window.By("words", func(w word) string {
 			must(w.text != "x")
 			return w.key
-		}, window.Bounds[word]{Time: time.Minute})
+		}, window.Bounds[word]{Time: time.Minute}, stage.Restart(stage.RestartPolicy{Limit: 15}))
 		b := start(t, of, func(group) string { return "" })
 		b.submit("a1")
 		for range 100 {

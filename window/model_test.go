@@ -167,6 +167,7 @@ func TestWindowsAreThoseOfASimpleModel(t *testing.T) {
 			Count: oneOf("count", 0, 1, 2, 5), Bytes: oneOf("bytes", 0, 4, 12), Held: oneOf("held", 3, 10, 100),
 			Time: time.Duration(oneOf("time", 0, 3, 10)) * time.Second, Idle: time.Duration(oneOf("idle", 0, 2, 5)) * time.Second,
 		}
+		b.Count = min(b.Count, b.Held)
 		if b.Bytes > 0 {
 			b.Size = func(w word) int { return len(w.text) }
 		}

@@ -3,10 +3,10 @@ package window
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -33,7 +33,7 @@ const (
 // Bounds says when a window is closed: as soon as one of the bounds is reached. A bound of 0 is none. At least one of Count,
 // Bytes, Time, Every and Idle is set.
 type Bounds[C any] struct {
-	// Count is how many commands a window has at most.
+	// Count is how many commands a window has at most. It is not more than Held, except for an [Aggregate].
 	Count int
 	// Bytes is how large the commands of a window are at most, together, as Size says. A larger command has a window of its own.
 	Bytes int
@@ -51,7 +51,8 @@ type Bounds[C any] struct {
 	Held int
 }
 
-// All makes a stage that collects all commands, in one window after the other.
+// All makes a stage that collects all commands, in one window after the other. As any stage of this package it sets stage.Workers and
+// stage.Instances itself: these are no options of it, unless they are in a list of stage.Defaults, where they do not count.
 func All[C any](name string, b Bounds[C], opts ...stage.Option) *stage.Flow[C, Window[struct{}, []C]] {
 	return By(name, func(C) struct{} { return struct{}{} }, b, opts...)
 }
@@ -62,7 +63,8 @@ func By[K comparable, C any](
 	name string, key func(cmd C) K, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, []C]] {
 	r := rules[K, []C, C]{key: with(key), add: collect[C], drop: remove[C], bounds: b}
-	return flow(name, r, check(key != nil, b), opts, func(w Window[K, []C]) Window[K, []C] { return w })
+	faults := append(check(key != nil, b), countFits("Bounds", b.Count, b.Held)...)
+	return flow(name, r, faults, opts, func(w Window[K, []C]) Window[K, []C] { return w })
 }
 
 // Aggregate makes a stage that sums up the commands with the same key, and emits the sum when the window is closed: with
@@ -73,27 +75,26 @@ func By[K comparable, C any](
 //		func(sum int, h Hit) int { return sum + h.Bytes },
 //		window.Bounds[Hit]{Every: time.Minute})
 //
-// Only the first command of a window is held until it is closed; the others are done as soon as they are added. So a window may
-// have any number of commands, and Bounds.Held is how many windows are open. Callers should use Submit: a Call of the
-// first command waits for the window. If the context of that caller ends, the window is closed [Early].
+// Only the first command of a window is held until it is closed; the others leave the stage as soon as they are added. So a window may
+// have any number of commands, and Bounds.Held is how many windows are open. Callers should use Submit: a Call waits until the sum has
+// ended. If the context of the first command's caller ends, the window is closed [Early].
 //
 // When an open window is ended by a hard stop, its value is passed on to the next stage and is in the letter that is left there. An
 // aggregate that cannot be passed on, because a stage.Flow.Route fails, or because the first command's stage.Timeout ends while add
 // hangs, is in the [*LostError] of its letter. A middleware that fails the first command after next has returned loses the value: the
-// letter has that command and the error of the middleware, and the other commands are done. Retries of the stage would add commands
-// twice, so it has none.
+// letter has that command and the error of the middleware, which callers and sources of the other commands get, too. Retries of the stage
+// would add commands twice, so it takes no stage.Retry.
 func Aggregate[K comparable, A, C any](
 	name string, key func(cmd C) K, add func(sum A, cmd C) A, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, A]] {
 	faults := append(check(key != nil, b), nilFault(add == nil, "window.Aggregate", "the function that adds is nil")...)
 	r := rules[K, A, C]{key: with(key), add: add, bounds: b, sums: true}
-	opts = append(slices.Clip(opts), stage.Retry(stage.RetryPolicy{}))
 	return flow(name, r, faults, opts, func(w Window[K, A]) Window[K, A] { return w })
 }
 
 // Parts says which parts a [Join] or [JoinTicket] waits for, and for how long.
 type Parts[C any] struct {
-	// Count is how many parts make a group complete. Without Whole it is at least 2, or 0 in a JoinTicket.
+	// Count is how many parts make a group complete, not more than Held. Without Whole it is at least 2, or 0 in a JoinTicket.
 	Count int
 	// Whole reports whether the parts that have come are complete. It is called after each part, and must neither change nor
 	// keep the slice.
@@ -121,9 +122,16 @@ func Join[K comparable, C any](
 	return flow(name, r, checkParts(key != nil, parts), opts, func(w Window[K, []C]) Window[K, []C] { return w })
 }
 
-// Debounce makes a stage that passes on the last command of a key when none has come for the time quiet. The earlier ones are
-// done, with no result. If commands keep coming, one is passed on when the limit is over, from the first of them on; a limit
+// Debounce makes a stage that passes on the last command of a key when none has come for the time quiet. The earlier ones end with
+// that one, with no result. If commands keep coming, one is passed on when the limit is over, from the first of them on; a limit
 // of 0 is none. Commands of 10,000 keys wait at most; at the bound the one that has waited longest is passed on.
+//
+// The last command is the one that came last. A source that delivers commands again after a failure or a restart, such as an inlet,
+// does not keep their order: an older command may come after a newer one, and then it is passed on, and the newer one ends with it, or
+// was passed on before. Behind such a source let commands have a version, keep the newest with an [Aggregate] that has the same Idle and
+// Time, and let the next stage skip a version that is older than what it has:
+//
+//	settled := window.Aggregate("settled", Save.File, newer, window.Bounds[Save]{Idle: quiet, Time: limit})
 func Debounce[K comparable, C any](
 	name string, key func(cmd C) K, quiet, limit time.Duration, opts ...stage.Option,
 ) *stage.Flow[C, C] {
@@ -133,7 +141,7 @@ func Debounce[K comparable, C any](
 }
 
 // Throttle makes a stage that passes on at most one command of a key in each period: the first one at once, and, if more come
-// within the period, the last of them when the period is over. That one begins the next period. The others are done, with
+// within the period, the last of them when the period is over. That one begins the next period. The others end with that one, with
 // no result. A drain passes on the last command of a key before its period is over.
 //
 // Commands of 10,000 keys wait for the end of their periods at most; at the bound the one that has waited longest is passed
@@ -170,19 +178,27 @@ func (e *LostError) Error() string {
 // Unwrap returns the reason.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// flow makes the flow of a collector. It has one worker, of its own, so that commands and results keep their order, and as many
-// instances as it may hold commands.
+// flow makes the flow of a collector.
 func flow[K comparable, V, C, Out any](
 	name string, r rules[K, V, C], faults []error, opts []stage.Option, result func(Window[K, V]) Out,
 ) *stage.Flow[C, Out] {
 	if r.bounds.Held == 0 {
 		r.bounds.Held = defaultHeld
 	}
-	opts = append(slices.Clip(opts), stage.Workers(1, 1), stage.Blocking(), stage.Instances(max(r.bounds.Held, 0)+spare))
 	return stage.FlowOf(name, func(send func(context.Context, Out) behaviour.Outcome) (behaviour.Behaviour[C], error) {
 		return newCollector(r, func(ctx context.Context, w Window[K, V]) behaviour.Outcome { return send(ctx, result(w)) }),
 			errors.Join(faults...)
 	}, opts...)
+}
+
+// Fixed returns the options of the stage of a collector that do not depend on the user. It has one worker, of its own, so that commands
+// and results keep their order, and as many instances as it may hold commands. An aggregate is never tried again.
+func (s *collector[K, V, C]) Fixed(part.Seal) (why string, opts []stage.Option) {
+	opts = []stage.Option{stage.Workers(1, 1), stage.Blocking(), stage.Instances(min(max(s.bounds.Held, 0), mostHeld) + spare)}
+	if s.sums {
+		opts = append(opts, stage.Retry(stage.RetryPolicy{}))
+	}
+	return "a window sets it itself", opts
 }
 
 const (

@@ -301,7 +301,7 @@ func TestAResultDoesNotEndWithTheCallerOfItsFirstCommand(t *testing.T) {
 
 func TestTheOldestWindowIsClosedWhenTooManyCommandsAreHeld(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		b := start(t, by(window.Bounds[word]{Count: 10, Held: 4}), textOf)
+		b := start(t, by(window.Bounds[word]{Count: 4, Held: 4}), textOf)
 		b.submit("a1", "b1", "a2", "b2")
 		assert.Empty(t, b.take())
 		b.submit("b3")
@@ -314,7 +314,7 @@ func TestTheOldestWindowIsClosedWhenTooManyCommandsAreHeld(t *testing.T) {
 
 func TestMoreKeysThanMayBeHeldDoNotStopTheStage(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		b := start(t, by(window.Bounds[word]{Count: 10, Held: 1}, stage.Instances(1), stage.Workers(4, 8)), textOf)
+		b := start(t, by(window.Bounds[word]{Time: time.Hour, Held: 1}, stage.Defaults(stage.Instances(1), stage.Workers(4, 8))), textOf)
 		for i := range 1000 {
 			b.submit(fmt.Sprintf("%c%d", 'a'+i%20, i))
 		}
@@ -365,16 +365,17 @@ func TestAggregatesAreEmittedEveryPeriod(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		type sum = window.Window[string, int]
 		of := window.Aggregate("sum", word.of, func(n int, w word) int { must(w.text != "a!"); return n + len(w.text) },
-			window.Bounds[word]{Time: time.Minute}, stage.Retry(stage.RetryPolicy{Attempts: 5}))
+			window.Bounds[word]{Time: time.Minute}, stage.Defaults(stage.Retry(stage.RetryPolicy{Attempts: 5})))
 		b := start(t, of, func(w sum) string { return fmt.Sprint(w.Key, w.Value, " ", w.Count, " ", w.Why) })
 		first, second := b.ask("a1"), b.ask("a23")
-		assert.True(t, hasEnded(second), "only the first is held")
 		assert.False(t, hasEnded(first))
+		assert.False(t, hasEnded(second), "its ticket waits for the sum, though only the first command is held")
 		b.submit("a!", "b1", "a!", "a4")
 		assert.Equal(t, 2, b.p.Snapshot().Stages[0].Suspended)
 		time.Sleep(time.Minute)
 		assert.ElementsMatch(t, []string{"1m0s a7 3 due", "1m0s b2 1 due"}, b.take())
 		assert.True(t, hasEnded(first))
+		assert.True(t, hasEnded(second))
 		b.submit("a!", "a1")
 		assert.Equal(t, []string{"1m0s a2 1 early"}, b.stop())
 		assert.Equal(t, 3, b.p.Quarantine().Len())
@@ -448,6 +449,32 @@ func TestPartsOfAnIncompleteGroupAreTriedAgain(t *testing.T) {
 	})
 }
 
+// As after a redelivery. The documentation of Debounce says so.
+func TestOfCommandsInTheWrongOrderADebouncePassesOnTheLastAndAnAggregateTheNewest(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		b := start(t, window.Debounce("quiet", word.of, time.Second, 0), func(w word) string { return w.text })
+		newest := b.ask("a2")
+		b.submit("a1")
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"1s a1"}, b.take())
+		assert.True(t, hasEnded(newest), "it ends with the older one")
+		assert.Empty(t, b.stop())
+
+		newer := func(has, w word) word {
+			if w.text > has.text {
+				return w
+			}
+			return has
+		}
+		n := start(t, window.Aggregate("newest", word.of, newer, window.Bounds[word]{Idle: time.Second}),
+			func(w window.Window[string, word]) string { return w.Value.text })
+		n.submit("a2", "a1")
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"1s a2"}, n.take())
+		assert.Empty(t, n.stop())
+	})
+}
+
 func TestDebouncePassesOnTheLastCommandWhenItIsQuiet(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		of := window.Debounce("quiet", word.of, time.Second, 3*time.Second)
@@ -457,9 +484,10 @@ func TestDebouncePassesOnTheLastCommandWhenItIsQuiet(t *testing.T) {
 		assert.False(t, hasEnded(first))
 		time.Sleep(900 * time.Millisecond)
 		b.submit("a2")
-		assert.True(t, hasEnded(first), "a later one has come")
+		assert.False(t, hasEnded(first), "a later one has come, and has not been passed on")
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, []string{"1s b1", "1.9s a2"}, b.take())
+		assert.True(t, hasEnded(first))
 		for i := range 10 {
 			b.submit(fmt.Sprint("a", i))
 			time.Sleep(700 * time.Millisecond)
@@ -558,8 +586,16 @@ func TestAHardStopLeavesALetterOfEachCommand(t *testing.T) {
 				var stopped *pipeline.StopError
 				err = p.Stop(ctx)
 				require.ErrorAs(t, err, &stopped)
-				assert.Zero(t, p.Snapshot().InFlight)
-				assert.Equal(t, test.letters, p.Failures().Len()+p.DeadLetters().Len())
+				snap := p.Snapshot()
+				assert.True(t, snap.Balanced(), snap.Law())
+				assert.Zero(t, snap.InFlight)
+				assert.Zero(t, snap.Failed, "a command in an open window was not handled")
+				assert.EqualValues(t, test.letters, snap.DeadLettered)
+				letters := p.DeadLetters().List(pipeline.LetterFilter{})
+				assert.Len(t, letters, test.letters)
+				for _, l := range letters {
+					assert.ErrorIs(t, l.Err, stage.ErrStopped)
+				}
 			})
 		})
 	}

@@ -56,12 +56,10 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 // mayStart returns nil if a command may be started, [inbox.ErrExpired] if it has expired, or why its caller's context has
 // ended. It may call the user's code.
 func (w *Worker) mayStart(e *command.Envelope) error {
-	w.starting = true
 	err := inbox.Lapsed(e.From)
 	if err == nil && w.stage.mayExpire() && w.expired(e) {
 		err = inbox.ErrExpired
 	}
-	w.starting = false
 	return err
 }
 

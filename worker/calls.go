@@ -32,6 +32,7 @@ func (w *Worker) handleCalls(batch []command.Envelope) {
 // handleCallsInOrder is handleCalls for a stage that keeps the order of the batch: the instance handles together the commands that come
 // between two calls.
 func (w *Worker) handleCallsInOrder(batch []command.Envelope) {
+	w.follow(0)
 	if w.Halted() {
 		return
 	}

@@ -3,7 +3,6 @@ package worker
 import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/trial"
 )
 
 // rescue is deferred by a batch. It does nothing if the batch has ended without a crash. If the watchdog gave the worker up
@@ -61,7 +60,7 @@ func (w *Worker) replaceInstance() bool {
 func (w *Worker) settleCrash(how *thrown) bool {
 	w.unlimit()
 	w.settleDeferred(false, nil)
-	if !w.recall() || !w.settleGiven() {
+	if !w.recall() {
 		return false
 	}
 	w.clock()
@@ -69,10 +68,6 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	batch := w.Batch[:w.n]
 	w.n = 0
 
-	if w.starting { // no handler was called
-		w.starting = false
-		w.stage.Inbox.Unhandled(batch[w.cur : w.cur+1])
-	}
 	crash := &CrashError{Stage: w.stage.Inbox.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
 	culprit, rest := w.charge(batch)
 	if culprit != nil {
@@ -83,12 +78,10 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	}
 	retry, err := false, error(crash)
 	if culprit != nil {
-		retry, err = w.triesAgain(culprit, crash)
+		retry, err = w.triesAgain(culprit, crash, false)
 	}
-	unaimed := w.blame == nil && w.pair != nil && w.pair.aiming
-	w.keepSurvivor(crash)
-	if unaimed && !w.stage.Inbox.Unaimed(&w.Member, &w.tally, rest, err) ||
-		!unaimed && !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, err) {
+	w.keepState()
+	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, err) {
 		return false
 	}
 	w.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing
@@ -106,12 +99,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 // charge returns the command that is charged with the crash, and the rest of the batch. If a batch handler crashed, the
 // culprit may be any command of the batch: all go back in smaller batches. A culprit that was found so stays alone at further
 // tries, because it may well crash again.
-//
-// A command that crashed a canary is not charged: the old version is to handle it.
 func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
-	if w.byCanary() {
-		return nil, batch[w.cur:]
-	}
 	if !w.instance.Many() {
 		return &batch[w.cur], batch[w.cur+1:]
 	}
@@ -123,22 +111,15 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 	return &rest[0], nil
 }
 
-// keepSurvivor keeps the part that did not crash of an instance that is two, for the next actor, and counts the crash for the
-// canary or for the old version. It keeps the saved state of what did crash for the next instance.
-func (w *Worker) keepSurvivor(crash *CrashError) {
-	w.pair = nil
-	if run := w.blame; run != nil { // its instance is shared, and not the worker's
+// keepState keeps the saved state of the instance whose handler crashed for the next one. The instance of a run is shared, and has none.
+func (w *Worker) keepState() {
+	if w.blame != nil {
 		w.blame = nil
-		if run.rollout != nil {
-			run.rollout.countCrash(run.side, crash)
-		}
 		return
 	}
-	if b, ok := w.instance.(*pair); ok {
-		b.rollout.countCrash(b.side, crash)
-		w.survivor = b.split()
+	if saved := w.instance.Saved(); saved != nil {
+		w.instance.Of().keep(saved.take())
 	}
-	keepState(w.instance)
 }
 
 // crashedInstance returns the instance whose handler crashed.
@@ -147,12 +128,4 @@ func (w *Worker) crashedInstance() Instance {
 		return w.blame.instance
 	}
 	return w.instance
-}
-
-// byCanary reports whether a canary's handler crashed.
-func (w *Worker) byCanary() bool {
-	if w.blame != nil {
-		return w.blame.rollout != nil && w.blame.side == trial.After
-	}
-	return w.pair != nil && w.pair.side == trial.After
 }

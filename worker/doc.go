@@ -53,10 +53,10 @@
 // A file uses those before it in this list, with few exceptions, which a test in internal/layers counts:
 //
 //   - crashes and user code: site.go, crash_error.go, stage.go, guard.go
-//   - the life of instances: instance.go, version.go, rollout.go, pair.go, renew.go
+//   - the life of instances: instance.go, version.go, renew.go
 //   - the worker: fate.go, outbox.go, worker.go (the struct)
 //   - what leaves it: lane.go, deliver.go, pledge.go, wake_next.go, emit.go
-//   - handlers: context.go, watch.go (the time limit), begin.go, settle.go, handle.go, handle_pair.go; run.go (on a coroutine)
+//   - handlers: context.go, watch.go (the time limit), begin.go, settle.go, handle.go; run.go (on a coroutine)
 //   - what goes wrong: giveup.go, equip.go, join.go, crash.go, stuck.go, abandon.go
 //   - turns and batches: suspension.go, loop.go; start and end: actor.go
 package worker

@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // ErrBatchEmit means that a batch handler tried to emit. The ticket that would wait for the emitted command is not known.
@@ -22,6 +23,9 @@ type emitter Worker
 
 // Inbox returns the inbox of the handler's stage.
 func (m *emitter) Inbox() *inbox.Inbox { return m.stage.Inbox }
+
+// AsMember returns the worker as its inbox sees it.
+func (m *emitter) AsMember() *inbox.Member { return &m.Member }
 
 // Shared reports whether the worker is one of a shared pool.
 func (m *emitter) Shared() bool { return m.pool != nil }
@@ -80,7 +84,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 		return behaviour.ErrNoWorker // the handler that this context was for has returned
 	}
 	if w.instance.Many() {
-		return fmt.Errorf("stage %q: %w", w.stage.Inbox.Name(), ErrBatchEmit)
+		return plain.Wrap(fmt.Sprintf("stage %q", w.stage.Inbox.Name()), ErrBatchEmit)
 	}
 	out, err := w.outboxFor(to)
 	if err != nil {
@@ -125,7 +129,7 @@ func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 	w.spill()
 	ticket := e.Ticket()
 	for _, m := range w.emits {
-		*w.load(m.to, ticket) = command.Emitted(m.load, e.From, w.stage.Inbox.Place)
+		*w.load(m.to, ticket) = command.Emitted(m.load, m.from, w.stage.Inbox.Place)
 	}
 	w.tally.Emitted += len(w.emits)
 	w.mustBook = true
@@ -156,10 +160,8 @@ func (w *Worker) recall() bool {
 	if w.fate.Load() == abandoned {
 		return false
 	}
-	if ticket := w.Batch[w.cur].Ticket(); ticket != nil {
-		for range w.emits {
-			ticket.Settle(true, nil, nil)
-		}
+	for _, m := range w.emits {
+		m.from.Ticket().Settle(true, nil, nil)
 	}
 	clear(w.emits)
 	w.emits = w.emits[:0]

@@ -1,34 +1,18 @@
 package worker
 
-import "errors"
-
 // equip ensures that the worker has an instance of the present version. It stops what is of another version before it makes
 // a new instance.
 func (w *Worker) equip() error {
 	if w.instance == nil {
 		w.instance, _ = w.Member.Instance.(Instance)
 	}
-	for {
-		if w.stage.moving.Load() > 0 {
-			w.renew()
-		}
-		if w.instance == nil {
-			if err := w.makeInstance(); err != nil {
-				return err
-			}
-		}
-		p, ok := w.instance.(*pair)
-		if !ok {
-			return nil
-		}
-		err := p.ensureOld(w.handling())
-		if err == nil {
-			w.pair = p
-		}
-		if !errors.Is(err, errRetired) {
-			return err
-		}
+	if w.stage.moving.Load() > 0 {
+		w.renew()
 	}
+	if w.instance == nil {
+		return w.makeInstance()
+	}
+	return nil
 }
 
 // makeInstance makes an instance and starts it.
@@ -41,7 +25,7 @@ func (w *Worker) makeInstance() error {
 	return nil
 }
 
-// renew replaces what of the worker's instance is not of the present version.
+// renew stops the worker's instance unless it is of the present version.
 func (w *Worker) renew() {
 	w.instance = w.stage.renew(w.instance)
 	w.Member.Instance = nilOr(w.instance)

@@ -26,6 +26,9 @@ import "sync/atomic"
 //	it may then       stop its instance, when over is      drop what it holds and stop its
 //	                  closed                               instance
 //
+// A worker that runs the handler of a [Run] is given up as stuck at a hard stop, too: [Stage.AbandonAll] is the watchdog there, and takes
+// the run from the worker instead of watching. The rest of the batch ends, and the worker has no successor. See custody.go.
+//
 // Why two: the watchdog may take all of a worker, because a call with a time limit pays two locks to say when a handler runs.
 // Calls without a limit do not pay for that, so at a hard stop the handler may return at any moment and use the worker;
 // there the inbox ends the batch by copies of its own, under its own lock. See docs/decisions/0048.

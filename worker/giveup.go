@@ -15,21 +15,25 @@ func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
 // comeBack is what the goroutine of a worker that was given up does when the handler has returned: it stops the instance and
 // drops what the worker holds, if that is its own.
 func (w *Worker) comeBack(inst Instance) {
-	stop := []Instance{inst}
 	if w.fate.Load() == stuck {
-		<-w.over // until then the part of the instance that did not crash is being taken out
+		<-w.over // until then the crash is being settled
+		w.stage.hangs.end(w.hang, w.tries+1)
 	} else {
-		stop = append(stop, w.survivor)
 		w.drop()
 	}
-	w.stage.Inbox.CountAbandoned(-1)
-	w.stage.Log.Info("a handler that was given up has returned", "stage", w.stage.Inbox.Name())
-	for _, i := range stop {
-		if i != nil {
-			dropState(i)
-			StopInstance(w.stage, i)
+	w.stage.endAbandoned()
+	if inst != nil {
+		if saved := inst.Saved(); saved != nil {
+			saved.take()
 		}
+		StopInstance(w.stage, inst)
 	}
+}
+
+// endAbandoned notes that a handler which was given up has returned.
+func (s *Stage) endAbandoned() {
+	s.Inbox.EndAbandoned()
+	s.Log.Info("a handler that was given up has returned", "stage", s.Inbox.Name())
 }
 
 // drop empties a worker that was abandoned. What it held has ended.
@@ -39,5 +43,5 @@ func (w *Worker) drop() {
 	clear(w.Batch)
 	w.n, w.tally, w.lane, w.spent = 0, inbox.Tally{}, noLane, nil
 	w.tour, w.outs, w.loaded, w.mustBook = nil, nil, 0, false
-	w.instance, w.pair, w.survivor = nil, nil, nil
+	w.instance = nil
 }

@@ -1,5 +1,7 @@
 package worker
 
+import "time"
+
 // Guard runs user code that is not a handler, such as Start, Stop or a condition, in a goroutine of its own, so that neither
 // a panic nor runtime.Goexit affects the caller. It returns the code's error, or a [*CrashError] if the code panicked or
 // ended its goroutine. Handlers are not run by Guard: a goroutine for each would cost too much.
@@ -37,6 +39,22 @@ func Go(stage string, f func() error, then func(error)) {
 func (s *Stage) LogPanic(message string, err error) {
 	_ = Guard(s.Inbox.Name(), func() error { // a crash of the log cannot be logged
 		s.Log.Error(message, "stage", s.Inbox.Name(), "error", err)
+		return nil
+	})
+}
+
+// cutPause is the pause between two lines that say that a pause was cut.
+const cutPause = time.Minute
+
+// logCut logs that another program has asked for a longer pause than the stage makes.
+func (s *Stage) logCut(now int64, asked, pause time.Duration, err error) {
+	last := s.saidCut.Load()
+	if last != 0 && now-last < int64(cutPause) || !s.saidCut.CompareAndSwap(last, max(now, 1)) {
+		return
+	}
+	_ = Guard(s.Inbox.Name(), func() error { // a crash cannot be reported: the log is what it would be reported with
+		s.Log.Warn("a command is tried again before the time that its error asks for; see stage.RetryPolicy.Max",
+			"stage", s.Inbox.Name(), "asked", asked, "pause", pause, "error", err)
 		return nil
 	})
 }

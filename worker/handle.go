@@ -14,11 +14,12 @@ import (
 // handleEach runs the behaviour on the commands of the batch, one after the other.
 func (w *Worker) handleEach(batch []command.Envelope) {
 	saved := w.instance.Saved()
-	if saved == nil && w.stage.Timeout == 0 && !w.stage.mayExpire() && !w.stage.Inbox.Keyed() {
+	if saved == nil && w.stage.Timeout == 0 && !w.stage.mayExpire() && !w.stage.Inbox.Keyed() && !w.pipeline.Follows {
 		w.instance.HandleEach(w.handling(), w, batch)
 		return
 	}
 	for n := range batch {
+		w.follow(n + 1)
 		if w.Halted() || n >= int(w.n) { // a keyed stage may take back the rest
 			return
 		}
@@ -57,6 +58,7 @@ func (w *Worker) callLimited(within context.Context, e *command.Envelope) behavi
 
 // handleMany runs the behaviour on a whole batch.
 func (w *Worker) handleMany(batch []command.Envelope) {
+	w.follow(0)
 	if w.Halted() {
 		return
 	}

@@ -19,8 +19,7 @@ type Instance interface { //nolint:interfacebloat // only package stage implemen
 	Of() *Version
 	// Version returns what the behaviour calls its version, empty if it has none.
 	Version() string
-	// Saved returns the saved state of the behaviour; nil if the behaviour has no snapshots, or if the instance is two, which
-	// have a state each.
+	// Saved returns the saved state of the behaviour; nil if the behaviour has no snapshots.
 	Saved() *Saved
 	// Suspends reports whether handlers may suspend. Then Handle is called on a coroutine.
 	Suspends() bool

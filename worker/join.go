@@ -5,7 +5,7 @@ import "github.com/golda-dev/golda/internal/actor"
 // join makes an instance, if the inbox lends none, and joins the stage's own workers.
 func (w *Worker) join(again bool) error {
 	if err := w.takeInstance(w.stage.Inbox.Claim(&w.Member)); err != nil {
-		w.stage.Inbox.CrashIdle()
+		w.stage.Inbox.CrashIdle(&w.Member)
 		w.stage.Inbox.Leave(&w.Member)
 		return err
 	}
@@ -27,9 +27,6 @@ func (w *Worker) takeInstance(make bool) error {
 func (w *Worker) releaseInstance() {
 	if w.stage == nil {
 		return
-	}
-	if w.survivor != nil {
-		w.Member.Instance, w.survivor = w.survivor, nil
 	}
 	if w.pool != nil {
 		w.stage.Inbox.Yield(&w.Member)

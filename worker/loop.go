@@ -175,8 +175,6 @@ func (w *Worker) work(n int) (ok bool) {
 		w.handleCalls(w.Batch[:n])
 	case w.stage.Runs != nil:
 		w.handleRuns(w.Batch[:n])
-	case w.pair != nil:
-		w.handlePair(w.pair, n)
 	case w.instance.Many():
 		w.handleMany(w.Batch[:n])
 	default:

@@ -13,7 +13,8 @@ import (
 
 // ErrForeign is the reason why a command failed that was forwarded to a stage which is not part of the same running
 // pipeline. A handler may Submit to such a stage.
-var ErrForeign = errors.New("stage: forwarded to a stage of another pipeline, or of none")
+var ErrForeign = errors.New("stage: forwarded to a stage of another pipeline, or of none; " +
+	"a channel leads to another pipeline, see source.Chan")
 
 // outbox gathers what goes to one inbox.
 type outbox struct {

@@ -23,7 +23,7 @@ func (s *Stage) Owes(to *behaviour.Inlet) bool {
 
 // owes reports whether the run holds something for an inlet. While its handler emits it may.
 func (run *Run) owes(to *behaviour.Inlet) bool {
-	if run.lost.Load() {
+	if run.custody.gone() {
 		return false
 	}
 	if !run.emitting.TryLock() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/trial"
 )
 
 // newInstance makes an instance of the present version and starts it.
@@ -18,35 +17,26 @@ func (s *Stage) newInstance(ctx context.Context) (Instance, error) {
 	}
 }
 
-// adopt takes over an instance of another version, as far as it is of use, and stops the rest. It returns nil if nothing is of
-// use.
-func (v *Version) adopt(inst Instance) Instance {
-	want := v
-	if v.rollout != nil {
-		want = v.rollout.versions[trial.Before]
-	}
-	if p, ok := inst.(*pair); ok {
-		inst = p.extract(want)
-	} else if inst.Of() != want {
-		StopInstance(v.stage, inst)
-		inst = nil
-	}
-	if inst == nil || v.rollout == nil {
-		return inst
-	}
-	return v.rollout.wrap(inst)
+// Replace makes another version the present one, and returns the one before. Its instances are stopped: idle ones here, others by their
+// workers after the batch that they hold. [Version.Done] tells when the last one has been. One goroutine at a time may call Replace; a stage
+// that ends stops its instances only after Replace has returned.
+func (s *Stage) Replace(to *Version) (before *Version) {
+	s.moving.Add(1) // until the version before is over
+	before = s.Present()
+	before.giveWay(to, func() { s.present.Store(to) })
+	before.discard()
+	s.sweep()
+	s.Inbox.WakeAll()
+	return before
 }
 
-// renew replaces what of an instance is not of the present version. It returns nil if the instance was stopped.
+// renew returns an instance of the present version as it is. It stops another one and returns nil.
 func (s *Stage) renew(inst Instance) Instance {
-	for inst != nil {
-		now := s.Present()
-		if inst.Of() == now {
-			break
-		}
-		inst = now.adopt(inst)
+	if inst == nil || inst.Of() == s.Present() {
+		return inst
 	}
-	return inst
+	StopInstance(s, inst)
+	return nil
 }
 
 // sweep renews the idle instances.

@@ -68,7 +68,8 @@ func (run *Run) Stage() string { return run.stage.Inbox.Name() }
 
 // Holds reports whether a command of the ticket at an address is at the stage.
 func (s *Stage) Holds(ticket uint64) (held bool) {
-	of := func(e *command.Envelope) bool { return e.Ticket() != nil && stacks.Address(e.Ticket()) == ticket }
+	is := func(t *command.Ticket) bool { return stacks.Address(t) == ticket }
+	of := func(e *command.Envelope) bool { return e.Ticket().Includes(is) }
 	s.eachRun(func(run *Run) { held = held || of(&run.envelope) })
 	return held || s.Inbox.Has(of)
 }

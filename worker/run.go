@@ -29,8 +29,6 @@ type Run struct {
 
 	stage    *Stage
 	instance Instance
-	rollout  *Rollout         // the rollout on trial when the run was started; nil if there was none
-	side     int              // which version of that rollout handles the command
 	envelope command.Envelope // as it was given out
 	number   uint64           // of the command at the stage, if Stage.Apart is set
 	place    uint64           // its number in the order of the stage, if that is ordered
@@ -44,8 +42,8 @@ type Run struct {
 
 	unhook func() bool // unregisters from the caller's context; nil if the run does not end with that
 
-	lost   atomic.Bool // its worker was given up: the command has been charged, and what the handler returns is discarded
-	shared atomic.Bool // the worker that runs it is of a shared pool
+	custody runCustody
+	shared  atomic.Bool // the worker that runs it is of a shared pool
 }
 
 // runLimit is the time limit of a run: its timer ends the handler's context once.
@@ -62,7 +60,7 @@ type runEmits struct {
 	emits    []emission
 	deferred []settling
 	over     bool
-	detached bool // what comes of the command does not end with the caller's context
+	result   *command.Origin // of what comes of the command, if that is the result of several; nil if it is not
 }
 
 // serve is the run on its coroutine. Stacks of runs are found by the name of this method and its receiver.
@@ -165,19 +163,7 @@ func (run *runContext) Lasts() bool { return false }
 
 // originLocked returns the origin of what comes of the command.
 func (run *Run) originLocked() *command.Origin {
-	if run.detached {
-		return run.envelope.From.Detached()
-	}
-	return run.envelope.From
-}
-
-// countedOutcome returns the handler's outcome, and counts it if there is a trial.
-func (run *Run) countedOutcome() behaviour.Outcome {
-	o := run.answer()
-	if run.rollout != nil {
-		run.rollout.note(run.side, o.Err() != nil)
-	}
-	return o
+	return cmp.Or(run.result, run.envelope.From)
 }
 
 // answer returns the handler's outcome. An error that was returned after the time limit says so.

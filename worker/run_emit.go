@@ -15,6 +15,9 @@ type runEmitter Run
 // Inbox returns the inbox of the handler's stage.
 func (m *runEmitter) Inbox() *inbox.Inbox { return m.stage.Inbox }
 
+// AsMember returns the worker that runs it as its inbox sees it.
+func (m *runEmitter) AsMember() *inbox.Member { return &m.owner.Member }
+
 // Shared reports whether the worker that runs it is one of a shared pool.
 func (m *runEmitter) Shared() bool { return m.shared.Load() }
 
@@ -45,11 +48,11 @@ func (m *runEmitter) Defer(s link.Settler, use any) bool {
 	return true
 }
 
-// Detach lets what comes of the command go on when the caller's context ends.
-func (m *runEmitter) Detach() {
+// PassOn makes what comes of the command from now on the result of a group of commands.
+func (m *runEmitter) PassOn(of *command.Group) {
 	m.emitting.Lock()
 	defer m.emitting.Unlock()
-	m.detached = true
+	m.result = of.Origin(&m.envelope)
 }
 
 // Emit holds a command until the run has succeeded. If the handler has emitted many, Emit sends all of them on at once, and
@@ -72,8 +75,9 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, load any) er
 	if out.isFull(run.stage.Inbox) {
 		return out.to.LoopFull()
 	}
-	run.envelope.Ticket().Join()
-	run.emits = append(run.emits, emission{out, load, run.originLocked()})
+	from := run.originLocked()
+	from.Ticket().Join()
+	run.emits = append(run.emits, emission{out, load, from})
 	if len(run.emits) <= mostHeld || run.stage.Inbox.Ordered() {
 		return nil
 	}
@@ -81,7 +85,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, load any) er
 	defer release()
 	if err := run.sendNowLocked(ctx); err != nil {
 		run.emits = run.emits[:len(run.emits)-1] // this one was not taken
-		run.envelope.Ticket().Settle(true, nil, nil)
+		from.Ticket().Settle(true, nil, nil)
 		return err
 	}
 	return nil

@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"time"
+
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 )
@@ -80,13 +83,18 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	if !w.recall() {
 		panic(unwind{})
 	}
-	e.Failed()
-	again, err := w.triesAgain(e, err)
+	asked, refused := w.refusal(err)
+	if refused {
+		e.Refused()
+	} else {
+		e.Failed()
+	}
+	again, err := w.triesAgain(e, err, refused)
 	if again {
 		if w.hasUndelivered() {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
-		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e, w.Batch[w.cur+1:max(w.n, w.cur+1)]) {
+		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e, w.Batch[w.cur+1:max(w.n, w.cur+1)], asked) {
 			if w.stage.Inbox.TakesBack() {
 				w.n = w.cur + 1
 			}
@@ -99,14 +107,33 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	w.stage.Inbox.Fail(e, err)
 }
 
+// refusal reports whether an error says that what the handler needs has refused it, and how long the command must wait then. It calls
+// methods of the error, which are user code; if they crash, the answer is no.
+func (w *Worker) refusal(err error) (asked time.Duration, refused bool) {
+	retry := &w.stage.Inbox.Config().Retry
+	if retry.Attempts < 2 || w.stage.Refusal == nil {
+		return 0, false
+	}
+	if crash := Guard(w.stage.Inbox.Name(), func() error { asked, refused = w.stage.Refusal(err); return nil }); crash != nil {
+		w.stage.LogPanic("the method Overload of an error crashed", crash)
+		return 0, false
+	}
+	pause, cut := backoff.Heed(asked, retry.LongestAsked)
+	if cut {
+		w.stage.logCut(w.pipeline.Now(), asked, pause, err)
+	}
+	return pause, refused
+}
+
 // triesAgain reports whether a command is to be tried again after an error. It is not if its caller's context has ended, if it
-// was tried often enough, if the stage's policy says no, or if the retry budget is spent. The policy is user code; if it
-// crashes, its answer is no. The result is also the error of a command that is not tried again.
-func (w *Worker) triesAgain(e *command.Envelope, err error) (bool, error) {
+// was tried often enough, if the stage's policy says no, or if the retry budget is spent. A command that was refused uses up no try and
+// no budget. The policy is user code; if it crashes, its answer is no. The result is also the error of a command that is not tried
+// again.
+func (w *Worker) triesAgain(e *command.Envelope, err error, refused bool) (bool, error) {
 	switch {
 	case e.From.Ended() != nil || e.Tries() >= w.stage.Inbox.Config().Retry.Attempts || !w.retries(err):
 		return false, err
-	case !w.stage.Inbox.SpendRetry(&w.tally):
+	case !refused && !w.stage.Inbox.SpendRetry(&w.tally):
 		return false, inbox.OverBudget(err)
 	default:
 		return true, err

@@ -10,11 +10,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/trial"
 )
-
-// Limits says which commands go to a canary, and what ends its trial.
-type Limits = trial.Limits
 
 // Batch is the commands of a batch.
 type Batch []command.Envelope
@@ -28,6 +24,9 @@ type Stage struct {
 	Timeout time.Duration // the time limit for a command; 0 for none
 	Grace   time.Duration // how long a handler may run past Timeout
 	RetryIf func(error) bool
+	// Refusal reports whether an error of a handler says that what it needs has refused it, so that the command was not tried, and for
+	// how long it asks not to be called again.
+	Refusal func(error) (asked time.Duration, refused bool)
 	Boxes   command.Recycler // of the commands; nil if they need none
 	// TTL is how long a command may wait in the queue. ExpiresAt returns when a command expires by itself; it may be nil.
 	TTL       time.Duration
@@ -37,10 +36,10 @@ type Stage struct {
 	Crashed func(crash *CrashError, again bool)
 	// Context is the parent of handlers' contexts. It ends when the pipeline stops hard, and has the labels for profiles.
 	Context context.Context
-	// Endures is how many crashes in a row, beyond one for each worker, the stage endures before its supervisor gives up.
-	// Pause returns how long the supervisor waits before it replaces a worker after so many.
-	Endures int32
-	Pause   func(beyond int) time.Duration
+	// Endures is how many crashes in a row, beyond one for each worker, the stage endures before its supervisor gives up, and
+	// EnduresStart how many failures to start. Failures to start are endured for StartsFor at least, however many there are.
+	Endures, EnduresStart int32
+	StartsFor             time.Duration
 	// Defers says that handlers may call [link.Deferrer.Defer].
 	Defers bool
 	// Runs has the coroutines of handlers that may suspend; it is nil if no handler of the stage may.
@@ -56,7 +55,9 @@ type Stage struct {
 	// the command resumes at once. Apart is given the stage's name and the command's number.
 	Apart func(stage string, number uint64, resume func())
 
+	hangs   hangs
 	begun   atomic.Uint64 // commands that have a number
+	saidCut atomic.Int64  // when the log said last that a pause was cut, by the pipeline's clock; 0 if it has not
 	present atomic.Pointer[Version]
 	moving  atomic.Int32 // above 0 while there may be instances that are not of the present version
 

@@ -84,15 +84,23 @@ func (w *Worker) checkSoon(wait *emitWait) {
 // settleStuck settles the accounts of a worker whose handler is stuck, as if it had crashed, and has the supervisor replace
 // the worker. It runs in the watchdog's goroutine, which owns the worker.
 func (w *Worker) settleStuck() {
-	w.stage.Inbox.CountAbandoned(1)
+	if w.stage.Inbox.AddAbandoned() {
+		w.stage.Log.Error("as many abandoned handlers run as there may be: the stage handles no command until one of them returns",
+			"stage", w.stage.Inbox.Name())
+	}
 	defer close(w.over)
+	w.stage.hangs.begin()
 	stack := w.stuckAt()
-	w.loseRun()
+	w.blame = w.running.Load()
+	w.loseRun(w.blame)
 	for i := range w.Batch[w.cur:w.n] { // the handler's goroutine may not have taken them out of their boxes yet
 		w.Batch[int(w.cur)+i].Unbox()
 	}
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
-	err := fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout)
+	err := &hang{error: fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout)}
+	if w.blame == nil { // the handler of a run may suspend after it was given up, and go on
+		w.hang, w.tries = err, w.Batch[w.cur].Tries()
+	}
 	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashedInstance().Version()})
 	w.leavePool()
 	w.releaseInstance()                 // though the instance is not stopped: the stage is to have as many as before

@@ -2,10 +2,14 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // keptIdle is how many idle coroutines a stage keeps: as many as a large batch may have started.
@@ -29,9 +33,7 @@ func (w *Worker) handleRuns(batch []command.Envelope) {
 			continue
 		}
 		run := w.runOf(&batch[i])
-		w.running.Store(run)
 		ended := w.resume(run)
-		w.running.Store(nil)
 		switch {
 		case w.Lost():
 			panic(unwind{})
@@ -42,7 +44,6 @@ func (w *Worker) handleRuns(batch []command.Envelope) {
 			w.cur++
 		}
 	}
-	w.pair = nil
 }
 
 // runOf returns the run of a command, or a new one. From now on the command is in the batch as it was when it was started.
@@ -60,10 +61,6 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 		return run
 	}
 	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance}
-	if w.pair != nil {
-		w.pair.aim(e)
-		run.instance, run.rollout, run.side = w.pair.parts[w.pair.side], w.pair.rollout, w.pair.side
-	}
 	run.envelope = *e
 	if w.numbers != nil {
 		run.place = w.numbers.Of(w.cur)
@@ -78,7 +75,7 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 }
 
 // resume starts or resumes a run until it suspends or ends, and reports whether it has ended. If another goroutine has the
-// run already, because the stage ends its runs, this worker treats it as suspended.
+// run already, because the stage ends its runs, this worker treats it as suspended; so it does if a hard stop has abandoned the run.
 func (w *Worker) resume(run *Run) (ended bool) {
 	w.ended = false
 	if run.task == nil {
@@ -90,17 +87,25 @@ func (w *Worker) resume(run *Run) (ended bool) {
 		}
 		return w.ended
 	}
-	if w.stage.Runs.Claim(run.task) {
+	switch {
+	case !w.stage.Runs.Claim(run.task):
+	case run.custody.move(parked, held):
 		w.attachRun(run)
 		w.stage.Runs.GoOn(run.task)
+	default:
+		go w.stage.Runs.GoOn(run.task)
 	}
 	return w.ended
 }
 
-// attachRun makes the worker the one that runs the run.
+// attachRun makes the worker the one that runs the run, which it holds.
 func (w *Worker) attachRun(run *Run) {
 	run.owner = w
 	run.shared.Store(w.pool != nil)
+	if run.stage.Timeout > 0 {
+		w.arm() // before another goroutine may own the worker
+	}
+	w.running.Store(run)
 	if run.task != nil {
 		run.watch()
 	}
@@ -108,24 +113,34 @@ func (w *Worker) attachRun(run *Run) {
 
 // conclude settles what became of a run.
 func (w *Worker) conclude(run *Run) {
-	w.takeRest(run)
+	from := w.takeRest(run)
 	if run.crash != nil {
 		w.blame = run
 		panic(run.crash)
 	}
-	o := run.countedOutcome()
-	w.settleDeferred(true, o.Err())
+	o := w.decide(run, from)
 	at := w.cur
 	w.Settle(o)
 	w.endHold(at)
 }
 
-// takeRest takes over what is left of a run that has ended, beside its outcome.
-func (w *Worker) takeRest(run *Run) {
+// takeRest takes over what is left of a run that has ended, beside its outcome. It returns the origin of what comes of the command.
+func (w *Worker) takeRest(run *Run) *command.Origin {
 	emits, from := run.close()
 	w.takeEmits(emits)
 	w.takeDeferred(run)
-	w.Batch[w.cur].From = from
+	return from
+}
+
+// decide returns the outcome of a run, after it has told all that want to know of it. What comes of a command that has not failed has the
+// given origin.
+func (w *Worker) decide(run *Run, from *command.Origin) behaviour.Outcome {
+	o := run.answer()
+	w.settleDeferred(true, o.Err())
+	if o.Err() == nil {
+		w.Batch[w.cur].From = from
+	}
+	return o
 }
 
 // takeDeferred takes over what the handler of a run has deferred. The run is over.
@@ -141,38 +156,46 @@ func (w *Worker) takeDeferred(run *Run) {
 
 // takeEmits takes over what a run has emitted.
 func (w *Worker) takeEmits(emits []emission) {
-	ticket := w.Batch[w.cur].Ticket()
 	for _, m := range emits {
 		out, err := w.outboxFor(m.to.to.Inlet())
 		if err != nil { // the target was a stage of the pipeline when the command was emitted
-			ticket.Settle(true, nil, err)
+			m.from.Ticket().Settle(true, nil, err)
 			continue
 		}
 		w.emits = append(w.emits, emission{out, m.load, m.from})
 	}
 }
 
-// loseRun marks the run in which the worker is stuck, if there is one, as lost. The watchdog calls it, which has locked the
-// run.
-func (w *Worker) loseRun() {
-	if run := w.running.Load(); run != nil {
-		run.lost.Store(true)
-		w.blame = run
-		w.takeEmits(run.closeLocked())
-		w.takeDeferred(run)
-		run.emitting.Unlock()
+// loseRun takes over what the run in which the worker is stuck has emitted, and marks the run as lost. The caller has given the worker up
+// and has locked the run, which may be nil.
+func (w *Worker) loseRun(run *Run) {
+	if run == nil {
+		return
 	}
+	run.custody.move(held, lost)
+	w.takeEmits(run.closeLocked())
+	w.takeDeferred(run)
+	run.emitting.Unlock()
 }
 
 // detachRun is called when a run has suspended or ended, by the goroutine that ran it, before any other goroutine can have the
-// run. If the worker was given up meanwhile, the run is lost; its time limit has stopped it long ago.
+// run. If the worker was given up meanwhile, the run is lost; its context has ended long ago.
 func (s *Stage) detachRun(t *coro.Task) {
 	run := t.Tag.(*Run)
-	if w := run.owner; w != nil && s.Timeout > 0 && !w.returned() {
+	w := run.owner
+	if w == nil {
+		return
+	}
+	switch {
+	case s.Timeout > 0 && !w.returned():
 		<-w.over // until then the run is not marked as lost
+	case !w.running.CompareAndSwap(run, nil):
+		w.emitting.Lock()   // likewise; see Worker.takeRun
+		w.emitting.Unlock() //nolint:staticcheck // it was locked for the wait
 	}
 	if !t.Ended() {
 		run.owner = nil
+		run.custody.move(held, parked)
 	}
 }
 
@@ -180,7 +203,7 @@ func (s *Stage) detachRun(t *coro.Task) {
 // outside the workers.
 func (s *Stage) queueWoken(t *coro.Task) {
 	run := t.Tag.(*Run)
-	if run.lost.Load() || s.Calls != nil {
+	if run.custody.gone() || s.Calls != nil {
 		go s.Runs.Resume(t)
 		return
 	}
@@ -209,8 +232,10 @@ func (s *Stage) endedRun(t *coro.Task) {
 	switch {
 	case run.owner != nil:
 		run.owner.ended = true
-	case !run.lost.Load():
+	case run.custody.move(parked, finished):
 		s.finishRun(run)
+	case run.custody.is(abandonedRun):
+		s.endAbandoned()
 	}
 }
 
@@ -226,6 +251,44 @@ func (s *Stage) Unwind() {
 
 // finishRun settles what became of a run that ended outside a worker.
 func (s *Stage) finishRun(run *Run) {
+	w := s.workerFor(run)
+	from := w.takeRest(run)
+	if run.crash != nil {
+		w.blame = run
+		w.settleCrash(run.crash)
+		return
+	}
+	o := w.decide(run, from)
+	if s.wasHeld(run, o.Err()) {
+		w.endLeft(s.stopError(o.Err()))()
+		return
+	}
+	w.Settle(o)
+	w.n = 0
+	s.Inbox.Book(&w.Member, &w.tally)
+	w.deliver(false)
+}
+
+// wasHeld reports whether the command of a run waited for others, as in a window, when a hard stop ended its wait with err. Then its handler
+// has not handled it: the error is no answer.
+func (s *Stage) wasHeld(run *Run, err error) (yes bool) {
+	if err == nil || s.Inbox.Config().Holder == nil || run.envelope.From.Ended() != nil {
+		return false
+	}
+	_ = Guard(s.Inbox.Name(), func() error { // middleware may have made the error
+		yes = errors.Is(err, coro.ErrStopped)
+		return nil
+	})
+	return yes
+}
+
+// stopError returns the error of a command that a hard stop has ended for a reason.
+func (s *Stage) stopError(why error) error {
+	return plain.Wrap(fmt.Sprintf("stage %q", s.Inbox.Name()), fmt.Errorf("%w: %w", inbox.ErrStopped, why))
+}
+
+// workerFor returns a worker without an actor that has the command of a parked run of a halted stage in its batch, to end it.
+func (s *Stage) workerFor(run *Run) *Worker {
 	w := New(s)
 	w.instance, w.Batch = run.instance, make([]command.Envelope, 2)
 	w.Batch[0], w.n = run.envelope, 1
@@ -238,16 +301,22 @@ func (s *Stage) finishRun(run *Run) {
 		w.holds = w.Member.Holds
 	}
 	s.Inbox.TakeSuspended(&w.Member)
-	w.takeRest(run)
-	if run.crash != nil {
-		w.blame = run
-		w.settleCrash(run.crash)
-		return
+	return w
+}
+
+// endLeft ends the rest of the batch of a worker of a halted stage, the present command with err, and delivers the results of the commands
+// before. The caller owns the worker, and calls report when it has released what the worker had.
+func (w *Worker) endLeft(err error) (report func()) {
+	left := w.Batch[w.cur:w.n]
+	for i := range left {
+		if w.numbers != nil {
+			w.numbers.End(w.cur + int32(i))
+		}
 	}
-	o := run.countedOutcome()
-	w.settleDeferred(true, o.Err())
-	w.Settle(o)
 	w.n = 0
-	s.Inbox.Book(&w.Member, &w.tally)
+	report = w.stage.Inbox.EndWith(&w.Member, &w.tally, left, err)
+	w.redeem()
+	clear(left)
 	w.deliver(false)
+	return report
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/internal/trial"
 )
 
 // errRetired means that a version makes no instances any more. Another version is the present one by then.
@@ -39,16 +38,14 @@ const (
 // Its first instance is made, and perhaps started, before a worker needs it. If the workers share an instance the first one
 // is the only one, and stays with the version. Otherwise the first worker that needs an instance takes it.
 type Version struct {
-	stage   *Stage
-	make    func(of *Version) Instance
-	shares  bool     // the workers share the first instance
-	rollout *Rollout // not nil if the version's instances are pairs
+	stage  *Stage
+	make   func(of *Version) Instance
+	shares bool // the workers share the first instance
 
 	turning sync.Mutex // held while first is being started or stopped; locked before mu
 
 	mu    sync.Mutex // guards the rest
 	name  string     // what the last instance that was made calls its version
-	many  bool       // that instance is a Batcher
 	phase phase
 	live  int           // instances that have not been stopped; if they are shared, workers that use it and suspended runs
 	done  chan struct{} // closed in the phase done; nil if Done was not called
@@ -68,22 +65,11 @@ func (s *Stage) NewVersion(build func(of *Version) Instance, shares bool) *Versi
 }
 
 // Name returns what the version's behaviour calls its version; it is empty if the behaviour has no version, or if no instance
-// has been made yet. A version of pairs has the name of the old version.
+// has been made yet.
 func (v *Version) Name() string {
-	if v.rollout != nil {
-		return v.rollout.versions[trial.Before].Name()
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.name
-}
-
-// Live returns how many instances have not been stopped. If workers share the instance, it is how many workers use it, and how
-// many of its commands are suspended.
-func (v *Version) Live() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.live
 }
 
 // Build makes the first instance. It does not start it.
@@ -99,10 +85,10 @@ func (v *Version) Build() error {
 
 // Take gives the version its first instance, which is not started.
 func (v *Version) Take(inst Instance) {
-	name, many := inst.Version(), inst.Many()
+	name := inst.Version()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.first, v.name, v.many = inst, name, many
+	v.first, v.name = inst, name
 }
 
 // build makes an instance. It calls user code.
@@ -114,10 +100,10 @@ func (v *Version) build() (Instance, error) {
 	if err := v.stage.checkInstance(inst, v.shares); err != nil {
 		return nil, err
 	}
-	name, many := inst.Version(), inst.Many()
+	name := inst.Version()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.name, v.many = name, many
+	v.name = name
 	return inst, nil
 }
 
@@ -141,19 +127,9 @@ func (s *Stage) checkInstance(inst Instance, shared bool) error {
 	return nil
 }
 
-// batches reports whether the version's behaviour is a Batcher.
-func (v *Version) batches() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.many
-}
-
 // StartShared starts the instance that workers share, if they share one that has not been started.
 func (v *Version) StartShared() error {
-	switch {
-	case v.rollout != nil:
-		return v.rollout.startShared()
-	case !v.shares:
+	if !v.shares {
 		return nil
 	}
 	return v.startFirst(func(inst Instance) error {
@@ -306,9 +282,6 @@ func (v *Version) stopTurning(may func() bool) {
 
 // acquire returns an instance that is started.
 func (v *Version) acquire(ctx context.Context) (Instance, error) {
-	if v.rollout != nil {
-		return v.rollout.acquire(ctx)
-	}
 	first, started, state, ok := v.reserve()
 	switch {
 	case !ok:
@@ -424,21 +397,31 @@ func (v *Version) Done() <-chan struct{} {
 	return v.done
 }
 
-// retire ends the making of instances, and stops the first one if no worker has taken it. The states of instances go to the
-// heir; if that is nil they are lost.
-func (v *Version) retire(heir *Version) {
+// giveWay ends the making of instances, and calls install, which makes another version the present one. The states of instances go
+// to the heir, if there is one; otherwise they are lost. All of that is one step for a worker that takes an instance: it may
+// come after a crash, and must not find the heir without the state that its last instance has left. [Version.discard] follows.
+func (v *Version) giveWay(heir *Version, install func()) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	states := v.states
 	v.phase, v.heir, v.states = max(v.phase, retired), heir, nil
-	v.live++ // this goroutine counts as one that uses the version
+	v.live++         // this goroutine counts as one that uses the version
+	if heir != nil { // its lock is always locked after that of an older version
+		heir.mu.Lock()
+		defer heir.mu.Unlock()
+		heir.states = append(heir.states, states...)
+	}
+	install()
+}
+
+// discard stops the first instance of a version that has given way, if no worker has taken it.
+func (v *Version) discard() {
+	v.mu.Lock()
 	var unused Instance
 	if v.started && !v.shares {
 		unused, v.first, v.started = v.first, nil, false
 	}
 	v.mu.Unlock()
-	for _, state := range states {
-		heir.keep(state)
-	}
 	if unused != nil {
 		v.stage.callStop(unused)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,7 +56,7 @@ func TestAnInstanceThatStopsWhileAnotherOneStartsLeavesItsStateToIt(t *testing.T
 	second, err := v.acquire(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 7, second.(*counter).n)
-	require.Equal(t, 1, v.Live())
+	require.Equal(t, 1, v.live)
 }
 
 func TestAnInstanceThatDoesNotStartLeavesTheStateToTheNext(t *testing.T) {
@@ -67,9 +68,56 @@ func TestAnInstanceThatDoesNotStartLeavesTheStateToTheNext(t *testing.T) {
 	fails = errors.New("not yet")
 	_, err := v.acquire(t.Context())
 	require.ErrorIs(t, err, fails)
-	require.Zero(t, v.Live())
+	require.Zero(t, v.live)
 	fails = nil
 	inst, err := v.acquire(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 7, inst.(*counter).n)
+}
+
+// A worker may take its next instance while versions are being replaced: after it has stopped one of an old version, or after a
+// crash. With one instance no version may begin anew.
+func TestAnInstanceOfANewVersionBeginsWithTheStateOfTheOld(t *testing.T) {
+	ways := map[string]func(s *Stage, inst Instance) Instance{
+		"renewed": func(s *Stage, inst Instance) Instance { return s.renew(inst) },
+		"crashed": func(s *Stage, inst Instance) Instance {
+			(&Worker{gear: gear{inst}}).keepState()
+			inst.Of().release()
+			return nil
+		},
+	}
+	for name, replace := range ways {
+		t.Run(name, func(t *testing.T) {
+			s := &Stage{Inbox: inbox.New(inbox.Config{Name: "count"}), Log: slog.New(slog.DiscardHandler), Context: t.Context()}
+			start := func() error { return nil }
+			s.Install(counters(s, start))
+			inst, err := s.newInstance(t.Context())
+			require.NoError(t, err)
+			inst.(*counter).n = 7
+			inst.Saved().Note(1)
+
+			const upgrades = 5000
+			upgraded := make(chan struct{})
+			go func() {
+				defer close(upgraded)
+				for range upgrades {
+					s.Replace(counters(s, start))
+				}
+			}()
+			for over := false; !over; {
+				select {
+				case <-upgraded:
+					over = true
+				default:
+				}
+				if inst = replace(s, inst); inst == nil {
+					inst, err = s.newInstance(t.Context())
+					require.NoError(t, err)
+				}
+				require.Equal(t, 7, inst.(*counter).n)
+				runtime.Gosched()
+			}
+			<-upgraded
+		})
+	}
 }

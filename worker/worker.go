@@ -49,19 +49,16 @@ type slot struct {
 
 // acting is the present actor, and how the last one ended. The supervisor reads failure and left when the actor has ended.
 type acting struct {
-	self     actor.Context
-	failure  error // why the actor failed; nil if it did not
-	left     bool  // the actor ended because the inbox asked it to
-	again    bool  // the actor replaces one that crashed
-	ended    bool  // the run that the actor resumed last has ended
-	starting bool  // it is being asked whether the present command may start
+	self    actor.Context
+	failure error // why the actor failed; nil if it did not
+	left    bool  // the actor ended because the inbox asked it to
+	again   bool  // the actor replaces one that crashed
+	ended   bool  // the run that the actor resumed last has ended
 }
 
 // gear is the instance that the worker uses. It is of the stage where the worker is, and the worker alone uses it.
 type gear struct {
 	instance Instance
-	pair     *pair    // the instance, if it is two, while the worker handles a batch
-	survivor Instance // the part that did not crash of an instance that was two
 }
 
 // progress is how far the worker has come with its batch: the commands before cur are done, and tally counts what became
@@ -120,6 +117,7 @@ func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 	w := new(Worker)
 	w.pipeline, w.base, w.lane = pl, ctx, noLane
 	w.Member.Owner = w
+	w.follow(inbox.NoneBegun)
 	w.Member.Wake = func() {
 		if box := w.box.Load(); box != nil {
 			box.Wake()
@@ -236,5 +234,13 @@ func (w *Worker) clock() {
 	if n > 0 {
 		w.mark = 0
 		w.tally.Timed, w.tally.Busy = int32(n), time.Duration(max(w.now()-w.batchStart(), 0))
+	}
+}
+
+// follow stores which command of the batch is begun, where the pipeline follows that: see [inbox.Member.Begun]. It is called before it is
+// checked whether the inbox is halted.
+func (w *Worker) follow(begun int) {
+	if w.pipeline.Follows {
+		w.Member.Begun.Store(int32(begun))
 	}
 }

@@ -8,6 +8,10 @@
 // As with failsafe-go the first policy is the outermost: Wrap(f, retry, breaker) tries again what the breaker has let
 // through or refused. A policy may be part of several wrappers; then they share its state.
 //
+// Rates are fractions, from 0 to 1: WithFailureRateThreshold(0.5, 20, time.Minute) opens a breaker when half of at least 20 calls of a
+// minute have failed, and WithMaxRate(0.1) of a budget lets a tenth of the calls be retries or hedges. A failure rate above 1, such as 50 for
+// percent, panics; a WithMaxRate above 1 is no limit.
+//
 // # Refusals
 //
 // A call that a policy refuses fails with a [*RefusedError]. It wraps the error of the policy, so errors.Is tells them
@@ -19,16 +23,14 @@
 //	BudgetSpent    budget.ErrExceeded        overload
 //	TimedOut       timeout.ErrExceeded       context.DeadlineExceeded too
 //
-// stage.Overloaded recognises those that mean overload, with the time that an open breaker stays open as hint. So package
+// stage.Overloaded recognises the refusals that mean overload, with the time that an open breaker stays open as hint. So package
 // stagehttp answers 503 with Retry-After, and
 //
-//	stage.Retry(stage.RetryPolicy{Attempts: 10, Backoff: time.Second, If: func(err error) bool {
-//		_, ok := stage.Overloaded(err)
-//		return ok
-//	}})
+//	stage.Retry(stage.RetryPolicy{Attempts: 10, Backoff: time.Second})
 //
-// tries a refused command again later. That holds no worker, while the pause of a failsafe-go retry and the wait of a
-// bulkhead do.
+// tries a refused command again when the breaker lets calls through, but after a minute at most, or the policy's Max. A refusal uses up
+// no attempt, so commands outlast an outage, however long it is; see [stage.RetryPolicy] for what ends them. Commands that wait so hold
+// no worker, while the pause of a failsafe-go retry and the wait of a bulkhead do. BudgetSpent does use up an attempt: the call failed.
 //
 // # Contexts
 //

@@ -59,9 +59,9 @@ func (e *RefusedError) Unwrap() []error {
 	return []error{e.Err}
 }
 
-// Overload is for [stage.Overloaded]. A time limit that passed is no overload.
+// Overload is for [stage.Overloaded]. A time limit that passed is no overload, and a call whose budget was spent has been tried.
 func (e *RefusedError) Overload() (stage.Overload, bool) {
-	return stage.Overload{Reason: e.Reason, RetryAfter: e.RetryAfter}, e.Reason != TimedOut
+	return stage.Overload{Reason: e.Reason, RetryAfter: e.RetryAfter, Tried: e.Reason == BudgetSpent}, e.Reason != TimedOut
 }
 
 // errGoexit is the Value of a PanicError of a function that ended its goroutine.

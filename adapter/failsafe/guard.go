@@ -29,7 +29,7 @@ type Guard[In, Out any] struct {
 	refused              map[reason.Reason]uint64
 }
 
-// Counts are what became of the calls of a [Guard].
+// Counts count the calls of a [Guard] by how they ended.
 type Counts struct {
 	Calls   uint64                   // that have returned
 	Tries   uint64                   // calls of the function: more than Calls with retries and hedges, fewer with refusals
@@ -140,7 +140,7 @@ type call[In, Out any] struct {
 }
 
 // try is called by the innermost policy. It returns a panic as an error, so that all policies release what they hold, and
-// cancels the call, so that none of them tries again. A try that ended its goroutine is an error too.
+// cancels the call, so that no policy tries again. A try that ended its goroutine is an error too.
 func (c *call[In, Out]) try(e failsafego.Execution[Out]) (Out, error) {
 	c.g.tries.Add(1)
 	if !c.g.hedged {

@@ -377,3 +377,32 @@ func TestWhatIsNilIsNamed(t *testing.T) {
 	assert.PanicsWithValue(t, "failsafe: WrapSink: the function is nil", func() { failsafe.WrapSink[int](nil) })
 	assert.PanicsWithValue(t, "failsafe: Wrap: policy 2 of 2 is nil", func() { failsafe.Wrap(f, bulkhead.New[int](1), nil) })
 }
+
+// The service is down for three seconds. The breaker opens and asks for two.
+func TestNoOrderDiesOfAnOutageBehindABreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const orders = 500
+		back := time.Now().Add(4 * time.Second)
+		outage := back.Add(-3 * time.Second)
+		breaker := circuitbreaker.NewBuilder[any]().WithFailureThreshold(3).WithDelay(2 * time.Second).Build()
+		g := failsafe.WrapSink(func(context.Context, int) error {
+			if now := time.Now(); now.After(outage) && now.Before(back) {
+				return errDown
+			}
+			return nil
+		}, breaker)
+		pay := stage.Sink("pay", g.Do, stage.Workers(4, 4), stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: 5 * time.Millisecond}))
+		p, err := pipeline.New("orders", pay, pipeline.Logger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		for n := range orders {
+			require.NoError(t, pay.Submit(t.Context(), n))
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NoError(t, p.Stop(t.Context()))
+		require.EqualValues(t, orders, p.Snapshot().Replied)
+		require.NotZero(t, g.Counts().Refused[failsafe.BreakerOpen])
+		require.Zero(t, p.Snapshot().Failed+p.Snapshot().DeadLettered)
+		require.WithinDuration(t, back.Add(2*time.Second), time.Now(), time.Second, "no command waits longer than it is asked to")
+	})
+}

@@ -26,8 +26,14 @@ type Source struct {
 
 var _ scheduler.Source = (*Source)(nil)
 
-// Watch starts to watch directories or files. If one of them cannot be watched, none is.
+// Watch starts to watch directories or files. If one of them cannot be watched, Watch fails and watches nothing. It is an error to give no path, or an empty one.
 func Watch(paths ...string) (*Source, error) {
+	if len(paths) == 0 {
+		return nil, errors.New("fsnotify: Watch: there is no path")
+	}
+	if i := slices.Index(paths, ""); i >= 0 {
+		return nil, fmt.Errorf("fsnotify: Watch: path %d is empty", i+1)
+	}
 	w, err := notify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("fsnotify: %w", err)
@@ -68,7 +74,7 @@ func (s *Source) lacking() (paths []string) {
 	return paths
 }
 
-// rewatch watches paths again, and calls found with a Create of each that is there. Its error names those that are not.
+// rewatch watches paths again, and calls found with a Create event for each path that exists. Its error names the paths that do not.
 func (s *Source) rewatch(found func(notify.Event) error, paths []string) error {
 	var errs []error
 	for _, p := range paths {

@@ -84,3 +84,10 @@ func TestARemovedDirectoryIsAnErrorAndIsWatchedWhenItIsThereAgain(t *testing.T) 
 	require.Equal(t, 1, errs)
 	require.Equal(t, 1, created)
 }
+
+func TestAWatchOfNoPathOrAnEmptyOneIsAnError(t *testing.T) {
+	_, err := fsnotify.Watch()
+	require.EqualError(t, err, "fsnotify: Watch: there is no path")
+	_, err = fsnotify.Watch(t.TempDir(), "")
+	require.EqualError(t, err, "fsnotify: Watch: path 2 is empty")
+}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -23,9 +24,8 @@ import (
 const PeerOverloaded reason.Reason = "peer_overloaded"
 
 const (
-	mostAnswer = 16 << 20    // bytes of an answer that are read
-	mostDetail = 512         // bytes of an answer that an error keeps
-	longest    = time.Minute // of a pause for Retry-After
+	mostAnswer = 16 << 20 // bytes of an answer that are read
+	mostDetail = 512      // bytes of an answer that an error keeps
 )
 
 // Post returns a function for a [stage.Sink] that posts each command to a URL, as JSON. See [Do] for its errors, and for
@@ -58,9 +58,14 @@ func Post[In any](client *http.Client, url string) func(ctx context.Context, in 
 // [Temporary] tells errors that are worth another try, so it is the If of a [stage.RetryPolicy]. A server may have done what
 // an error says it has not: commands that are tried again must be safe to repeat.
 //
-// When the server answers 429 or 503 with a Retry-After, the function sends no request before that time, but waits, at most a
-// minute. So all requests of one function should go to one server. The function may be called by any number of goroutines; a
-// nil client is http.DefaultClient, which has no time limit: set [stage.Timeout]. Do panics if request is nil.
+// When the server answers 429 or 503 with a Retry-After, the function sends no request before that time, of a minute at most: until
+// then it fails at once, with an error that wraps the *StatusError of that answer, and that [stage.Overloaded] reports with the
+// time that is left. A stage with [stage.Retry] tries such a command again when the time has come. It uses up no attempt, holds no
+// worker, and the time does not count for the [stage.Timeout]. Without Retry the command fails. So all requests of one function
+// should go to one server.
+//
+// The function may be called by any number of goroutines. A nil client is http.DefaultClient, which has no time limit: set
+// [stage.Timeout]. Do panics if request is nil.
 func Do[In, Out any](
 	client *http.Client, request func(ctx context.Context, in In) (*http.Request, error),
 ) func(ctx context.Context, in In) (Out, error) {
@@ -74,7 +79,7 @@ func Do[In, Out any](
 		if err != nil {
 			return out, err
 		}
-		if err := gate.wait(ctx); err != nil {
+		if err := gate.refusal(); err != nil {
 			return out, err
 		}
 		w, err := client.Do(r)
@@ -85,7 +90,7 @@ func Do[In, Out any](
 		if w.StatusCode < 200 || w.StatusCode > 299 {
 			err := newStatusError(r, w)
 			if _, overloaded := err.Overload(); overloaded {
-				gate.close(err.RetryAfter)
+				gate.close(err)
 			}
 			return out, err
 		}
@@ -114,17 +119,20 @@ func decodeAnswer(from io.Reader, out any) error {
 type StatusError struct {
 	Method, URL string        // of the request; the URL is without its query
 	Code        int           // the status
-	RetryAfter  time.Duration // as the server said; 0 if it did not
+	RetryAfter  time.Duration // as the server said, without a bound; 0 if it did not, or said at once
 	Body        string        // the first 512 bytes of the answer
+
+	asked bool // the server has said when to try again
 }
 
 func newStatusError(r *http.Request, w *http.Response) *StatusError {
 	body, _ := io.ReadAll(io.LimitReader(w.Body, mostDetail))
 	_, _ = io.CopyN(io.Discard, w.Body, mostAnswer) // so that the connection is reused
 	to := url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: r.URL.Path}
+	pause, asked := parseRetryAfter(w.Header.Get("Retry-After"), time.Now())
 	return &StatusError{
-		Method: r.Method, URL: to.String(), Code: w.StatusCode,
-		RetryAfter: parseRetryAfter(w.Header.Get("Retry-After"), time.Now()), Body: strings.ToValidUTF8(string(body), "\ufffd"),
+		Method: r.Method, URL: to.String(), Code: w.StatusCode, RetryAfter: pause, asked: asked,
+		Body: strings.ToValidUTF8(string(body), "\ufffd"),
 	}
 }
 
@@ -137,23 +145,27 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Overload is for [stage.Overloaded]: 429 and 503 mean that the server has too much to do.
+// Overload is for [stage.Overloaded]: 429 and 503 mean that the server has too much to do. A 503 without a Retry-After, or
+// with one that is neither a number of seconds nor a date, may mean that it tried and failed, so it counts as a try.
 func (e *StatusError) Overload() (stage.Overload, bool) {
 	if e.Code != http.StatusTooManyRequests && e.Code != http.StatusServiceUnavailable {
 		return stage.Overload{}, false
 	}
-	return stage.Overload{Reason: PeerOverloaded, RetryAfter: e.RetryAfter}, true
+	tried := e.Code == http.StatusServiceUnavailable && !e.asked && e.RetryAfter == 0
+	return stage.Overload{Reason: PeerOverloaded, RetryAfter: e.RetryAfter, Tried: tried}, true
 }
 
-// parseRetryAfter returns how long a server asks to wait, in seconds or until a date.
-func parseRetryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
+// parseRetryAfter returns how long a server asks to wait, in seconds or until a date, and false if it says neither. A number that is too
+// large for an int32 is the largest.
+func parseRetryAfter(text string, now time.Time) (pause time.Duration, asked bool) {
+	seconds, err := strconv.ParseUint(text, 10, 31)
+	if err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(seconds) * time.Second, true
 	}
 	if at, err := http.ParseTime(text); err == nil {
-		return max(0, at.Sub(now))
+		return max(0, at.Sub(now)), true
 	}
-	return 0
+	return 0, false
 }
 
 // sendError is the error of a request that was not sent, or not answered in full.
@@ -195,39 +207,54 @@ func Temporary(err error) bool {
 	return ok && send.temporary || overloaded || errors.Is(err, stage.ErrTimeout)
 }
 
-// gate holds requests back until the time that the server named. The zero gate is open.
-type gate struct{ opens atomic.Pointer[time.Time] }
+// gate refuses requests until the time that the server named. The zero gate is open.
+type gate struct{ last atomic.Pointer[closing] }
 
-// close closes the gate for a time, unless it is closed for longer.
-func (g *gate) close(pause time.Duration) {
+// closing is an answer that closed a gate.
+type closing struct {
+	opens  time.Time
+	answer *StatusError
+}
+
+// close closes the gate for the time that an answer asks for, unless it is closed for longer.
+func (g *gate) close(answer *StatusError) {
+	pause, _ := backoff.Heed(answer.RetryAfter, backoff.LongestAsked)
 	if pause <= 0 {
 		return
 	}
-	at := time.Now().Add(min(pause, longest))
-	for last := g.opens.Load(); last == nil || last.Before(at); last = g.opens.Load() {
-		if g.opens.CompareAndSwap(last, &at) {
+	next := &closing{opens: time.Now().Add(pause), answer: answer}
+	for last := g.last.Load(); last == nil || last.opens.Before(next.opens); last = g.last.Load() {
+		if g.last.CompareAndSwap(last, next) {
 			return
 		}
 	}
 }
 
-// wait waits until the gate is open.
-func (g *gate) wait(ctx context.Context) error {
-	for {
-		at := g.opens.Load()
-		if at == nil {
-			return nil
-		}
-		left := time.Until(*at)
-		if left <= 0 {
-			return nil
-		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		}
+// refusal returns the error of a request while the gate is closed.
+func (g *gate) refusal() error {
+	last := g.last.Load()
+	if last == nil {
+		return nil
 	}
+	if left := time.Until(last.opens); left > 0 {
+		return &notSentError{last.answer, left}
+	}
+	return nil
+}
+
+// notSentError is the error of a request that was not sent, since the server asked for a pause.
+type notSentError struct {
+	answer *StatusError
+	left   time.Duration
+}
+
+func (e *notSentError) Error() string {
+	return fmt.Sprintf("not sent: %v are left of the pause that the server asked for: %v", e.left.Round(time.Millisecond), e.answer)
+}
+
+func (e *notSentError) Unwrap() error { return e.answer }
+
+// Overload is for [stage.Overloaded].
+func (e *notSentError) Overload() (stage.Overload, bool) {
+	return stage.Overload{Reason: PeerOverloaded, RetryAfter: e.left}, true
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	stagehttp "github.com/golda-dev/golda/adapter/http"
+	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -60,7 +62,7 @@ func TestTheStatusOfAnAnswerSaysWhetherToTryAgain(t *testing.T) {
 		o, overloaded := stage.Overloaded(err)
 		assert.Equal(t, code == 429 || code == 503, overloaded)
 		if overloaded {
-			assert.Equal(t, stage.Overload{Reason: stagehttp.PeerOverloaded, RetryAfter: time.Second}, o)
+			assert.Equal(t, stage.Overload{Reason: stagehttp.PeerOverloaded, RetryAfter: time.Second, Tried: code == 503}, o)
 		}
 	}
 }
@@ -161,6 +163,8 @@ func TestNoRequestIsSentBeforeTheTimeOfARetryAfter(t *testing.T) {
 		"none":           {func() string { return "" }, 503, 0},
 		"nonsense":       {func() string { return "soon" }, 503, 0},
 		"negative":       {func() string { return "-3" }, 503, 0},
+		"at once":        {func() string { return "0" }, 503, 0},
+		"too large":      {func() string { return "99999999999999999999" }, 503, time.Minute},
 		"an hour":        {func() string { return "3600" }, 503, time.Minute},
 		"not overloaded": {func() string { return "20" }, 500, 0},
 	} {
@@ -180,16 +184,92 @@ func TestNoRequestIsSentBeforeTheTimeOfARetryAfter(t *testing.T) {
 				})}
 				post := stagehttp.Post[order](client, "http://host")
 				require.Error(t, post(t.Context(), order{}))
-				impatient, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				if err := post(impatient, order{}); c.want > 0 {
-					require.ErrorIs(t, err, context.DeadlineExceeded)
+				if c.want > 0 {
+					requireNotSent(t, post(t.Context(), order{}), c.code, c.want)
+					time.Sleep(c.want - 1)
+					requireNotSent(t, post(t.Context(), order{}), c.code, 1)
+					time.Sleep(1)
 				}
 				require.NoError(t, post(t.Context(), order{}))
 				assert.Equal(t, c.want, at[len(at)-1])
 			})
 		})
 	}
+}
+
+// requireNotSent requires the refusal of a request that was not sent, since the last answer, of a status, asks for a pause.
+func requireNotSent(t *testing.T, err error, code int, left time.Duration) {
+	t.Helper()
+	o, _ := stage.Overloaded(err)
+	require.Equal(t, stage.Overload{Reason: stagehttp.PeerOverloaded, RetryAfter: left}, o, "%v", err)
+	require.True(t, stagehttp.Temporary(err))
+	status, _ := errors.AsType[*stagehttp.StatusError](err)
+	require.Equal(t, code, status.Code)
+	require.EqualError(t, err, fmt.Sprintf("not sent: %v are left of the pause that the server asked for: %v",
+		left.Round(time.Millisecond), status))
+}
+
+// A server that says when to try again has refused the request, even if it says at once.
+func TestAnAnswerWithARetryAfterUsesUpNoAttempt(t *testing.T) {
+	past := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
+	for header, refused := range map[string]bool{"0": true, past: true, "1": true, "99999999999999999999": true, "": false, "-5": false, "1.5": false, "soon": false} {
+		t.Run(header, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				client := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+					if sent++; sent <= 5 {
+						return response(503, "", "Retry-After", header), nil
+					}
+					return response(200, ""), nil
+				})}
+				save := stage.Sink("save", stagehttp.Post[order](client, "http://host"), stage.Workers(1, 1),
+					stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: time.Millisecond, If: stagehttp.Temporary}))
+				p, err := pipeline.New("test", save, pipeline.Logger(slog.New(slog.DiscardHandler)))
+				require.NoError(t, err)
+				require.NoError(t, p.Start(t.Context()))
+				_, err = save.Call(t.Context(), order{"tea"})
+				if refused {
+					require.NoError(t, err)
+				} else {
+					require.Error(t, err)
+					require.Equal(t, 3, sent)
+				}
+				require.NoError(t, p.Stop(t.Context()))
+			})
+		})
+	}
+}
+
+func TestCommandsOutlastARetryAfterThatIsLongerThanTheTimeLimitOfTheStage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var sent, stored atomic.Int64
+		client := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+			sent.Add(1)
+			if time.Since(begin) < 30*time.Second {
+				return response(503, "", "Retry-After", "30"), nil
+			}
+			stored.Add(1)
+			return response(200, ""), nil
+		})}
+		save := stage.Sink("save", stagehttp.Post[order](client, "http://host"), stage.Workers(2, 2), stage.Timeout(5*time.Second),
+			stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: 100 * time.Millisecond, If: stagehttp.Temporary}))
+		p, err := pipeline.New("test", save, pipeline.Logger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				_, err := save.Call(t.Context(), order{"tea"})
+				assert.NoError(t, err)
+			})
+		}
+		all.Wait()
+		assert.Equal(t, int64(5), stored.Load())
+		assert.LessOrEqual(t, sent.Load(), int64(7), "one refused request for each worker")
+		assert.Less(t, time.Since(begin), 32*time.Second)
+		require.NoError(t, p.Stop(t.Context()))
+	})
 }
 
 func TestASinkTriesAgainUntilTheServerTakesTheCommand(t *testing.T) {

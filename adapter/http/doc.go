@@ -18,12 +18,13 @@
 //	200, 202, 204  New with a result; Accept; New with the result struct{}
 //	400            no command could be decoded; the detail says why
 //	408            the body did not arrive within the server's ReadTimeout
-//	413, 415       the body is too large; it is not JSON by its Content-Type
+//	413, 415       the body is too large; its Content-Type is missing, or is not that of JSON
 //	429            the rate that a policy allows is used up, with Retry-After
-//	503            any other overload, a stop, or a pipeline that is not running, with Retry-After; see stage.Overloaded
+//	503            any other overload, a stop, or a pipeline that is not running, with Retry-After, of a minute at most; see
+//	               stage.Overloaded
 //	499            the client went away: it is not answered, but counted and logged
 //	504            the deadline of the request, or of a stage, has passed
-//	500            a crash, and any other error
+//	500            a crash, a panic of a function of the handler, and any other error
 //
 // [Handler.Problem] may choose another status and detail for an error. An answer from 400 on has a body of type
 // application/problem+json (RFC 9457), with the reason of an overload. What the table answers has no text of an error but that of

@@ -19,7 +19,7 @@ const (
 // [Stream]. The fields may be set until it serves its first request, and have useful zero values. It serves any number of
 // requests at once.
 type Handler[In, Out any] struct {
-	// Decode makes the command of a request. nil means JSON in the body. An error is answered 400 with its text; 413 if it is,
+	// Decode makes the command of a request. nil means JSON in the body, by its Content-Type. An error is answered 400 with its text; 413 if it is,
 	// or wraps, the *http.MaxBytesError that the body returns; 415 if it is [ErrContentType].
 	Decode func(r *http.Request) (In, error)
 	// Encode writes the answer. nil means 200 with the result as JSON, or 204 if Out is struct{}. If it returns an error the
@@ -37,7 +37,8 @@ type Handler[In, Out any] struct {
 	// 0 means 10 s, less than 0 no limit.
 	WriteTimeout time.Duration
 	// Log gets a line for each request that is not answered with success: an error for 500, a warning for other statuses
-	// from 500 on, and else, as for clients that have gone, a debug line. nil means no lines.
+	// from 500 on, and else, as for clients that have gone, a debug line. nil means no lines, except for a function of the
+	// handler that panics: that line goes to slog.Default.
 	Log *slog.Logger
 
 	run     func(h *Handler[In, Out], w *response, r *http.Request, in In) error
@@ -85,18 +86,18 @@ func Accept[In any](submit func(ctx context.Context, in In) error) *Handler[In, 
 	return h
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP answers a request. If a function of the handler panics the answer is 500, and the panic is logged with its stack;
+// a panic with [http.ErrAbortHandler] aborts the connection.
 func (h *Handler[In, Out]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	need(h != nil && h.run != nil, "make a Handler with New, Accept or Stream")
-	status := http.StatusInternalServerError // if Decode or Encode panics
+	status := http.StatusInternalServerError // if the connection is aborted
 	defer func() {
 		if status < len(h.answers) {
 			h.answers[status].Add(1)
 		}
 	}()
 	answer := &response{ResponseWriter: w}
-	if err := h.serve(answer, r); err != nil {
-		p := h.problem(r, err)
+	if p, err := h.try(answer, r); err != nil {
 		status = p.Status
 		h.log(r, p, err)
 		answer.fail(p)
@@ -105,7 +106,25 @@ func (h *Handler[In, Out]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// try serves a request. It returns its error, and how that is answered.
+func (h *Handler[In, Out]) try(w *response, r *http.Request) (p *problem, err error) {
+	defer func() {
+		if e := caught(recover()); e != nil {
+			if e.aborts() {
+				panic(http.ErrAbortHandler)
+			}
+			e.answer = err
+			p, err = newProblem(http.StatusInternalServerError), e
+		}
+	}()
+	if err = h.serve(w, r); err != nil {
+		p = h.problem(r, err)
+	}
+	return p, err
+}
+
 func (h *Handler[In, Out]) serve(w *response, r *http.Request) error {
+	need(h.Timeout >= 0, "the Timeout of the Handler is negative") // answered 500, and logged
 	in, err := h.decode(w, r)
 	if err != nil {
 		return err

@@ -128,21 +128,21 @@ func TestTheStatusSaysWhatWasWrong(t *testing.T) {
 		"a form":                              {book, "application/x-www-form-urlencoded", `a=b`, 415, "send application/json"},
 		"a broken content type":               {book, "application/;;", `{}`, 415, "send application/json"},
 		"a type with a suffix":                {book, "application/merge-patch+json; charset=utf-8", `{}`, 200, ""},
-		"no content type":                     {book, "", `{}`, 200, ""},
+		"no content type":                     {book, "", `{}`, 415, "the request has no Content-Type: send application/json"},
 		"too large":                           {book, "application/json", `{"Item":"` + strings.Repeat("x", 200) + `"}`, 413, "too large"},
 		"too large behind the value":          {book, "application/json", `{}` + strings.Repeat(" ", 200), 413, "too large"},
-		"a chosen status":                     {fail(errSoldOut), "", `{}`, 409, "sold out"},
-		"another error":                       {fail(errors.New("secret")), "", `{}`, 500, ""},
-		"full":                                {fail(stage.ErrFull), "", `{}`, 503, ""},
-		"rate":                                {fail(stage.ErrRate), "", `{}`, 429, ""},
-		"closed":                              {fail(stage.ErrClosed), "", `{}`, 503, ""},
-		"draining":                            {fail(fmt.Errorf("a: %w", stage.ErrDraining)), "", `{}`, 503, ""},
-		"not running":                         {fail(stage.ErrNotRunning), "", `{}`, 503, ""},
-		"stopped":                             {fail(stage.ErrStopped), "", `{}`, 503, ""},
-		"a deadline":                          {fail(deadline.Err()), "", `{}`, 504, ""},
-		"a time limit":                        {fail(fmt.Errorf("a: %w", stage.ErrTimeout)), "", `{}`, 504, ""},
-		"a context that is not the request's": {fail(context.Canceled), "", `{}`, 500, ""},
-		"a crash":                             {fail(&stage.CrashError{Value: stage.ErrFull}), "", `{}`, 500, ""},
+		"a chosen status":                     {fail(errSoldOut), "application/json", `{}`, 409, "sold out"},
+		"another error":                       {fail(errors.New("secret")), "application/json", `{}`, 500, ""},
+		"full":                                {fail(stage.ErrFull), "application/json", `{}`, 503, ""},
+		"rate":                                {fail(stage.ErrRate), "application/json", `{}`, 429, ""},
+		"closed":                              {fail(stage.ErrClosed), "application/json", `{}`, 503, ""},
+		"draining":                            {fail(fmt.Errorf("a: %w", stage.ErrDraining)), "application/json", `{}`, 503, ""},
+		"not running":                         {fail(stage.ErrNotRunning), "application/json", `{}`, 503, ""},
+		"stopped":                             {fail(stage.ErrStopped), "application/json", `{}`, 503, ""},
+		"a deadline":                          {fail(deadline.Err()), "application/json", `{}`, 504, ""},
+		"a time limit":                        {fail(fmt.Errorf("a: %w", stage.ErrTimeout)), "application/json", `{}`, 504, ""},
+		"a context that is not the request's": {fail(context.Canceled), "application/json", `{}`, 500, ""},
+		"a crash":                             {fail(&stage.CrashError{Value: stage.ErrFull}), "application/json", `{}`, 500, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -187,12 +187,12 @@ func TestTheStatusSaysWhatWasWrong(t *testing.T) {
 func TestAChosenStatusKeepsTheRetryAfterOfAnOverload(t *testing.T) {
 	h := stagehttp.New(func(context.Context, order) (receipt, error) { return receipt{}, stage.ErrFull })
 	h.Problem = func(error) (int, string) { return http.StatusTooManyRequests, "" }
-	got := send(t, serve(t, h), "", `{}`)
+	got := send(t, serve(t, h), "application/json", `{}`)
 	assert.Equal(t, http.StatusTooManyRequests, got.code)
 	assert.Equal(t, "1", got.header.Get("Retry-After"))
 	assert.Contains(t, got.body, `"reason":"full"`)
 	h.Problem = func(error) (int, string) { return http.StatusOK, "" } // not the status of an error
-	assert.Equal(t, http.StatusServiceUnavailable, send(t, serve(t, h), "", `{}`).code)
+	assert.Equal(t, http.StatusServiceUnavailable, send(t, serve(t, h), "application/json", `{}`).code)
 }
 
 func TestACrashIsAnswered500WithoutItsStackOrValue(t *testing.T) {
@@ -203,7 +203,7 @@ func TestACrashIsAnswered500WithoutItsStackOrValue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := stage.Map("crash", f)
 			start(t, s)
-			got := send(t, serve(t, stagehttp.New(s.Call)), "", `{}`)
+			got := send(t, serve(t, stagehttp.New(s.Call)), "application/json", `{}`)
 			require.Equal(t, http.StatusInternalServerError, got.code)
 			assert.JSONEq(t, `{"title":"Internal Server Error","status":500}`, got.body)
 		})
@@ -220,7 +220,7 @@ func TestAFullStageAnswers503WithRetryAfterAtOnce(t *testing.T) {
 	codes := make(chan int, 2)
 	for i := range 2 { // one is handled, one is queued
 		go func() {
-			w, err := http.Post(url, "", strings.NewReader(`{}`))
+			w, err := http.Post(url, "application/json", strings.NewReader(`{}`))
 			if err != nil {
 				codes <- 0
 				return
@@ -230,7 +230,7 @@ func TestAFullStageAnswers503WithRetryAfterAtOnce(t *testing.T) {
 		}()
 		require.Eventually(t, func() bool { sn := s.Snapshot(); return sn.InHand >= 1 && sn.InHand+sn.Queued == i+1 }, time.Minute, time.Millisecond)
 	}
-	got := send(t, url, "", `{}`)
+	got := send(t, url, "application/json", `{}`)
 	close(open)
 	assert.Equal(t, http.StatusServiceUnavailable, got.code)
 	assert.Equal(t, "1", got.header.Get("Retry-After"))
@@ -240,17 +240,12 @@ func TestAFullStageAnswers503WithRetryAfterAtOnce(t *testing.T) {
 }
 
 func TestTheTimeoutOfAHandlerEndsTheCommand(t *testing.T) {
-	ended := make(chan error, 1)
-	s := stage.Map("slow", func(ctx context.Context, _ order) (receipt, error) {
+	h := stagehttp.New(func(ctx context.Context, _ order) (receipt, error) { // a stage may end the command before its handler begins
 		<-ctx.Done()
-		ended <- ctx.Err()
 		return receipt{}, ctx.Err()
 	})
-	start(t, s)
-	h := stagehttp.New(s.Call)
 	h.Timeout = time.Millisecond
-	assert.Equal(t, http.StatusGatewayTimeout, send(t, serve(t, h), "", `{}`).code)
-	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+	assert.Equal(t, http.StatusGatewayTimeout, send(t, serve(t, h), "application/json", `{}`).code)
 }
 
 func TestAHandlerThatIsStuckPastTheTimeLimitOfItsStageIs504(t *testing.T) {
@@ -258,7 +253,7 @@ func TestAHandlerThatIsStuckPastTheTimeLimitOfItsStageIs504(t *testing.T) {
 	s := stage.Map("stuck", func(context.Context, order) (receipt, error) { <-open; return receipt{}, nil },
 		stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond))
 	start(t, s)
-	got := send(t, serve(t, stagehttp.New(s.Call)), "", `{}`)
+	got := send(t, serve(t, stagehttp.New(s.Call)), "application/json", `{}`)
 	close(open)
 	assert.Equal(t, http.StatusGatewayTimeout, got.code)
 }
@@ -279,6 +274,7 @@ func TestAClientThatGoesAwayEndsItsCommandAndIsCounted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{}`))
 	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
 	go func() { <-started; cancel() }()
 	_, err = http.DefaultClient.Do(r) //nolint:bodyclose // there is none
 	require.ErrorIs(t, err, context.Canceled)
@@ -292,7 +288,7 @@ func TestAnAcceptedCommandContinuesWhenItsClientGoesAway(t *testing.T) {
 	s := stage.Sink("job", func(ctx context.Context, _ order) error { <-open; done <- ctx.Err(); return nil })
 	start(t, s)
 	url := serve(t, stagehttp.Accept(s.Submit))
-	got := send(t, url, "", `{}`)
+	got := send(t, url, "application/json", `{}`)
 	assert.Equal(t, http.StatusAccepted, got.code)
 	assert.Empty(t, got.body)
 	close(open)
@@ -307,7 +303,7 @@ func TestASlowBodyIsAnswered408(t *testing.T) {
 	c, err := net.Dial("tcp", s.Listener.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
 	require.NoError(t, err)
 	w, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
@@ -317,7 +313,7 @@ func TestASlowBodyIsAnswered408(t *testing.T) {
 
 func TestAResultThatCannotBeEncodedIs500(t *testing.T) {
 	h := stagehttp.New(func(context.Context, order) (func(), error) { return func() {}, nil })
-	assert.Equal(t, http.StatusInternalServerError, send(t, serve(t, h), "", `{}`).code)
+	assert.Equal(t, http.StatusInternalServerError, send(t, serve(t, h), "application/json", `{}`).code)
 }
 
 func TestAnAnswerThatFailsHalfwayIsAborted(t *testing.T) {
@@ -328,7 +324,7 @@ func TestAnAnswerThatFailsHalfwayIsAborted(t *testing.T) {
 	}
 	s := httptest.NewServer(h)
 	defer s.Close()
-	w, err := http.Post(s.URL, "", strings.NewReader(`{}`))
+	w, err := http.Post(s.URL, "application/json", strings.NewReader(`{}`))
 	require.NoError(t, err)
 	defer w.Body.Close()
 	_, err = io.ReadAll(w.Body)
@@ -336,13 +332,97 @@ func TestAnAnswerThatFailsHalfwayIsAborted(t *testing.T) {
 	assert.Equal(t, uint64(1), h.Answers(500))
 }
 
-func TestAPanicOfDecodeCountsAs500(t *testing.T) {
+func TestAPanicOfAFunctionOfTheHandlerIsAnswered500AndLoggedWithEndpointAndStack(t *testing.T) {
+	type handler = stagehttp.Handler[order, receipt]
+	for name, set := range map[string]func(h *handler){
+		"Decode":  func(h *handler) { h.Decode = func(*http.Request) (order, error) { panic("password 123") } },
+		"Encode":  func(h *handler) { h.Encode = func(http.ResponseWriter, receipt) error { panic("password 123") } },
+		"Problem": func(h *handler) { h.Problem = func(error) (int, string) { panic("password 123") } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			h := stagehttp.New(func(_ context.Context, o order) (receipt, error) {
+				if name == "Problem" {
+					return receipt{}, errSoldOut
+				}
+				return receipt{o.Item, "shop"}, nil
+			})
+			h.Log = slog.New(slog.NewTextHandler(&log, nil))
+			set(h)
+			mux := http.NewServeMux()
+			mux.Handle("POST /orders/{id}", h)
+			got := send(t, serve(t, mux)+"/orders/7", "application/json", `{}`)
+			assert.Equal(t, 500, got.code)
+			assert.NotContains(t, got.body, "password")
+			assert.Equal(t, uint64(1), h.Answers(500))
+			line := log.String()
+			assert.Equal(t, 1, strings.Count(line, "\n"), line)
+			for _, want := range []string{"level=ERROR", "path=/orders/7", `endpoint="POST /orders/{id}"`, "password 123", "handler_test.go", "status=500"} {
+				assert.Contains(t, line, want)
+			}
+			if name == "Problem" {
+				assert.Contains(t, line, "sold out", "the error that was to be answered is not lost")
+			}
+		})
+	}
+}
+
+func TestAPanicWithoutALogGoesToTheDefaultLog(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
 	h := stagehttp.New(book)
 	h.Decode = func(*http.Request) (order, error) { panic("decode") }
-	assert.PanicsWithValue(t, "decode", func() {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", http.NoBody))
-	})
+	assert.Equal(t, 500, send(t, serve(t, h), "", "").code)
+	assert.Contains(t, log.String(), "decode")
+}
+
+func TestAPanicWithErrAbortHandlerAbortsTheConnectionAndIsNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	h := stagehttp.New(book)
+	h.Log = slog.New(slog.NewTextHandler(&log, nil))
+	h.Encode = func(http.ResponseWriter, receipt) error { panic(http.ErrAbortHandler) }
+	stream := stagehttp.Stream(func(context.Context, order) (receipt, error) { panic(http.ErrAbortHandler) })
+	stream.Log = h.Log
+	for _, at := range []http.Handler{h, stream} {
+		_, err := http.Post(serve(t, at), "application/json", strings.NewReader(`{}`)) //nolint:bodyclose // there is no answer
+		require.ErrorIs(t, err, io.EOF)
+	}
+	assert.Empty(t, log.String())
 	assert.Equal(t, uint64(1), h.Answers(500))
+	assert.Equal(t, uint64(1), stream.Answers(500))
+}
+
+func TestWhatAClientSendsIsNotEchoedInFull(t *testing.T) {
+	var log bytes.Buffer
+	h := stagehttp.New(book)
+	h.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	url := serve(t, h)
+	long := strings.Repeat("9", 100_000)
+	for name, c := range map[string]struct {
+		path, kind, body string
+		code             int
+	}{
+		"a content type": {"/", "text/" + long, `{}`, 415},
+		"a number":       {"/", "application/json", `{"item":` + long + `}`, 400},
+		"a path":         {"/" + long, "application/json", `[]`, 400},
+	} {
+		log.Reset()
+		got := send(t, url+c.path, c.kind, c.body)
+		assert.Equal(t, c.code, got.code, name)
+		assert.Less(t, len(got.body), 1024, name)
+		assert.Less(t, log.Len(), 2048, name)
+		assert.NotZero(t, log.Len(), name)
+	}
+}
+
+func TestANegativeTimeoutIsAnswered500AndLogged(t *testing.T) {
+	var log bytes.Buffer
+	h := stagehttp.New(book)
+	h.Timeout, h.Log = -1, slog.New(slog.NewTextHandler(&log, nil))
+	assert.Equal(t, 500, send(t, serve(t, h), "application/json", `{}`).code)
+	assert.Contains(t, log.String(), "stagehttp: the Timeout of the Handler is negative")
 }
 
 func TestDecodeAndEncodeReplaceJSON(t *testing.T) {
@@ -411,4 +491,23 @@ func TestAWrongUseOfTheConstructorsPanics(t *testing.T) {
 	assert.PanicsWithValue(t, "stagehttp: make a Handler with New, Accept or Stream", func() {
 		new(stagehttp.Handler[order, receipt]).ServeHTTP(httptest.NewRecorder(), nil)
 	})
+}
+
+// A gateway does not pass on that a peer of it asks for 68 years.
+func TestARetryAfterIsAMinuteAtMost(t *testing.T) {
+	var log bytes.Buffer
+	peer := stage.Map("peer", stagehttp.Do[order, order](answering(503, "", "Retry-After", "2147483647"),
+		func(ctx context.Context, _ order) (*http.Request, error) {
+			return http.NewRequestWithContext(ctx, http.MethodGet, "http://peer", nil)
+		}))
+	start(t, peer)
+	h := stagehttp.New(peer.Call)
+	h.Log = slog.New(slog.NewTextHandler(&log, nil))
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{}"))
+	r.Header.Set("Content-Type", "application/json")
+	h.ServeHTTP(w, r)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Equal(t, "60", w.Header().Get("Retry-After"))
+	require.Contains(t, log.String(), "retry_after=1m0s")
 }

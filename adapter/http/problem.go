@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/golda-dev/golda/internal/backoff"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -54,7 +56,7 @@ type problem struct {
 // problem returns how an error is answered.
 func (h *Handler[In, Out]) problem(r *http.Request, err error) *problem {
 	if hasGone(r, err) {
-		return &problem{Status: StatusGone, Title: "Client Closed Request"}
+		return newProblem(StatusGone)
 	}
 	p := problemOf(err)
 	if h.Problem != nil {
@@ -64,6 +66,13 @@ func (h *Handler[In, Out]) problem(r *http.Request, err error) *problem {
 	}
 	p.Title = http.StatusText(p.Status)
 	return &p
+}
+
+func newProblem(status int) *problem {
+	if status == StatusGone {
+		return &problem{Status: StatusGone, Title: "Client Closed Request"}
+	}
+	return &problem{Status: status, Title: http.StatusText(status)}
 }
 
 // hasGone reports whether there is no client to answer.
@@ -85,7 +94,7 @@ func problemOf(err error) (p problem) {
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case fromRequest:
-		p.Detail = err.Error()
+		p.Detail = plain.Brief(err, longestText) // the error may quote the body
 		switch {
 		case tooLarge:
 			p.Status = http.StatusRequestEntityTooLarge
@@ -115,8 +124,8 @@ func problemOf(err error) (p problem) {
 
 // write writes the problem as the answer.
 func (p *problem) write(w http.ResponseWriter) {
-	if p.retryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retryAfter.Seconds()))))
+	if pause, _ := backoff.Heed(p.retryAfter, backoff.LongestAsked); pause > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(pause.Seconds()))))
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -130,7 +139,12 @@ func (p *problem) json() []byte {
 }
 
 func (h *Handler[In, Out]) log(r *http.Request, p *problem, err error) {
-	if h.Log == nil {
+	log := h.Log
+	crash, panicked := errors.AsType[*panicError](err)
+	if log == nil && panicked {
+		log = slog.Default()
+	}
+	if log == nil {
 		return
 	}
 	level := slog.LevelDebug
@@ -140,5 +154,15 @@ func (h *Handler[In, Out]) log(r *http.Request, p *problem, err error) {
 	case p.Status > http.StatusInternalServerError:
 		level = slog.LevelWarn
 	}
-	h.Log.Log(r.Context(), level, "request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "error", err)
+	args := []any{
+		"method", plain.Brief(r.Method, longestQuoted), "path", plain.Brief(r.URL.Path, longestQuoted),
+		"status", p.Status, "error", plain.Brief(err, 2*longestText),
+	}
+	if panicked {
+		args = append(args, "endpoint", r.Pattern, "stack", string(crash.stack))
+	}
+	if pause, cut := backoff.Heed(p.retryAfter, backoff.LongestAsked); cut {
+		args = append(args, "asked", p.retryAfter, "retry_after", pause) // the client is asked for less
+	}
+	log.Log(r.Context(), level, "request failed", args...)
 }

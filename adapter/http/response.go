@@ -2,7 +2,7 @@ package stagehttp
 
 import "net/http"
 
-// response knows what was written.
+// response remembers the status that was written.
 type response struct {
 	http.ResponseWriter
 	status int                   // 0 while nothing was written

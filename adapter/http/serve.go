@@ -74,7 +74,7 @@ func Serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline
 }
 
 // serve serves until ctx or the pipeline ends, or the server fails, and then stops the server. It returns the patience with
-// which the pipeline is to be stopped.
+// which the pipeline must be stopped.
 func serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline.Pipeline) (*patience, error) {
 	served := make(chan error, 1)
 	go func() { served <- listen(l, server) }()
@@ -86,6 +86,9 @@ func serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline
 	}
 	patience := newPatience(ctx, p)
 	err := server.Shutdown(patience.half) //nolint:contextcheck // the stop has a time of its own
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("stagehttp: Serve: requests were under way after %v, half of the DrainTimeout, and were cut off: %w", p.DrainTimeout()/2, err)
+	}
 	if err != nil {
 		err = errors.Join(err, server.Close())
 	}

@@ -79,7 +79,7 @@ func TestTheServerStopsFirstAndThePipelineCompletesItsRequests(t *testing.T) {
 	codes := make(chan int, 3)
 	for range cap(codes) {
 		go func() {
-			w, err := client.Post(at.url+"/wait", "", strings.NewReader(`{"Item":"tea"}`))
+			w, err := client.Post(at.url+"/wait", "application/json", strings.NewReader(`{"Item":"tea"}`))
 			if err != nil {
 				codes <- 0
 				return
@@ -110,7 +110,7 @@ func TestThePipelineDrainsWhatWasAccepted(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	for range 10 {
-		w, err := client.Post(at.url, "", strings.NewReader(`{}`))
+		w, err := client.Post(at.url, "application/json", strings.NewReader(`{}`))
 		require.NoError(t, err)
 		w.Body.Close()
 		require.Equal(t, http.StatusAccepted, w.StatusCode)
@@ -129,7 +129,7 @@ func TestTheServerStopsWhenThePipelineGivesUp(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	for range 2 {
-		if w, err := client.Post(at.url, "", strings.NewReader(`{}`)); err == nil {
+		if w, err := client.Post(at.url, "application/json", strings.NewReader(`{}`)); err == nil {
 			w.Body.Close()
 		}
 	}
@@ -212,7 +212,7 @@ func TestRequestsThatDoNotEndAreCutOffAfterHalfOfTheDrainTimeout(t *testing.T) {
 	defer client.CloseIdleConnections()
 	cut := make(chan error, 1)
 	go func() {
-		w, err := client.Post(at.url, "", strings.NewReader(`{}`))
+		w, err := client.Post(at.url, "application/json", strings.NewReader(`{}`))
 		if err == nil {
 			w.Body.Close()
 		}
@@ -222,7 +222,9 @@ func TestRequestsThatDoNotEndAreCutOffAfterHalfOfTheDrainTimeout(t *testing.T) {
 	require.Eventually(t, func() bool { return at.Snapshot().InFlight == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, late.Submit(t.Context(), order{}))
 	at.stop()
-	require.ErrorIs(t, <-at.ran, context.DeadlineExceeded)
+	err := <-at.ran
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "stagehttp: Serve: requests were under way after 500ms, half of the DrainTimeout, and were cut off: ")
 	assert.True(t, done.Load(), "the pipeline had no time for its drain")
 	require.Error(t, <-cut)
 	assert.Zero(t, at.Snapshot().InFlight)
@@ -242,7 +244,7 @@ func TestAServerWithCertificatesServesTLS(t *testing.T) {
 	ran := make(chan error, 1)
 	go func() { ran <- stagehttp.Serve(ctx, l, server, p) }()
 	client := example.Client()
-	w, err := client.Post("https://"+l.Addr().String(), "", strings.NewReader(`{"Item":"tea"}`))
+	w, err := client.Post("https://"+l.Addr().String(), "application/json", strings.NewReader(`{"Item":"tea"}`))
 	require.NoError(t, err)
 	text, err := io.ReadAll(w.Body)
 	require.NoError(t, err)

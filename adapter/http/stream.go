@@ -109,14 +109,14 @@ type call struct {
 	done     chan struct{}
 	err      error
 	returned bool
-	panicked any
+	panicked *panicError
 }
 
 func begin(f func() error) *call {
 	c := &call{done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		defer func() { c.panicked = recover() }()
+		defer func() { c.panicked = caught(recover()) }()
 		c.err = f()
 		c.returned = true
 	}()
@@ -164,7 +164,7 @@ func acceptsEvents(accept []string) bool {
 	return false
 }
 
-// copy writes rows until done is closed and none is left.
+// copy writes rows until done is closed and no row is left.
 func (o *rows) copy(from <-chan []byte, done <-chan struct{}) error {
 	for {
 		select {
@@ -195,9 +195,7 @@ func (o *rows) put(flush bool, before string, row []byte, after string) error {
 	if o.w.status == 0 {
 		o.begin()
 	}
-	if o.within > 0 {
-		_ = o.control.SetWriteDeadline(time.Now().Add(o.within)) // not all can; the server removes it behind the answer
-	}
+	o.renew()
 	line := make([]byte, 0, len(before)+len(row)+len(after))
 	line = append(append(append(line, before...), row...), after...)
 	if _, err := o.w.Write(line); err != nil {
@@ -209,6 +207,16 @@ func (o *rows) put(flush bool, before string, row []byte, after string) error {
 		}
 	}
 	return nil
+}
+
+// renew gives the client the whole time again to receive the next write. It replaces the WriteTimeout of the server,
+// which would end a stream that lasts longer.
+func (o *rows) renew() {
+	var deadline time.Time // none
+	if o.within > 0 {
+		deadline = time.Now().Add(o.within)
+	}
+	_ = o.control.SetWriteDeadline(deadline) // not all can; the server removes it behind the answer
 }
 
 func (o *rows) begin() {
@@ -235,6 +243,7 @@ func (o *rows) end(err error) error {
 	case o.w.status == 0:
 		o.begin()
 	}
+	o.renew() // the server writes the end of the body
 	return nil
 }
 

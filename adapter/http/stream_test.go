@@ -2,11 +2,13 @@ package stagehttp_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -46,6 +49,7 @@ func get(t *testing.T, url, accept string, n int) (answer, error) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(strconv.Itoa(n)))
 	require.NoError(t, err)
 	r.Header.Set("Accept", accept)
+	r.Header.Set("Content-Type", "application/json")
 	w, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	defer w.Body.Close()
@@ -97,6 +101,7 @@ func TestAResultReachesTheClientBeforeTheNextIsMade(t *testing.T) {
 	for _, accept := range []string{"", "text/event-stream"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, serve(t, stagehttp.Stream(s.Call)), strings.NewReader("3"))
 		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", accept)
 		w, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
@@ -148,7 +153,7 @@ func TestAStreamThatFailsBeforeItsFirstResultHasAStatus(t *testing.T) {
 		assert.Equal(t, "1", got.header.Get("Retry-After"))
 		assert.Contains(t, got.body, `"reason":"full"`)
 	}
-	w, err := http.Post(serve(t, h), "", strings.NewReader("x"))
+	w, err := http.Post(serve(t, h), "application/json", strings.NewReader("x"))
 	require.NoError(t, err)
 	defer w.Body.Close()
 	assert.Equal(t, http.StatusBadRequest, w.StatusCode)
@@ -190,6 +195,7 @@ func TestAClientThatLeavesAStreamEndsItsCommand(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, serve(t, h), strings.NewReader("1"))
 	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
 	w, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	_, err = bufio.NewReader(w.Body).ReadString('\n')
@@ -219,10 +225,17 @@ func TestAClientThatReadsNothingIsDroppedAndItsWorkerFreed(t *testing.T) {
 	c, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n1")
+	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n1")
 	require.NoError(t, err)
 	require.Error(t, <-ended)
 	require.Eventually(t, func() bool { return h.Answers(stagehttp.StatusGone) == 1 }, time.Minute, time.Millisecond)
+}
+
+// one returns a request with the command 1.
+func one() *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1"))
+	r.Header.Set("Content-Type", "application/json")
+	return r
 }
 
 // broken is a ResponseWriter that cannot write, or panics.
@@ -248,7 +261,7 @@ func TestACommandEndsWhenItsResultsCannotBeWritten(t *testing.T) {
 			return 0, ctx.Err()
 		})
 		assert.Panics(t, func() {
-			h.ServeHTTP(broken{httptest.NewRecorder(), panics}, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1")))
+			h.ServeHTTP(broken{httptest.NewRecorder(), panics}, one())
 		})
 	}
 }
@@ -309,18 +322,79 @@ func TestAResultThatIsNotJSONFailsItsCommand(t *testing.T) {
 
 func TestAFunctionThatPanicsOrEndsItsGoroutineEndsOnlyItsRequest(t *testing.T) {
 	for name, f := range map[string]func(context.Context, int) (int, error){
-		"panics":          func(context.Context, int) (int, error) { panic("stream") },
-		"panics with nil": func(context.Context, int) (int, error) { panic(nil) },
+		"panics":             func(context.Context, int) (int, error) { panic("stream") },
+		"panics with nil":    func(context.Context, int) (int, error) { panic(nil) },
+		"ends its goroutine": func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil },
 	} {
+		var log bytes.Buffer
 		h := stagehttp.Stream(f)
-		assert.Panics(t, func() {
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1")))
-		}, name)
+		h.Log = slog.New(slog.NewTextHandler(&log, nil))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, one())
+		assert.Equal(t, http.StatusInternalServerError, w.Code, name)
+		if strings.HasPrefix(name, "panics") {
+			assert.Contains(t, log.String(), "stream_test.go", "%s: the stack is that of the function", name)
+		}
 	}
-	h := stagehttp.Stream(func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil })
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1")))
-	assert.Equal(t, http.StatusInternalServerError, w.Code)
+}
+
+// pipes is a listener whose connections are pairs of [net.Pipe], whose time limits follow the clock of a synctest bubble.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestAStreamThatPausesLongerThanItsWriteTimeoutEndsWell(t *testing.T) {
+	for _, accept := range []string{"", "text/event-stream"} {
+		for _, limit := range []time.Duration{0, time.Second, -1} {
+			for _, rows := range []int{0, 1, 2} {
+				t.Run(fmt.Sprintf("%s, %v, %d rows", accept, limit, rows), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { streamWithPauses(t, accept, limit, rows) })
+				})
+			}
+		}
+	}
+}
+
+func streamWithPauses(t *testing.T, accept string, limit time.Duration, rows int) {
+	t.Helper()
+	h := stagehttp.Stream(func(ctx context.Context, _ int) (int, error) {
+		for i := range rows {
+			if err := stagehttp.Send(ctx, i); err != nil {
+				return 0, err
+			}
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(time.Minute)
+		return 0, nil
+	})
+	h.WriteTimeout = limit
+	server := &http.Server{Handler: h, WriteTimeout: 30 * time.Second}
+	l := make(pipes, 1)
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(l) }()
+	client, conn := net.Pipe()
+	l <- conn
+	_, err := io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1\r\nAccept: "+accept+"\r\n\r\n1")
+	require.NoError(t, err)
+	w, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if assert.NoError(t, err) {
+		text, err := io.ReadAll(w.Body)
+		assert.NoError(t, err, "%q", text)
+		if accept == "" {
+			assert.Equal(t, "0\n1\n"[:2*rows], string(text))
+		}
+	}
+	require.NoError(t, client.Close())
+	close(l)
+	<-served
+	require.NoError(t, server.Close())
 }
 
 func TestManyStreamsAtOnceDoNotMix(t *testing.T) {
@@ -345,7 +419,7 @@ func TestManyStreamsAtOnceDoNotMix(t *testing.T) {
 	for of := range cap(errs) {
 		go func() {
 			errs <- func() error {
-				w, err := client.Post(url, "", strings.NewReader(strconv.Itoa(of)))
+				w, err := client.Post(url, "application/json", strings.NewReader(strconv.Itoa(of)))
 				if err != nil {
 					return err
 				}

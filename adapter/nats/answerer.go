@@ -40,6 +40,8 @@ type answerer struct {
 	handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)
 	name   string // as callers are told
 
+	moved chan struct{} // has an element when the node was closed
+
 	mu      sync.Mutex // guards the rest
 	node    string     // empty before the first caller has asked
 	served  int        // calls under way
@@ -73,7 +75,7 @@ func (l *carriedLine) Answer(ctx context.Context, handle func(ctx context.Contex
 
 // answer answers calls until ctx ends; the exchange is told of the end when the last call is answered. The error is why it could not begin.
 func (l *carriedLine) answer(ctx context.Context, x *exchange, handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)) error {
-	a := &answerer{l: l, handle: handle, name: rand.Text(), idle: make(chan struct{})}
+	a := &answerer{l: l, handle: handle, name: rand.Text(), moved: make(chan struct{}, 1), idle: make(chan struct{})}
 	x.add(a)
 	err := a.announce(ctx)
 	x.remove(a)
@@ -129,14 +131,18 @@ func (a *answerer) announce(ctx context.Context) error {
 	for {
 		select {
 		case <-beat.C:
-			say(saysThere)
+		case <-a.moved:
 		case <-ctx.Done():
 			return nil
+		}
+		if a.say(saysThere) != nil && a.open(ctx) { // its node may be another one than before
+			say(saysThere)
 		}
 	}
 }
 
-// open makes the node, if there is none, and reports whether there is one.
+// open makes the node, if there is none, and reports whether there is one. If it is another one than before, callers are told that the
+// one before is not there any more.
 func (a *answerer) open(ctx context.Context) bool {
 	node, err := a.l.of.calls.open(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -146,10 +152,23 @@ func (a *answerer) open(ctx context.Context) bool {
 		a.l.inlet.o.Logger.Warn("calls cannot be answered", "inlet", a.l.name, "reason", err)
 		return false
 	}
+	if node.Name() == a.of() {
+		return true
+	}
+	if left := a.say(saysLeaves); left != nil {
+		_ = a.l.conn.nc.Publish(callsSubject(a.l.name), left)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.node = node.Name()
 	return true
+}
+
+// of returns the name of the node, or nothing if there was none yet.
+func (a *answerer) of() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.node
 }
 
 // say returns what the process says of itself; nil if nothing has asked for it yet.

@@ -9,8 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The server counts each delivery of a message, also those that a process gave back because it stopped. These are noted in a stream that
-// all processes share, so that a message does not become a dead letter because processes stop often.
+// The server counts each delivery of a message, also those that a process gave back because it stopped, or because what the handler
+// needs refused the command. These are noted in a stream that all processes share, so that a message does not become a dead letter
+// because processes stop often, or because a service is down for long.
 
 // noteTime is how long the server may take to note that a message is given back. Then it is given back all the same.
 const noteTime = 2 * time.Second

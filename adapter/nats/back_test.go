@@ -131,3 +131,28 @@ func TestACommandThatIsStuckInAHardStopIsNotGivenBackAtOnce(t *testing.T) {
 	close(release)
 	<-returned
 }
+
+// busy is the error of a service that has too much to do.
+type busy struct{}
+
+func (busy) Error() string { return "busy" }
+func (busy) Overload() (stage.Overload, bool) {
+	return stage.Overload{Reason: "service", RetryAfter: 68 * 365 * 24 * time.Hour}, true
+}
+
+// The service refuses the command more often than it may fail, and asks for 68 years. Then the command fails as often as it may.
+func TestARefusalDoesNotCountBesideErrors(t *testing.T) {
+	const attempts, refusals = 3, 5
+	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers",
+		nats.Options[int]{Retry: stage.RetryPolicy{Attempts: attempts, Backoff: time.Millisecond, Max: time.Millisecond}})
+	publish(t, numbers, 1)
+	var tries tally
+	start(t, numbers, stage.Sink("fail", func(_ context.Context, k int) error {
+		if tries.add(k) <= refusals {
+			return busy{}
+		}
+		return errors.New("no")
+	}))
+	eventually(t, "it is a dead letter", func() bool { return status(t, numbers).DeadLettered == 1 })
+	require.Equal(t, refusals+attempts, tries.add(0)-1)
+}

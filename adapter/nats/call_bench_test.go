@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/nodetest"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -62,7 +63,7 @@ func transportOf(b *testing.B, conn *nats.Conn, node string) transport.Transport
 
 func listen(b *testing.B) transport.Transport {
 	b.Helper()
-	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{})
+	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{Secret: nodetest.Secret()})
 	require.NoError(b, err)
 	return tr
 }

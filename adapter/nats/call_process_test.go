@@ -196,6 +196,7 @@ func signal(t *testing.T, cmd *exec.Cmd, name string) {
 
 // The server restarts while two programs call a stage of a third one. Each call has its own answer, or fails.
 func TestEachCallHasItsOwnAnswerWhileTheServerRestarts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := serve(t, &server.Options{StoreDir: dir})
 	url := s.ClientURL()

@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/kept"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -128,7 +129,7 @@ func (r *results) codec(of reflect.Type) (Codec[any], error) {
 	case r.all != nil:
 		return checked{r.all, of}, nil
 	}
-	if problem := notKept(of); problem != "" {
+	if problem := kept.ByJSON(of); problem != "" {
 		return nil, fmt.Errorf("%w: JSON cannot carry its result, a %v: %s; change the type, or give it a codec with nats.CarryResult",
 			stage.ErrElsewhere, of, problem)
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golda-dev/golda/internal/kept"
 	"github.com/golda-dev/golda/pipeline"
 )
 
@@ -158,7 +159,7 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 		l.o = own.o
 	}
 	if l.o.Codec == nil {
-		if problem := notKept(commands); problem != "" {
+		if problem := kept.ByJSON(commands); problem != "" {
 			return nil, fmt.Errorf("nats: JSON cannot carry %v: %s; change the type, or give the stage a codec with nats.Carry",
 				commands, problem)
 		}
@@ -215,7 +216,7 @@ func lineName(pipeline, stage string) string {
 func erase[C any](o Options[C]) Options[any] {
 	e := Options[any]{
 		MaxBytes: o.MaxBytes, MaxMessages: o.MaxMessages, Dedup: o.Dedup, Replicas: o.Replicas, Memory: o.Memory,
-		MaxInFlight: o.MaxInFlight, AckWait: o.AckWait, Retry: o.Retry, Confirm: o.Confirm, UntilEmpty: o.UntilEmpty,
+		MaxInFlight: o.MaxInFlight, AckWait: o.AckWait, Retry: o.Retry, UntilEmpty: o.UntilEmpty,
 		Partitions: o.Partitions, Logger: o.Logger,
 	}
 	if o.Codec != nil {

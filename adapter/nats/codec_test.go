@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -147,5 +149,43 @@ func TestACommandThatCannotBeEncodedIsRefused(t *testing.T) {
 		err := inlet(t, conn, "a", nats.Options[int]{Codec: nats.JSON[int]{Type: name}}).Publish(t.Context(), "", 1)
 		require.ErrorContains(t, err, "control characters", "a header would not give it back: %q", name)
 	}
-	require.Error(t, inlet(t, conn, "c", nats.Options[chan int]{}).Publish(t.Context(), "", make(chan int)))
+	require.Error(t, inlet(t, conn, "c", nats.Options[chan int]{Codec: nats.JSON[chan int]{}}).Publish(t.Context(), "", make(chan int)))
+}
+
+// sealed is a command that has nothing when JSON has read it, and a number of another type.
+type sealed struct {
+	ID     string
+	amount int //nolint:unused // it is what JSON loses
+	Meta   any
+}
+
+func TestAnInletWithoutACodecRefusesATypeThatJSONDoesNotKeep(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	_, err := nats.NewInlet(t.Context(), conn, "a", nats.Options[sealed]{MaxBytes: -1})
+	require.EqualError(t, err, "nats: inlet \"a\": JSON cannot carry nats_test.sealed: nats_test.sealed.amount is unexported; "+
+		"change the type, or give the inlet a codec with Options.Codec\nMaxBytes is -1; use 0 for no limit")
+	_, err = nats.NewInlet(t.Context(), conn, "a", nats.Options[map[string]any]{})
+	require.ErrorContains(t, err, "JSON cannot carry map[string]interface {}: map[string]interface {}[] is of type interface {}")
+	_, err = conn.JetStream().Stream(t.Context(), "GOLDA_a")
+	require.ErrorIs(t, err, jetstream.ErrStreamNotFound, "nothing was made")
+	inlet(t, conn, "a", nats.Options[sealed]{Codec: nats.JSON[sealed]{}}) // a codec that is named is not checked
+}
+
+// hook has a body that may be any bytes.
+type hook struct{ Body string }
+
+func TestACommandThatJSONWouldChangeIsNotPublished(t *testing.T) {
+	hooks := inlet(t, embed(t, t.TempDir(), nats.Store{}), "hooks", nats.Options[hook]{UntilEmpty: true})
+	const want = "encode: JSON does not keep nats_test.hook.Body: "
+	require.ErrorContains(t, hooks.Publish(t.Context(), "1", hook{"caf\xe9"}), want)
+	_, err := hooks.PublishOnce(t.Context(), "1", hook{"caf\xe9"})
+	require.ErrorContains(t, err, want)
+	require.NoError(t, hooks.Publish(t.Context(), "2", hook{"caf\ufffd"}))
+	var got []hook
+	keep := stage.Sink("keep", func(_ context.Context, h hook) error { got = append(got, h); return nil })
+	p, err := pipeline.New("test", pipeline.Feed("hooks", keep, hooks.Feed), quiet)
+	require.NoError(t, err)
+	require.NoError(t, p.Run(t.Context()))
+	require.Equal(t, []hook{{"caf\ufffd"}}, got)
+	require.EqualValues(t, 2, hooks.Counts().Refused)
 }

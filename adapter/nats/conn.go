@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Conn is a connection to a NATS server: one by URL ([Connect]), or one inside the process ([Embed], [Join]). Any number of goroutines
+// Conn is a connection to a NATS server: one by URL ([Connect]), to the server of another process of this machine ([Reach]), or one inside the process ([Embed]). Any number of goroutines
 // may use it.
 //
 // A Conn has the inlets that were made with it until it is closed; their goroutines run while they feed a stage, and until nothing is in
@@ -22,10 +25,10 @@ type Conn struct {
 	nc      *natsgo.Conn
 	js      jetstream.JetStream
 	async   jetstream.JetStream // for batches; one for all inlets, since each has a goroutine until the connection is closed
-	copies  int                 // how many servers hold a new stream whose options do not say it
 	release func() error        // stops the embedded server; nil if there is none
 	failure func() error        // why the embedded server cannot write any more, or nil; nil if there is none
 	health  func() error        // what the embedded server lacks, or nil; nil if there is none
+	denials *denials
 
 	mu      sync.Mutex // guards the rest
 	inlets  []closer
@@ -40,6 +43,8 @@ type Conn struct {
 type closer interface {
 	close(ctx context.Context) error
 	info() InletInfo
+	needs(subject string) bool
+	denied(now *denial)
 }
 
 // Connect connects to the servers at a URL, or at several with commas between. The options are those of nats.go, for credentials, TLS and
@@ -47,19 +52,29 @@ type closer interface {
 //
 //	conn, err := nats.Connect(ctx, "tls://nats.example.com", natsgo.UserCredentials("app.creds"))
 //
-// Unless the options say otherwise the connection reconnects for ever, which is what inlets expect, and is named golda. The first
+// Unless the options say otherwise the connection is named golda, reconnects for ever, as inlets expect, and leaves a server that is silent for 15 s. The answers of the
+// server come to subjects with the prefix _INBOX_USER for a user with a name or an Nkey, and _INBOX for others; natsgo.CustomInboxPrefix gives another one. Permit each
+// user to subscribe to its own only, as one that may subscribe to _INBOX.> reads what others are answered. The first
 // connection must succeed, before ctx ends: otherwise the error names the URL, without a password, and wraps the error of nats.go, such as
 // ErrAuthorization. The server must have JetStream and the version 2.9.0 at least.
-func Connect(ctx context.Context, url string, options ...natsgo.Option) (*Conn, error) {
+func Connect(ctx context.Context, servers string, options ...natsgo.Option) (*Conn, error) {
 	link.CheckContext(ctx, "nats: Connect")
-	nc, err := dial(ctx, url, append(defaults(250*time.Millisecond), options...))
+	c, err := connect(ctx, servers, options)
 	if err != nil {
-		return nil, fmt.Errorf("nats: connect to %s: %w", redacted(url), err)
+		return nil, fmt.Errorf("nats: %w", err)
+	}
+	return c, nil
+}
+
+func connect(ctx context.Context, servers string, options []natsgo.Option) (*Conn, error) {
+	nc, err := dial(ctx, servers, slices.Concat(defaults(250*time.Millisecond), options, []natsgo.Option{ownInbox}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", redacted(servers), withoutURL(err))
 	}
 	c, err := newConn(ctx, nc, nil)
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("nats: connect to %s: %w", redacted(url), err)
+		return nil, fmt.Errorf("connect to %s: %w", redacted(servers), err)
 	}
 	return c, nil
 }
@@ -68,21 +83,60 @@ func Connect(ctx context.Context, url string, options ...natsgo.Option) (*Conn, 
 // would write them to the standard error.
 func defaults(wait time.Duration) []natsgo.Option {
 	return []natsgo.Option{
-		natsgo.Name("golda"), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(wait),
+		natsgo.Name("golda"), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(wait), natsgo.PingInterval(pingTime),
 		natsgo.IgnoreAuthErrorAbort(), // credentials that are refused now may be taken later
 		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}),
 	}
 }
 
+// pingTime is how often a connection asks its server for a sign of life. After
+// two that were not answered it looks for another server: a machine that loses
+// its power ends no connection.
+const pingTime = 5 * time.Second
+
+// ownInbox gives the connection of a user a prefix of its own for the subjects of answers, if the options have none: a user that may
+// subscribe to _INBOX.> reads the answers to all others. It is the last option.
+func ownInbox(o *natsgo.Options) error {
+	user := o.User
+	for _, server := range append([]string{o.Url}, o.Servers...) {
+		if u, err := url.Parse(server); user == "" && err == nil && u.User != nil {
+			if _, named := u.User.Password(); named { // otherwise it is a token
+				user = u.User.Username()
+			}
+		}
+	}
+	if o.Nkey != "" {
+		user = o.Nkey
+	}
+	if o.InboxPrefix == "" && validName.MatchString(user) {
+		o.InboxPrefix = inboxOf(user)
+	}
+	return nil
+}
+
+// inboxOf returns the prefix of the subjects of answers to a user.
+func inboxOf(user string) string { return strings.TrimSuffix(natsgo.InboxPrefix, ".") + "_" + user }
+
+// errURL replaces the error of a URL that cannot be parsed, which has parts of it.
+var errURL = errors.New("the URL cannot be parsed")
+
+// withoutURL returns an error of nats.go without a URL, which may have a password.
+func withoutURL(err error) error {
+	if _, is := errors.AsType[*url.Error](err); is {
+		return errURL
+	}
+	return err
+}
+
 // dial connects, and gives up when ctx ends. A connection that comes later is closed.
-func dial(ctx context.Context, url string, options []natsgo.Option) (*natsgo.Conn, error) {
+func dial(ctx context.Context, servers string, options []natsgo.Option) (*natsgo.Conn, error) {
 	type result struct {
 		nc  *natsgo.Conn
 		err error
 	}
 	connected := make(chan result, 1)
 	go func() {
-		nc, err := natsgo.Connect(url, options...)
+		nc, err := natsgo.Connect(servers, options...)
 		connected <- result{nc, err}
 	}()
 	select {
@@ -111,10 +165,36 @@ func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn,
 	if err != nil {
 		return nil, err
 	}
-	if _, err := js.AccountInfo(ctx); err != nil {
+	c := &Conn{nc: nc, js: js, async: async, release: release, denials: watch(nc)}
+	err = c.denials.ask(ctx, isAPI, func(ctx context.Context) error {
+		_, err := js.AccountInfo(ctx)
+		return err
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the server has not said whether it has JetStream: %w", err)
+	}
+	if err != nil {
 		return nil, explain(err)
 	}
-	return &Conn{nc: nc, js: js, async: async, copies: 1, release: release}, nil
+	c.denials.listen(c.tellDenied)
+	return c, nil
+}
+
+// isAPI reports whether a subject is one of JetStream's requests.
+func isAPI(subject string) bool { return strings.HasPrefix(subject, jetstream.DefaultAPIPrefix) }
+
+// tellDenied has the inlets log a denial: those that need the subject, or all if it is not that of an inlet.
+func (c *Conn) tellDenied(now *denial) {
+	c.mu.Lock()
+	inlets := c.inlets
+	c.mu.Unlock()
+	concerned := slices.DeleteFunc(slices.Clone(inlets), func(i closer) bool { return !i.needs(now.subject) })
+	if len(concerned) == 0 {
+		concerned = inlets
+	}
+	for _, i := range concerned {
+		i.denied(now)
+	}
 }
 
 // The first version of the server whose streams keep one letter for a subject.
@@ -135,7 +215,7 @@ func (c *Conn) replicas(ctx context.Context, stream string) (int, error) {
 	s, err := c.js.Stream(ctx, stream)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return c.copies, nil
+		return 1, nil
 	case err != nil:
 		return 0, c.explain(err)
 	default:
@@ -147,9 +227,8 @@ func (c *Conn) replicas(ctx context.Context, stream string) (int, error) {
 // returns the connection itself.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
 
-// Healthy returns nil if the connection is there and the embedded server, if there is one, has all its streams. That of a member has caught
-// up with its cluster then: so stop or update one member after the other, each when the last one is healthy. The error is
-// [ErrAway], or [ErrFull] if the disk is full. It is of use for the readiness of a process, not for its liveness.
+// Healthy returns nil if the connection is there and the embedded server, if there is one, has all its streams. The error is
+// [ErrAway], or [ErrFull] if the disk is full, or names the subjects that the server has not permitted since the connection was made last. It is of use for the readiness of a process, not for its liveness.
 func (c *Conn) Healthy() error {
 	err := c.broken()
 	switch {
@@ -158,6 +237,9 @@ func (c *Conn) Healthy() error {
 		err = explain(natsgo.ErrDisconnected)
 	case c.health != nil:
 		err = c.health()
+	}
+	if err == nil {
+		err = c.denials.all()
 	}
 	if err != nil {
 		return fmt.Errorf("nats: %w", err)

@@ -20,6 +20,8 @@ import (
 // Many large commands are called at once, or calls with large results. They do not fail because too much waits to be sent, also not after
 // many callers have given up.
 func TestManyLargeCommandsAndResultsAreOnTheirWayAtOnce(t *testing.T) {
+	t.Parallel()
+	lasts(t)
 	const size, n = 700 << 10, 110 // more than the queue of a session
 	large := strings.Repeat("x", size)
 	for name, row := range map[string]struct{ command, result string }{

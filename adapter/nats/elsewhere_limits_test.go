@@ -34,10 +34,18 @@ func half[C any](
 	t *testing.T, conn *nats.Conn, process string, makeStage func() *stage.Stage[C], o ...nats.CarrierOption,
 ) (*stage.Stage[C], *pipeline.Pipeline) {
 	t.Helper()
+	return halfOf(t, nats.NewCarrier(conn, "pair", nats.Options[any]{}, o...), process, makeStage)
+}
+
+// halfOf is half with a carrier.
+func halfOf[C any](
+	t *testing.T, carrier *nats.Carrier, process string, makeStage func() *stage.Stage[C],
+) (*stage.Stage[C], *pipeline.Pipeline) {
+	t.Helper()
 	far := makeStage()
 	near := stage.Sink("near", func(context.Context, int) error { return nil })
 	p, err := pipeline.New("pair", near, far, quiet, pipeline.Map("a", "near"), pipeline.Map("b", "far"),
-		pipeline.Place(nats.NewCarrier(conn, "pair", nats.Options[any]{}, o...), process))
+		pipeline.Place(carrier, process))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	t.Cleanup(func() {
@@ -175,6 +183,7 @@ func TestACommandOrAResultThatIsTooLargeFailsItsCall(t *testing.T) {
 }
 
 func TestTheProcessesThatRunAStageShareItsCalls(t *testing.T) {
+	t.Parallel()
 	conn := embed(t, t.TempDir(), nats.Store{})
 	var served [2]atomic.Int32
 	var second *pipeline.Pipeline
@@ -205,6 +214,7 @@ func TestTheProcessesThatRunAStageShareItsCalls(t *testing.T) {
 
 // One process after the other is stopped and another is started, while calls are made. None fails.
 func TestNoCallFailsWhileProcessesComeAndGo(t *testing.T) {
+	t.Parallel()
 	conn := embed(t, t.TempDir(), nats.Store{})
 	makeStage := func() *stage.Stage[int] {
 		return stage.Func("far", func(_ context.Context, n int) behaviour.Outcome {
@@ -241,6 +251,7 @@ func TestNoCallFailsWhileProcessesComeAndGo(t *testing.T) {
 }
 
 func TestACallFailsAtOnceWhileTheServerIsAway(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := serve(t, &server.Options{StoreDir: dir})
 	far := pair(t, connect(t, s.ClientURL()), func() *stage.Stage[int] {
@@ -265,6 +276,7 @@ func TestACallFailsAtOnceWhileTheServerIsAway(t *testing.T) {
 
 // A line that is full holds up the commands that are sent, and no calls that are under way.
 func TestACallEndsWhileTheStreamOfItsStageIsFull(t *testing.T) {
+	t.Parallel()
 	conn := embed(t, t.TempDir(), nats.Store{})
 	gate := make(chan none)
 	makeStage := func() *stage.Stage[int] {

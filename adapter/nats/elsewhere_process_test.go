@@ -115,6 +115,7 @@ func harmed(t *testing.T, far *stage.Stage[nap], harm func()) {
 
 // The calls that a program has when it is killed fail soon, and no others do.
 func TestTheCallsOfAProcessThatIsKilledFailSoon(t *testing.T) {
+	t.Parallel()
 	far, programs := startCallees(t)
 	harmed(t, far, func() { require.NoError(t, programs[0].Process.Kill()) })
 	for range 100 {
@@ -136,6 +137,7 @@ func TestTheCallsOfAProcessThatIsKilledFailSoon(t *testing.T) {
 // A program that stands still has its calls fail after three heartbeats, and is called again when it goes on. In tests these take
 // five seconds.
 func TestTheCallsOfAProcessThatStandsStillFail(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no such signals")
 	}

@@ -23,6 +23,7 @@ import (
 
 // One process is stopped while calls wait there for a slot. They have not begun, so another process handles them.
 func TestCallsThatWaitInAProcessThatStopsGoToAnotherOne(t *testing.T) {
+	t.Parallel()
 	conn := embed(t, t.TempDir(), nats.Store{})
 	var handled [1000]atomic.Int32
 	makeStage := func() *stage.Stage[int] {
@@ -71,6 +72,7 @@ func TestCallsThatWaitInAProcessThatStopsGoToAnotherOne(t *testing.T) {
 
 // A stage that is drained in the only process that runs it refuses calls as it does there.
 func TestACallOfAStageThatIsDrainedIsRefused(t *testing.T) {
+	t.Parallel()
 	conn := embed(t, t.TempDir(), nats.Store{})
 	makeStage := func() *stage.Stage[int] {
 		return stage.Func("far", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
@@ -91,6 +93,7 @@ func TestACallOfAStageThatIsDrainedIsRefused(t *testing.T) {
 
 // What a handler returns of a call that it has made itself does not have its own command handled again.
 func TestACommandWhoseHandlerWasRefusedIsHandledOnce(t *testing.T) {
+	t.Parallel()
 	conn := embed(t, t.TempDir(), nats.Store{})
 	var handled atomic.Int32
 	makeParts := func() (first, second *stage.Stage[int], parts []pipeline.Part) {
@@ -135,9 +138,13 @@ func TestACommandWhoseHandlerWasRefusedIsHandledOnce(t *testing.T) {
 
 // A user of the server lacks a permission that calls need. The process that lacks it says which, and nothing waits for long.
 func TestCallsNameThePermissionThatTheyLack(t *testing.T) {
+	t.Parallel()
 	user := func(name string, more ...string) *server.User {
-		s := &server.SubjectPermission{Allow: append([]string{"$JS.>", "_INBOX.>", "golda.inlet.>", "golda.dead.>", "golda.back.>"}, more...)}
-		return &server.User{Username: name, Password: "p", Permissions: &server.Permissions{Publish: s, Subscribe: s}}
+		all := append([]string{"$JS.>", "golda.inlet.>", "golda.dead.>", "golda.back.>"}, more...)
+		return &server.User{Username: name, Password: "p", Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: append([]string{"_INBOX_all.>", "_INBOX_nodes.>", "_INBOX_calls.>"}, all...)},
+			Subscribe: &server.SubjectPermission{Allow: append([]string{"_INBOX_" + name + ".>"}, all...)},
+		}}
 	}
 	s := serve(t, &server.Options{Users: []*server.User{
 		user("all", "golda.node.>", "golda.calls.>"), user("nodes", "golda.node.>"), user("calls", "golda.calls.>"),

@@ -421,6 +421,7 @@ func callMany(t *testing.T, s *stage.Stage[errand], do string, numbers []int, wa
 }
 
 func TestACallKeepsItsPromisesWhereverItsStageRuns(t *testing.T) {
+	t.Parallel()
 	worlds := map[string]func(t *testing.T, keyed bool, o ...stage.Option) *workshop{"in the process": inOne, "in another process": inTwo}
 	for where, world := range worlds {
 		for what, keyed := range map[string]bool{"": false, ", which is a keyed one": true} {

@@ -26,14 +26,19 @@ type Store struct {
 	// MaxBytes is how large the store may become; then messages are refused with [ErrFull]. 0 means three quarters of the space that
 	// is free at the start.
 	MaxBytes int64
-	// MaxPayload is how large a message may be, with its headers. 0 means 1 MiB, and 64 MiB is the most.
+	// MaxPayload is how large a message may be, with its headers. 0 means 1 MiB, 8 KiB is the least and 64 MiB the most.
 	MaxPayload int
 	// SyncEvery is how often what was written is synced to the disk. A crash of the process loses nothing in any case. A crash of the
 	// machine, or a power cut, may lose what was acknowledged in this time. 0 means a second.
 	SyncEvery time.Duration
 	// SyncAlways syncs each message before it is acknowledged, which takes as long as the disk does.
 	SyncAlways bool
-	// Logger gets what the server warns of. nil means nothing is logged.
+	// Listen is the address at which other processes reach the server, with [Reach]: they share the inlets then. ":4222" is a port of
+	// loopback, ":0" one that the system chooses. With another host, such as "0.0.0.0:4222", the password and all messages travel as they are
+	// on the network. A process that knows the password, which is made at each start and is in the file golda.access, of mode 0600, of the
+	// store's directory, may do everything. Empty means that only the Conn of Embed reaches the server, which opens no port.
+	Listen string
+	// Logger gets what the server warns of. nil means that only damage is logged, by slog.Default.
 	Logger *slog.Logger
 }
 
@@ -46,6 +51,10 @@ func (s Store) check() error {
 	if s.MaxPayload < 0 || s.MaxPayload > maxPayload {
 		errs = append(errs, fmt.Errorf("MaxPayload is %d, and must be at most %d; use 0 for 1 MiB", s.MaxPayload, maxPayload))
 	}
+	if s.MaxPayload > 0 && s.MaxPayload < leastPayload {
+		errs = append(errs, fmt.Errorf("MaxPayload is %d, and must be at least %d, of which %d are kept free for the reasons of dead letters; "+
+			"use 0 for 1 MiB", s.MaxPayload, leastPayload, letterRoom))
+	}
 	if s.SyncEvery < 0 {
 		errs = append(errs, fmt.Errorf("SyncEvery is %v; use 0 for a second, or SyncAlways", s.SyncEvery))
 	}
@@ -55,14 +64,17 @@ func (s Store) check() error {
 	return errors.Join(errs...)
 }
 
-// maxPayload is the largest message that a server takes.
-const maxPayload = server.MAX_PENDING_SIZE
+// maxPayload is the largest message that a server takes, and leastPayload the least that makes an inlet useful.
+const (
+	maxPayload   = server.MAX_PENDING_SIZE
+	leastPayload = 2 * letterRoom
+)
 
-// lockName is the file in the directory of a store that its server locks.
+// lockName is the file in the directory of a store that its server locks, beside the directory itself.
 const lockName = "golda.lock"
 
-// Embed starts a NATS server inside the process, which keeps its streams in a directory, and connects to it. The server opens no port:
-// only this Conn reaches it. The directory is made if it is not there. A directory belongs to one Embed at a time: a second one, in this
+// Embed starts a NATS server inside the process, which keeps its streams in a directory, and connects to it. The server opens no port,
+// unless Store.Listen says so: only this Conn reaches it. The directory is made if it is not there. A directory belongs to one Embed at a time: a second one, in this
 // process or another, is refused with [ErrLocked], and so is a store that is damaged, with [ErrCorrupt]. Each error names the directory.
 //
 // The server runs until [Conn.Close]. If the process is killed before, the next Embed of the directory finds all that was
@@ -71,33 +83,28 @@ const lockName = "golda.lock"
 // A server whose disk is full, or fails, writes nothing more: messages are refused with [ErrFull], or [ErrAway]. To go on, close the
 // Conn, make room, and open the store again.
 func Embed(dir string, s Store) (*Conn, error) {
-	return open(context.Background(), dir, s, nil)
-}
-
-// open starts the server of a directory, alone or as a member of a cluster, and connects to it.
-func open(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
-	c, err := lockAndServe(ctx, dir, s, m)
+	c, err := lockAndServe(dir, s)
 	if err != nil {
 		return nil, fmt.Errorf("nats: store in %q: %w", dir, err)
 	}
 	return c, nil
 }
 
-func lockAndServe(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
+func lockAndServe(dir string, s Store) (*Conn, error) {
 	if dir == "" {
 		return nil, errors.New("the directory has no name")
 	}
-	if err := errors.Join(s.check(), m.check()); err != nil {
+	if err := errors.Join(s.check(), checkListen(s.Listen)); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(filepath.Join(dir, lockName))
+	lock, err := lockStore(dir)
 	if err != nil {
 		return nil, err
 	}
-	c, err := serve(ctx, dir, s, m)
+	c, err := serve(dir, s)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -111,34 +118,23 @@ func lockAndServe(ctx context.Context, dir string, s Store, m *member) (*Conn, e
 }
 
 // serve starts the server of a directory that is locked, and connects to it.
-func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
+func serve(dir string, s Store) (*Conn, error) {
 	before, err := streamsOnDisk(dir)
 	if err != nil {
-		return nil, err
-	}
-	if err := m.owns(dir, before); err != nil {
 		return nil, err
 	}
 	if err := verify(dir, before, s); err != nil {
 		return nil, err
 	}
-	if m != nil {
-		err = verifyMember(dir, before)
-	}
-	if err != nil {
-		return nil, err
-	}
-	log := &serverLog{to: s.Logger}
-	o := s.options(dir)
-	if m == nil {
-		o.WriteDeadline = standStill
-	}
-	m.configure(o)
+	log := &serverLog{to: s.Logger, damage: s.warn}
+	o, listens := s.options(dir), s.listener()
+	listens.configure(o)
 	srv, err := server.NewServer(o)
 	if err != nil {
 		return nil, err
 	}
 	stop := func() error {
+		awaitRequests(srv)
 		srv.Shutdown()
 		srv.WaitForShutdown()
 		return nil
@@ -151,14 +147,19 @@ func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 	if !srv.JetStreamEnabled() || !ready(srv, log) {
 		return nil, errors.Join(log.reason(errors.New("the server has not started")), stop())
 	}
-	nc, err := natsgo.Connect("",
-		append(defaults(50*time.Millisecond), natsgo.InProcessServer(srv), natsgo.Timeout(readyTime), m.credentials())...)
+	inside := append(defaults(50*time.Millisecond), natsgo.InProcessServer(srv), natsgo.Timeout(readyTime), listens.credentials())
+	nc, err := natsgo.Connect("", inside...)
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	c, err := m.newConn(ctx, nc, stop, srv, log)
-	if err == nil && m == nil { // a member gets what it has lost from the others, or they have removed it
-		err = recovered(ctx, c.js, dir, before, log)
+	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
+	defer cancel()
+	c, err := newConn(ctx, nc, stop)
+	if err == nil {
+		err = recovered(c.js, dir, before, log)
+	}
+	if err == nil {
+		err = listens.tell(dir, srv.Addr())
 	}
 	if err != nil {
 		nc.Close()
@@ -172,6 +173,17 @@ func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 		return nil
 	}
 	return c, nil
+}
+
+// awaitRequests waits until a server has answered the requests that it has
+// received, for readyTime at most. A stream that is made while the server shuts
+// down would keep its files open, and a goroutine, until the process ends.
+func awaitRequests(srv *server.Server) {
+	for end := time.Now().Add(readyTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if is, err := srv.Jsz(nil); err != nil || is.API.Inflight == 0 {
+			return
+		}
+	}
 }
 
 // ready waits until a server accepts connections. It returns false at once if the server cannot listen.
@@ -198,6 +210,7 @@ func (s Store) options(dir string) *server.Options {
 		JetStream: true, StoreDir: dir, JetStreamMaxStore: s.MaxBytes,
 		MaxPayload: int32(s.MaxPayload),
 		SyncAlways: s.SyncAlways, SyncInterval: s.SyncEvery, DisableJetStreamBanner: true,
+		WriteDeadline: standStill,
 	}
 	if s.SyncEvery == 0 {
 		o.SyncInterval = defaultSync
@@ -208,11 +221,13 @@ func (s Store) options(dir string) *server.Options {
 // defaultSync is how often what was written is synced to the disk by default.
 const defaultSync = time.Second
 
-// warn logs what was wrong with a store.
+// warn logs what was wrong with a store, also if the user has not thought of a logger: it cost messages, or has them handled again.
 func (s Store) warn(text string, args ...any) {
-	if s.Logger != nil {
-		s.Logger.Warn(text, args...)
+	to := s.Logger
+	if to == nil {
+		to = slog.Default()
 	}
+	to.Warn(text, args...)
 }
 
 // streamsOnDisk returns the names of the streams that have data in the directory of a store.
@@ -247,8 +262,8 @@ func hasData(dir string) bool {
 
 // recovered returns an error if a stream that was on the disk is not in the server, or lacks messages. The server itself goes on without
 // them. A consumer whose state cannot be read begins anew when its inlet is made.
-func recovered(ctx context.Context, js jetstream.JetStream, dir string, before []string, log *serverLog) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
+func recovered(js jetstream.JetStream, dir string, before []string, log *serverLog) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
 	defer cancel()
 	for _, name := range before {
 		stream, err := js.Stream(ctx, name)
@@ -290,20 +305,20 @@ func forgetDamaged(ctx context.Context, stream jetstream.Stream, dir string, log
 		if err := removeIfThere(state); err != nil {
 			return err
 		}
-		log.Warnf("what was delivered of a stream cannot be read, and is forgotten: what is not acknowledged is delivered again: %s", state)
+		log.damage("what was delivered of a stream cannot be read, and is forgotten: what is not acknowledged is delivered again", "file", state)
 	}
 	return nil
 }
 
 // serverLog keeps the first warnings of a server, since it has no other way to say why it has not started, and passes them on.
 type serverLog struct {
-	to    *slog.Logger
-	fatal atomic.Bool // the server would have ended its process
+	to     *slog.Logger
+	damage func(text string, args ...any) // logs what was wrong with the store
+	fatal  atomic.Bool                    // the server would have ended its process
 
 	mu     sync.Mutex // guards the rest
 	first  []string
 	broken string // why the server cannot write any more; empty if it can
-	member string // why a member was refused last, or has refused; empty if none was
 }
 
 func (l *serverLog) keep(level slog.Level, format string, args []any) {
@@ -315,26 +330,10 @@ func (l *serverLog) keep(level slog.Level, format string, args []any) {
 	if l.broken == "" && strings.Contains(strings.ToLower(text), "critical write error") {
 		l.broken = text
 	}
-	if slices.ContainsFunc(refusals, func(part string) bool { return strings.Contains(text, part) }) {
-		l.member = text
-	}
 	l.mu.Unlock()
 	if l.to != nil {
 		l.to.Log(context.Background(), level, "nats server: "+text)
 	}
-}
-
-// refusals are parts of what the server says when it does not connect to another member.
-var refusals = []string{"Route Error", "handshake error", "authentication error", "duplicate name"}
-
-// refused returns why a member was refused last, after a colon, or nothing.
-func (l *serverLog) refused() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.member == "" {
-		return ""
-	}
-	return "; one was refused: " + l.member
 }
 
 // failure returns why the server cannot write any more, or nil.
@@ -382,14 +381,21 @@ func (l *serverLog) Fatalf(format string, args ...any) {
 	l.fatal.Store(true)
 }
 
-// redacted returns a URL, or several, without passwords.
+// redacted returns a URL, or several, without passwords and tokens.
 func redacted(urls string) string {
 	var all []string
 	for u := range strings.SplitSeq(urls, ",") {
-		parsed, err := url.Parse(strings.TrimSpace(u))
+		u = strings.TrimSpace(u)
+		if !strings.Contains(u, "://") {
+			u = "nats://" + u // as nats.go does
+		}
+		parsed, err := url.Parse(u)
 		if err != nil {
 			all = append(all, "(a URL that cannot be parsed)")
 			continue
+		}
+		if _, named := parsed.User.Password(); parsed.User != nil && !named { // it is a token
+			parsed.User = url.UserPassword("", "")
 		}
 		all = append(all, parsed.Redacted())
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -49,13 +51,13 @@ type refusal struct {
 func (e *refusal) Error() string   { return fmt.Sprintf("%v: %v", e.kind, e.err) }
 func (e *refusal) Unwrap() []error { return []error{e.kind, e.err} }
 
-// Overload is for [stage.Overloaded].
+// Overload is for [stage.Overloaded]. A stream may be full of what the publisher is a part of, as in a loop, so it counts as a try.
 func (e *refusal) Overload() (stage.Overload, bool) {
 	why := InletFull
 	if errors.Is(e.kind, ErrAway) {
 		why = BrokerAway
 	}
-	return stage.Overload{Reason: why, RetryAfter: time.Second}, true
+	return stage.Overload{Reason: why, RetryAfter: time.Second, Tried: true}, true
 }
 
 // The codes of the server's errors that mean that there is no room.
@@ -63,6 +65,7 @@ var fullCodes = []jetstream.ErrorCode{
 	10023, // insufficient resources
 	10028, // insufficient memory
 	10047, // insufficient storage
+	10049, // no store could be made for a stream, because the disk is full or else
 	10077, // a store failed, because it is full or else
 }
 
@@ -80,7 +83,7 @@ func explain(err error) error {
 		return nil
 	}
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		if slices.Contains(fullCodes, api.ErrorCode) {
+		if slices.Contains(fullCodes, api.ErrorCode) || strings.Contains(api.Description, syscall.ENOSPC.Error()) {
 			return &refusal{ErrFull, err}
 		}
 		if slices.Contains(awayCodes, api.ErrorCode) {

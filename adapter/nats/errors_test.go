@@ -51,7 +51,7 @@ func TestAFullStreamRefusesAndDropsNothing(t *testing.T) {
 			require.ErrorIs(t, err, nats.ErrFull)
 			overload, ok := stage.Overloaded(err)
 			require.True(t, ok)
-			require.Equal(t, stage.Overload{Reason: nats.InletFull, RetryAfter: time.Second}, overload)
+			require.Equal(t, stage.Overload{Reason: nats.InletFull, RetryAfter: time.Second, Tried: true}, overload)
 			require.Contains(t, err.Error(), `inlet "texts"`)
 			s, err := texts.Status(t.Context())
 			require.NoError(t, err)
@@ -121,7 +121,6 @@ func TestANilContextPanicsAtOnce(t *testing.T) {
 	var none context.Context
 	for name, call := range map[string]func(){
 		"Connect":  func() { _, _ = nats.Connect(none, "nats://127.0.0.1:1") },
-		"Join":     func() { _, _ = nats.Join(none, "", nats.Store{}, nats.Cluster{}) },
 		"Close":    func() { _ = conn.Close(none) },
 		"NewInlet": func() { _, _ = nats.NewInlet(none, conn, "a", nats.Options[int]{}) },
 		"Publish":  func() { _ = numbers.Publish(none, "", 1) },
@@ -171,6 +170,7 @@ func halt(s *server.Server) {
 }
 
 func TestAServerThatIsAwayIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := serve(t, &server.Options{StoreDir: dir})
 	port := s.Addr().(*net.TCPAddr).Port
@@ -250,6 +250,7 @@ func (c *fragileConn) Write(b []byte) (int, error) {
 
 // Servers come and go while commands fail: letters, answers and signs of life are lost with the connection.
 func TestServersThatComeAndGoLoseNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := serve(t, &server.Options{StoreDir: dir})
 	port := s.Addr().(*net.TCPAddr).Port

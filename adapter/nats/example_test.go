@@ -68,6 +68,29 @@ func Example() {
 	// dead letter 8 after 2 deliveries: stage "book": a negative amount
 }
 
+// A second process of the machine reaches the store that the first one has opened. They share the messages.
+func ExampleReach() {
+	dir, err := os.MkdirTemp("", "shop")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx := context.Background()
+
+	first, err := nats.Embed(dir, nats.Store{Listen: ":0"}) // loopback, and a port that the system chooses
+	check(err)
+	second, err := nats.Reach(ctx, dir) // elsewhere
+	check(err)
+	orders, err := nats.NewInlet(ctx, second, "orders", nats.Options[Order]{})
+	check(err)
+	check(orders.Publish(ctx, "7", Order{ID: "7", Amount: 40}))
+	check(second.Close(ctx))
+	s, err := first.Status(ctx, "orders")
+	check(err)
+	fmt.Println(s.Pending, "message waits")
+	check(first.Close(ctx))
+	// Output:
+	// 1 message waits
+}
+
 // The same message may be delivered twice. Its outcome is kept once.
 func ExampleOnce() {
 	dir, err := os.MkdirTemp("", "shop")
@@ -104,21 +127,6 @@ func ExampleConnect() { //nolint:testableexamples // these servers do not exist
 	})
 	check(err)
 	_ = orders
-}
-
-// The same program runs on three machines, with another name on each.
-func ExampleJoin() { //nolint:testableexamples // these machines do not exist
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn, err := nats.Join(ctx, "/var/lib/shop", nats.Store{}, nats.Cluster{
-		Name: "a", Listen: "10.0.0.1:7001", Members: []string{"10.0.0.1:7001", "10.0.0.2:7001", "10.0.0.3:7001"},
-		Secret: os.Getenv("SHOP_SECRET"),
-	})
-	check(err)
-	orders, err := nats.NewInlet(ctx, conn, "orders", nats.Options[Order]{})
-	check(err)
-	check(orders.Publish(ctx, "7", Order{ID: "7", Amount: 40})) // two of the three machines have it
-	check(conn.Close(ctx))
 }
 
 func check(err error) {

@@ -35,6 +35,8 @@ type exchange struct {
 	failedAt  time.Time
 	node      *rpc.Node
 	via       *nodes
+	owned     bool                 // it is closed with the connection
+	ended     sync.WaitGroup       // closes nodes that were lost
 	answerers map[string]*answerer // those that take calls, by what callers call them
 	answering int                  // those that have not ended
 	closing   chan struct{}        // closed when there are none any more; nil before close
@@ -63,7 +65,7 @@ func (x *exchange) open(ctx context.Context) (*rpc.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := x.conn.ownExchange(x.close); err != nil {
+		if err := x.own(); err != nil {
 			x.set(nil, nil, err)
 			return nil, errors.Join(err, node.Close())
 		}
@@ -78,6 +80,17 @@ func (x *exchange) open(ctx context.Context) (*rpc.Node, error) {
 	}
 }
 
+// own has the exchange closed with the connection.
+func (x *exchange) own() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.owned {
+		return nil
+	}
+	x.owned = true
+	return x.conn.ownExchange(x.close)
+}
+
 // present returns the node, or why there can be none for now. Both are nil if it can be made.
 func (x *exchange) present() (*rpc.Node, error) {
 	x.mu.Lock()
@@ -85,7 +98,7 @@ func (x *exchange) present() (*rpc.Node, error) {
 	switch {
 	case x.closing != nil:
 		return nil, fmt.Errorf("%w: %w", transport.ErrUnreachable, errClosed)
-	case x.node != nil:
+	case x.node != nil && x.via.peers.errClosed() == nil:
 		return x.node, nil
 	case !x.conn.nc.IsConnected():
 		return nil, errAway
@@ -121,13 +134,27 @@ func (x *exchange) make() (*rpc.Node, *nodes, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, node.Close())
 	}
+	via.Watch(via.Node(), x.lost)
 	return node, via.(*nodes), nil
+}
+
+// lost has the answerers make another node, and say so.
+func (x *exchange) lost(error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, a := range x.answerers {
+		ring(a.moved)
+	}
 }
 
 // set notes the node, or why it could not be made.
 func (x *exchange) set(node *rpc.Node, via *nodes, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.node != nil && x.node != node { // another program has taken its name, or has pretended to
+		before := x.node
+		x.ended.Go(func() { _ = before.Close() })
+	}
 	x.node, x.via, x.failed, x.failedAt = node, via, err, time.Now()
 }
 
@@ -195,12 +222,17 @@ func (x *exchange) close(ctx context.Context) error {
 	if x.answering == 0 {
 		close(x.closing)
 	}
+	node, via := x.node, x.via
 	x.mu.Unlock()
+	defer x.ended.Wait()
+	if node == nil {
+		return nil
+	}
 	select {
 	case <-x.closing:
-		_ = x.node.Stop(callProcess) // its functions have returned then
-		x.via.flush(ctx)
+		_ = node.Stop(callProcess) // its functions have returned then
+		via.flush(ctx)
 	case <-ctx.Done():
 	}
-	return x.node.Close()
+	return node.Close()
 }

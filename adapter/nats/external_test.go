@@ -3,8 +3,11 @@ package nats_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -13,14 +16,16 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/adapter/nats"
 )
 
 // debianServer returns the program of Debian's package nats-server. It must be there where all tests must run.
-func debianServer(t *testing.T) string {
+func debianServer(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"nats-server", "/usr/sbin/nats-server"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -32,53 +37,170 @@ func debianServer(t *testing.T) string {
 	return ""
 }
 
-// external is a server that is a process of its own.
-type external struct {
-	program, dir, address string
-	cmd                   *exec.Cmd
-	log                   bytes.Buffer
+// asServer has the test program be nats-server, of the version in go.mod.
+const asServer = "GOLDA_NATS_SERVER"
+
+// serveNATS is nats-server with arguments.
+func serveNATS(args []string) error {
+	opts, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError), args, func() {}, func() {}, func() {})
+	if err != nil {
+		return err
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.ConfigureLogger()
+	s.Start()
+	s.WaitForShutdown()
+	return nil
 }
 
-func (e *external) start(t *testing.T) {
+// external is a server that is a process of its own.
+type external struct {
+	program, dir, address string // an empty program is the server in go.mod
+	config                string // a file, in the place of dir and address; empty if there is none
+	cmd                   *exec.Cmd
+	log                   bytes.Buffer
+	more                  []string // arguments
+}
+
+// startExternal starts a server, which is stopped at the end of the test, and waits until it serves.
+func startExternal(t *testing.T) *external {
 	t.Helper()
-	host, port, err := net.SplitHostPort(e.address)
-	require.NoError(t, err)
+	e := &external{program: debianServer(t), dir: t.TempDir(), address: addresses(t, 1)[0]}
+	e.start(t)
+	t.Cleanup(func() { e.end(t) })
+	e.await(t)
+	return e
+}
+
+// addresses returns addresses of loopback that are free. They are none of those that the system chooses for connections and for other
+// listeners: it would take one before a server listens there.
+func addresses(t testing.TB, n int) (all []string) {
+	t.Helper()
+	for len(all) < n {
+		address := "127.0.0.1:" + strconv.Itoa(20_000+rand.IntN(12_000))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue // it is taken
+		}
+		require.NoError(t, l.Close())
+		if _, taken := given.LoadOrStore(address, true); !taken {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
+// given has the addresses that a test got.
+var given sync.Map
+
+// startCluster starts a cluster of three servers of the version in go.mod, and returns them when all of them serve and have a leader. Servers
+// of Debian's 2.9.10 have lost a message that they had confirmed, when two of three were killed at once.
+func startCluster(t testing.TB) (all []*external) {
+	t.Helper()
+	at := addresses(t, 6)
+	for k := range 3 {
+		all = append(all, &external{dir: t.TempDir(), address: at[k], more: []string{
+			"-n", "n" + strconv.Itoa(k), "-cluster_name", "c", "-cluster", "nats://" + at[3+k],
+			"-routes", "nats://" + at[3] + ",nats://" + at[4] + ",nats://" + at[5],
+		}})
+		all[k].start(t)
+		t.Cleanup(func() { all[k].end(t) })
+	}
+	for _, e := range all {
+		e.await(t)
+	}
+	return all
+}
+
+// urls returns the URLs of servers.
+func urls(all []*external) (urls []string) {
+	for _, e := range all {
+		urls = append(urls, "nats://"+e.address)
+	}
+	return urls
+}
+
+// await waits until the server serves.
+func (e *external) await(t testing.TB) {
+	t.Helper()
+	await(t, "the server runs", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		conn, err := nats.Connect(ctx, "nats://"+e.address)
+		if err == nil {
+			shut(t, conn)
+		}
+		return err == nil
+	})
+}
+
+// end kills the server, and logs what it has said if the test has failed.
+func (e *external) end(t testing.TB) {
+	_ = e.cmd.Process.Kill() // it has ended, if that is not possible
+	_ = e.cmd.Wait()
+	if t.Failed() {
+		t.Log(e.log.String())
+	}
+}
+
+func (e *external) start(t testing.TB) {
+	t.Helper()
 	e.log.Reset()
-	e.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), e.program, "-a", host, "-p", port, "-js", "-sd", e.dir)
+	program := cmp.Or(e.program, os.Args[0])
+	e.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, e.arguments(t)...)
+	if e.program == "" {
+		e.cmd.Env = append(os.Environ(), asServer+"=1")
+	}
 	e.cmd.Stderr = &e.log
 	require.NoError(t, e.cmd.Start())
+}
+
+func (e *external) arguments(t testing.TB) []string {
+	t.Helper()
+	if e.config != "" {
+		return []string{"-c", e.config}
+	}
+	host, port, err := net.SplitHostPort(e.address)
+	require.NoError(t, err)
+	return append([]string{"-a", host, "-p", port, "-js", "-sd", e.dir}, e.more...)
+}
+
+// listens reports whether something accepts connections at an address.
+func listens(address string) bool {
+	c, err := net.Dial("tcp", address)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
+}
+
+// kill kills the server, which may be started again.
+func (e *external) kill(t testing.TB) {
+	t.Helper()
+	require.NoError(t, e.cmd.Process.Kill())
+	_ = e.cmd.Wait() // the status says that a signal ended it
 }
 
 // stop stops the server as an operator does.
 func (e *external) stop(t *testing.T) {
 	t.Helper()
 	require.NoError(t, e.cmd.Process.Signal(syscall.SIGTERM))
-	_ = e.cmd.Wait() // its status is that of the signal
+	_ = e.cmd.Wait() // the status says that a signal ended it
 }
 
 // Three processes, each with a pipeline, and a server of Debian's package, which is older than the client. Process 0 publishes. Process 1 is killed,
 // process 2 stands still, process 0 is cut off from the server. Then the server stands still, and is started again.
 func TestThreeProcessesWithAServerOfDebianSurviveFaults(t *testing.T) {
+	lasts(t)
 	if race {
 		t.Skip("under the race detector the elections of three processes may take minutes")
 	}
 	t.Parallel()
-	e := &external{program: debianServer(t), dir: t.TempDir(), address: addresses(t, 1)[0]}
-	e.start(t)
-	t.Cleanup(func() {
-		_ = e.cmd.Process.Kill() // it has ended, if that is not possible
-		_ = e.cmd.Wait()
-		if t.Failed() {
-			t.Log(e.log.String())
-		}
-	})
-	var conn *nats.Conn
-	await(t, "the server runs", func() (ok bool) {
-		var err error
-		conn, err = nats.Connect(t.Context(), "nats://"+e.address)
-		return err == nil
-	})
-	defer shut(t, conn)
+	e := startExternal(t)
+	conn := connect(t, "nats://"+e.address)
 	dir := t.TempDir()
 	var all [3]*process
 	var links [3]*proxy
@@ -137,7 +259,7 @@ func TestAServerThatIsTooOldIsRefused(t *testing.T) {
 			var serving sync.WaitGroup
 			defer serving.Wait()
 			defer func() { require.NoError(t, l.Close()) }()
-			serving.Go(func() { pretend(l, version) })
+			serving.Go(func() { pretend(l, version, true) })
 			_, err = nats.Connect(t.Context(), "nats://"+l.Addr().String())
 			require.ErrorContains(t, err, want)
 			require.ErrorContains(t, err, l.Addr().String())
@@ -145,8 +267,24 @@ func TestAServerThatIsTooOldIsRefused(t *testing.T) {
 	}
 }
 
-// pretend serves one connection: it greets with a version, answers pings, and that there is no JetStream.
-func pretend(l net.Listener, version string) {
+// The permissions of a server, or a cluster without a leader, may have it say nothing about JetStream.
+func TestAConnectThatEndsSaysWhatItWaitedFor(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer func() { require.NoError(t, l.Close()) }()
+	serving.Go(func() { pretend(l, "3.0.0", false) })
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = nats.Connect(ctx, "nats://"+l.Addr().String())
+	require.ErrorIs(t, err, nats.ErrAway)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "the server has not said whether it has JetStream")
+}
+
+// pretend serves one connection: it greets with a version, answers pings, and says, or does not say, that there is no JetStream.
+func pretend(l net.Listener, version string, says bool) {
 	c, err := l.Accept()
 	if err != nil {
 		return
@@ -159,7 +297,7 @@ func pretend(l net.Listener, version string) {
 		case len(words) == 0:
 		case words[0] == "PING":
 			fmt.Fprint(c, "PONG\r\n")
-		case words[0] == "PUB" && len(words) == 4:
+		case says && words[0] == "PUB" && len(words) == 4:
 			fmt.Fprintf(c, "HMSG %s 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", words[2])
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/link"
@@ -68,12 +69,12 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 		return err
 	}
 	i.o = o.filled()
-	if err := i.conn.patiently(ctx, i.make); err != nil {
+	if err = i.conn.denials.ask(ctx, i.names.has, i.make); err != nil {
 		return err
 	}
 	i.tracker = newTracker(trackerConfig{
 		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name),
-		retry: i.o.Retry, ackWait: i.o.AckWait, confirm: i.o.Confirm, most: i.o.MaxInFlight, bytes: i.o.bytesInFlight,
+		retry: i.o.Retry, ackWait: i.o.AckWait, most: i.o.MaxInFlight, bytes: i.o.bytesInFlight, denials: i.conn.denials, makeDead: i.makeDead,
 	})
 	if err := i.conn.own(i.tracker); err != nil {
 		return errors.Join(err, i.tracker.close(ctx))
@@ -83,32 +84,53 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 
 // make makes the streams and the consumer, or changes them.
 func (i *Inlet[C]) make(ctx context.Context) (err error) {
-	if is, err := i.known(ctx); is || err != nil {
+	is := false
+	err = i.conn.patiently(ctx, i.o.Logger, "whether the stream "+i.names.stream+" is there", func(ctx context.Context) (err error) {
+		if is, err = i.known(ctx); err == nil && i.o.Replicas == 0 && !is {
+			i.o.Replicas, err = i.conn.replicas(ctx, i.names.stream)
+		}
+		return err
+	})
+	if is || err != nil {
 		return err
 	}
-	if i.o.Replicas == 0 {
-		if i.o.Replicas, err = i.conn.replicas(ctx, i.names.stream); err != nil {
-			return fmt.Errorf("its stream: %w", err)
-		}
-	}
-	if i.stream, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.stream(i.names, i.keys.parts)); err != nil {
-		return fmt.Errorf("its stream: %w", i.conn.explain(err))
-	}
-	if i.dead, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.deadStream(i.names)); err != nil {
-		return fmt.Errorf("its stream of dead letters: %w", i.conn.explain(err))
-	}
-	if _, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.backStream(i.names)); err != nil {
-		return fmt.Errorf("its stream of what was given back: %w", i.conn.explain(err))
+	if err = i.makeStreams(ctx); err != nil {
+		return err
 	}
 	if i.keys.parts > 0 {
 		err = i.makePartitions(ctx)
 	} else {
-		_, err = i.stream.CreateOrUpdateConsumer(ctx, i.o.consumer())
+		err = i.conn.ensureConsumer(ctx, i.o.Logger, i.names.stream, i.o.consumer())
 	}
 	if err != nil {
-		return fmt.Errorf("its consumer: %w", i.conn.explain(err))
+		return fmt.Errorf("its consumer: %w", err)
 	}
 	return nil
+}
+
+// makeStreams makes the streams at once: in a cluster each has an election.
+func (i *Inlet[C]) makeStreams(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	ensure := func(stream *jetstream.Stream, what string, config jetstream.StreamConfig) {
+		all.Go(func() (err error) {
+			if *stream, err = i.conn.ensureStream(ctx, i.o.Logger, config); err != nil {
+				return fmt.Errorf("its stream%s: %w", what, err)
+			}
+			return nil
+		})
+	}
+	var back jetstream.Stream
+	ensure(&i.stream, "", i.o.stream(i.names, i.keys.parts))
+	ensure(&i.dead, " of dead letters", i.o.deadStream(i.names))
+	ensure(&back, " of what was given back", i.o.backStream(i.names))
+	return all.Wait()
+}
+
+// makeDead makes the stream of dead letters anew, that was removed while the inlet is in use.
+func (i *Inlet[C]) makeDead(ctx context.Context) error {
+	i.o.Logger.Error("the stream of dead letters was removed; it is made anew, and is empty", "inlet", i.name)
+	_, err := i.conn.ensureStream(ctx, i.o.Logger, i.o.deadStream(i.names))
+	return err
 }
 
 // isGone reports whether an error of the server means that a stream or a consumer is not there.
@@ -116,17 +138,27 @@ func isGone(err error) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
 }
 
-// restore makes what the server has in memory anew, if a consumer is not there because the server was started again. What is on disk
-// does not vanish by itself, so that it is gone stays an error.
+// restore makes what the server has in memory anew, if a consumer is not there because the server was started again, and a consumer that was
+// removed. A stream on disk does not vanish by itself, so that it is gone stays an error.
 func (i *Inlet[C]) restore(ctx context.Context, consumer string) error {
 	i.restoring.Lock()
 	defer i.restoring.Unlock()
 	_, err := i.conn.js.Consumer(ctx, i.names.stream, consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) && !i.o.Memory {
+		i.o.Logger.Error("the consumer of the inlet was removed; it is made anew, and what was in flight is delivered again",
+			"inlet", i.name, "consumer", consumer)
+		return i.remake(ctx)
+	}
 	if !i.o.Memory || !isGone(err) {
 		return i.conn.explain(err)
 	}
 	i.o.Logger.Error("the server was started again and has lost the streams of the inlet, which were in memory, with all messages that were "+
 		"not delivered; they are made anew, and are empty", "inlet", i.name)
+	return i.remake(ctx)
+}
+
+// remake makes what of the streams and consumers is not there.
+func (i *Inlet[C]) remake(ctx context.Context) error {
 	anew := &Inlet[C]{name: i.name, names: i.names, o: i.o, conn: i.conn, keys: i.keys}
 	return anew.make(ctx)
 }
@@ -154,7 +186,7 @@ const (
 
 // Publish adds a command to the inlet. It returns nil when the server has the message: from then on it is delivered until its command
 // has ended, as [Options.Retry] says, or it becomes a dead letter. A message whose ID is that of another one that was published within
-// the time of [Options.Dedup] is dropped, and that is no error. An ID is any text. Without an ID nothing is dropped.
+// the time of [Options.Dedup] is dropped, and that is no error: PublishOnce says which. An ID is any text. Without an ID nothing is dropped.
 //
 // Of a stream that is full the error is [ErrFull], at once. If the server does not answer before ctx ends, or within five seconds if ctx
 // has no deadline, it is [ErrAway]: then the message may be there or not, and publishing it again with the same ID is safe. So it is if ctx
@@ -167,24 +199,38 @@ const (
 // [stage.Overloaded]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Overloaded
 func (i *Inlet[C]) Publish(ctx context.Context, id string, cmd C) error {
 	link.CheckContext(ctx, "nats: Publish")
-	err := i.publish(ctx, id, cmd)
-	if err != nil {
-		i.refused.Add(1)
-		return fmt.Errorf("nats: inlet %q: %w", i.name, err)
-	}
-	return nil
+	_, err := i.publish(ctx, id, cmd)
+	return err
 }
 
-func (i *Inlet[C]) publish(ctx context.Context, id string, cmd C) error {
+// PublishOnce is Publish, and reports whether the message was added: it was not if the server knows its ID.
+func (i *Inlet[C]) PublishOnce(ctx context.Context, id string, cmd C) (added bool, err error) {
+	link.CheckContext(ctx, "nats: PublishOnce")
+	return i.publish(ctx, id, cmd)
+}
+
+func (i *Inlet[C]) publish(ctx context.Context, id string, cmd C) (added bool, err error) {
+	done, err := i.publishMessage(ctx, id, cmd)
+	if err != nil {
+		i.refused.Add(1)
+		return false, fmt.Errorf("nats: inlet %q: %w", i.name, err)
+	}
+	return !done.Duplicate, nil
+}
+
+func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetstream.PubAck, error) {
 	m, err := i.message(id, cmd)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	done, err := i.conn.js.PublishMsg(ctx, m)
 	if i.isLost(ctx, err) {
 		done, err = i.conn.js.PublishMsg(ctx, m)
 	}
-	return i.taken(ctx, done, err)
+	if denied := i.conn.denials.about(m.Subject); err != nil && denied != nil {
+		return nil, denied
+	}
+	return done, i.taken(ctx, done, err)
 }
 
 // message returns the message of a command.
@@ -294,8 +340,13 @@ func decodePayload[C any](codec Codec[C], p Payload) (cmd C, err error) {
 // When the server is away, the source waits for it for as long as that takes: the snapshot of the pipeline shows the feed as "away", with
 // the reason. It is exhausted only with [Options.UntilEmpty]. An inlet feeds one stage at a time; see [NewInlet] for several.
 func (i *Inlet[C]) Feed(ctx context.Context, submit func(C) error) error {
+	if err := feed.SetBound(ctx, feed.Bound{Most: i.o.MaxInFlight, Source: fmt.Sprintf("inlet %q", i.name), Option: "MaxInFlight"}); err != nil {
+		return err
+	}
 	return source.Ends(i.feedAlone)(ctx, submit)
 }
+
+func init() { feed.Bounds("github.com/golda-dev/golda/adapter/nats.(*Inlet[...]).Feed-fm") }
 
 // feedAlone is feed for one caller at a time.
 func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) error) error {
@@ -384,7 +435,7 @@ func (i *Inlet[C]) spent(ctx context.Context, d *delivery) bool {
 	}
 	n, most := i.tracker.attempts(ctx, d), i.o.Retry.Attempts
 	if n > most {
-		i.tracker.letters <- letter{d, Deliveries, fmt.Errorf("delivered %d times, and at most %d are allowed", n, most)}
+		i.tracker.letters <- letter{d, Deliveries, fmt.Errorf("delivered %d times, and at most %d are allowed; %w", n, most, i.tracker.unanswered(ctx, d))}
 	}
 	return n > most
 }
@@ -399,7 +450,7 @@ type Counts struct {
 
 	Delivered    uint64 // messages that have arrived; each delivery counts
 	Redelivered  uint64 // those of them that were delivered before, to any process
-	Acknowledged uint64 // messages that are done
+	Acknowledged uint64 // messages that are done, as the server has confirmed
 	Expired      uint64 // calls among those messages that were not handled, because their callers did not wait any more
 	GivenBack    uint64 // messages that are to be delivered again: at once, after a pause, or after Options.AckWait
 	DeadLettered uint64 // messages that have become dead letters

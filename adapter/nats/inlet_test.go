@@ -70,6 +70,14 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	require.Eventually(t, holds, time.Minute, 2*time.Millisecond, what)
 }
 
+// lasts skips a test that takes ten seconds or more, or hundreds of megabytes, when tests are to be short.
+func lasts(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
+}
+
 // lawful requires that each delivery has one end.
 func lawful(t testing.TB, c nats.Counts) {
 	t.Helper()
@@ -244,6 +252,7 @@ func TestAnInletHasNoMoreInFlightThanItMay(t *testing.T) {
 // By default what is in flight has some 64 MiB, and a request of the inlet is answered with some 12 MiB at most. A server ends a connection
 // that has more to take than 64 MiB.
 func TestLargeMessagesAreFewInFlight(t *testing.T) {
+	t.Parallel()
 	if race {
 		t.Skip("under the race detector 120 MB may take minutes")
 	}
@@ -325,6 +334,35 @@ func TestAHardStopGivesItsCommandsBack(t *testing.T) {
 	start(t, numbers, stage.Sink("do", func(_ context.Context, k int) error { done.add(k); return nil }))
 	eventually(t, "all are done", func() bool { return done.len() == 20 })
 	eventually(t, "the server knows", func() bool { return status(t, numbers) == nats.Status{Published: 20} })
+}
+
+// The server remembers what was given back: without that, its messages would wait for AckWait, which is an hour here.
+func TestWhatAHardStopGaveBackIsDeliveredAtOnceAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	const n = 20
+	o := nats.Options[int]{AckWait: time.Hour}
+	conn, err := nats.Embed(dir, nats.Store{})
+	require.NoError(t, err)
+	numbers := inlet(t, conn, "numbers", o)
+	publish(t, numbers, n)
+	var started atomic.Int64
+	p := start(t, numbers, stage.Sink("hang", func(ctx context.Context, _ int) error {
+		started.Add(1)
+		<-ctx.Done()
+		return ctx.Err()
+	}, stage.Workers(2, 2)))
+	eventually(t, "all are in flight", func() bool { return numbers.Counts().InFlight == n && started.Load() == 2 })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = p.Stop(ended)
+	shut(t, conn)
+	require.GreaterOrEqual(t, numbers.Counts().GivenBack, uint64(n))
+	require.Zero(t, numbers.Counts().InFlight)
+	again := inlet(t, embed(t, dir, nats.Store{}), "numbers", o)
+	var done tally
+	start(t, again, stage.Sink("do", func(_ context.Context, k int) error { done.add(k); return nil }))
+	eventually(t, "all are done", func() bool { return done.len() == n })
+	eventually(t, "the server knows", func() bool { return status(t, again) == nats.Status{Published: n} })
 }
 
 // All that can become of a message, at random, in two inlets that share the stream.
@@ -529,7 +567,7 @@ func TestOnlyALetterThatWasReadIsRetriedOrDropped(t *testing.T) {
 }
 
 func TestAnAcknowledgementMayBeConfirmed(t *testing.T) {
-	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{UntilEmpty: true, Confirm: true})
+	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{UntilEmpty: true})
 	publish(t, numbers, 500)
 	run(t, numbers, stage.Sink("do", func(context.Context, int) error { return nil }))
 	require.Equal(t, nats.Status{Published: 500}, status(t, numbers))
@@ -599,7 +637,7 @@ func TestAWindowLargerThanItsInletIsWarnedOf(t *testing.T) {
 		MaxInFlight: 4, AckWait: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	publish(t, numbers, 5)
-	of, sum := window.All("of", window.Bounds[int]{Count: 5}), 0
+	of, sum := window.All("of", window.Bounds[int]{Count: 5, Time: time.Hour}), 0 // without the hour New refuses it
 	p := start(t, numbers, of, of.To(stage.Sink("sum", func(_ context.Context, w window.Window[none, []int]) error {
 		for _, n := range w.Value {
 			sum += n

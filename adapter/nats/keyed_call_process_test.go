@@ -109,6 +109,7 @@ func listenTo(t *testing.T, conn *nats.Conn, heard func(e entry) string) {
 
 // Processes are killed while commands are sent and calls are made. Each call has its answer, and the order of each key is kept.
 func TestCallsKeepTheOrderOfTheirKeyWhileProcessesAreKilled(t *testing.T) {
+	t.Parallel()
 	url := serve(t, &server.Options{}).ClientURL()
 	conn := connect(t, url)
 	b := newBook()
@@ -175,6 +176,7 @@ func TestCallsKeepTheOrderOfTheirKeyWhileProcessesAreKilled(t *testing.T) {
 
 // The process that handles a call is killed. Another one handles the call, and the caller has that answer.
 func TestACallOutlivesTheProcessThatHandlesIt(t *testing.T) {
+	t.Parallel()
 	url := serve(t, &server.Options{}).ClientURL()
 	conn := connect(t, url)
 	began := make(chan string, 10)
@@ -208,6 +210,7 @@ func TestACallOutlivesTheProcessThatHandlesIt(t *testing.T) {
 
 // The process of the caller is killed: its call that is handled ends, and the one that waits is not handled.
 func TestTheCallsOfACallerThatIsKilledEnd(t *testing.T) {
+	t.Parallel()
 	url := serve(t, &server.Options{}).ClientURL()
 	conn := connect(t, url)
 	inside, left := make(chan none, 10), make(chan error, 10)

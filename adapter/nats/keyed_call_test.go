@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -103,6 +102,7 @@ func unwanted(t *testing.T) func(coroutine.Context, step) behaviour.Outcome {
 
 // Calls and commands that are sent have one order for each key, and processes come and go meanwhile, softly and hard.
 func TestCallsKeepTheOrderOfTheirKeyWhileProcessesComeAndGo(t *testing.T) {
+	t.Parallel()
 	conn := embed(t, t.TempDir(), nats.Store{})
 	b := newBook()
 	handle := func(name string) func(coroutine.Context, step) behaviour.Outcome {
@@ -144,6 +144,7 @@ func TestCallsKeepTheOrderOfTheirKeyWhileProcessesComeAndGo(t *testing.T) {
 		at := (i + 1) * accounts * each / 6
 		require.Eventually(t, func() bool { return b.handled() >= at }, 2*time.Minute, time.Millisecond)
 		next := startTeller(t, conn, "back", handle(fmt.Sprint("next ", i)))
+		eventually(t, "both answer", func() bool { return answering(t, conn) == 2 }) // without one, calls are refused
 		ctx, cancel := context.WithCancel(t.Context())
 		if !soft {
 			cancel()
@@ -159,6 +160,24 @@ func TestCallsKeepTheOrderOfTheirKeyWhileProcessesComeAndGo(t *testing.T) {
 	defer b.mu.Unlock()
 	assert.Empty(t, b.faults)
 	assert.Equal(t, accounts*each, b.distinct)
+}
+
+// answering returns how many processes answer the question whether they run the stage.
+func answering(t *testing.T, conn *nats.Conn) (n int) {
+	t.Helper()
+	nc := conn.JetStream().Conn()
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox)
+	require.NoError(t, err)
+	defer func() { _ = answers.Unsubscribe() }()
+	require.NoError(t, nc.PublishRequest("golda.calls.bank_enter.ask", inbox, nil))
+	for {
+		m, err := answers.NextMsg(100 * time.Millisecond)
+		if err != nil || m.Header.Get("Status") != "" { // of the server: there is none
+			return n
+		}
+		n++
+	}
 }
 
 func TestACommandAndACallOfOneSubmitterKeepTheirOrder(t *testing.T) {
@@ -233,6 +252,7 @@ func behindGate(t *testing.T) (front, back *teller, open func(), handled *atomic
 }
 
 func TestACallWhoseCallerHasGivenUpWhileItWaitedIsNotHandled(t *testing.T) {
+	t.Parallel()
 	for name, ctx := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"canceled": context.WithCancel,
 		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -372,6 +392,7 @@ func TestACallIsRefusedByAFullStreamAtOnce(t *testing.T) {
 
 // The stream loses a call: by hand, or since a server had it in memory only.
 func TestACallThatTheStreamHasLostFails(t *testing.T) {
+	t.Parallel()
 	front, _, open, _ := behindGate(t)
 	ended := make(chan error, 1)
 	go func() {
@@ -390,6 +411,7 @@ func TestACallThatTheStreamHasLostFails(t *testing.T) {
 }
 
 func TestACallOutlivesARestartOfTheServer(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := serve(t, &server.Options{StoreDir: dir})
 	gate, inside := make(chan none), make(chan none, 10)
@@ -445,41 +467,4 @@ func TestACallOutlivesARestartOfTheServer(t *testing.T) {
 	}
 	require.Len(t, got, 2)
 	front.empty(t)
-}
-
-// The server refuses what docs/scaling.md does not list. Calls do not notice each refusal, so the error handler of the connection
-// collects them.
-func TestKeyedCallsNeedThePermissionsThatTheDocumentationLists(t *testing.T) {
-	subjects := []string{
-		"$JS.API.>", "$JS.ACK.>", "_INBOX.>", "golda.inlet.>", "golda.dead.>", "golda.back.>", "golda.node.>", "golda.calls.>", "golda.members.>",
-	}
-	may := &server.SubjectPermission{Allow: subjects}
-	s := serve(t, &server.Options{Users: []*server.User{
-		{Username: "shop", Password: "p", Permissions: &server.Permissions{Publish: may, Subscribe: may}},
-	}})
-	refused := make(chan error, 100)
-	enter := func() *nats.Conn {
-		return connect(t, s.ClientURL(), natsgo.UserInfo("shop", "p"), natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
-			select {
-			case refused <- err:
-			default:
-			}
-		}))
-	}
-	handle := func(_ coroutine.Context, s step) behaviour.Outcome { return behaviour.OK(s.N) }
-	front := startTeller(t, enter(), "front", nil)
-	for range 2 {
-		startTeller(t, enter(), "back", handle)
-	}
-	for n := range 100 {
-		got, err := front.call(t, step{fmt.Sprint("account ", n), n})
-		require.NoError(t, err)
-		require.Equal(t, n, got)
-	}
-	front.empty(t)
-	select {
-	case err := <-refused:
-		require.NoError(t, err)
-	default:
-	}
 }

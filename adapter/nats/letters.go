@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,12 +27,13 @@ const (
 	headerSequence   = "Golda-Sequence"
 	headerPublished  = "Golda-Published"
 	headerID         = "Golda-Id"
+	headerCut        = "Golda-Cut"
 )
 
 // letterRoom is how many bytes of the largest message are kept free for the headers of its dead letter.
 const letterRoom = 4 << 10
 
-// The reasons of a [Letter] that package reason does not have.
+// The reasons of a [Letter] that package reason lacks.
 const (
 	Undecodable               = verdict.Undecodable // the codec returned an error
 	UnknownType reason.Reason = "unknown_type"      // the codec returned ErrUnknownType
@@ -52,8 +54,10 @@ func (t *tracker) bury(idle <-chan struct{}) {
 	}
 }
 
-// buryOne stores a letter and ends its message then, in this order: a crash between the two leaves both, and the message is
-// recognised when it is delivered again. As long as the letter cannot be stored, the message stays in flight.
+// buryOne stores a letter, and then ends its message. If the process is killed
+// between the two steps both exist, and the inlet finds the letter when the
+// message is delivered again. While the server does not store the letter, the
+// message stays in flight; other messages do not wait for it.
 func (t *tracker) buryOne(l letter) {
 	if !errors.Is(l.err, errLost) && (l.reason == reason.Error || l.reason == reason.Crash) {
 		v := verdict.Of(t.log, t.retry, t.attempts(t.stopped, l.d), l.err)
@@ -65,34 +69,92 @@ func (t *tracker) buryOne(l letter) {
 			return
 		}
 	}
+	if t.isLate() {
+		t.running.Go(func() { t.buryLate(l) })
+		return
+	}
+	if err := t.store(l); err != nil {
+		t.notStored(l, err)
+		t.running.Go(func() { t.buryLate(l) })
+		return
+	}
+	t.buriedNow(l)
+}
+
+// buriedNow ends the message of a letter that is stored.
+func (t *tracker) buriedNow(l letter) {
+	t.log.Error("dead letter", "sequence", l.d.seq, "letter", l.reason, "deliveries", l.d.deliveries(), "reason", l.err)
+	t.end(l.d)
+}
+
+// buryLate tries to store a letter again and again, until the server has stored
+// it or the tracker is stopped.
+func (t *tracker) buryLate(l letter) {
+	t.setLate(1)
+	defer t.setLate(-1)
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
-		err := t.store(l)
-		if err == nil {
-			break
-		}
-		t.log.Warn("a dead letter was not stored; the inlet tries again", "sequence", l.d.seq, "letter", l.reason, "reason", err)
 		select {
 		case <-time.After(pause):
 		case <-t.stopped.Done():
 			return
 		}
+		err := t.store(l)
+		if err == nil {
+			t.buriedNow(l)
+			return
+		}
+		t.notStored(l, err)
 	}
-	t.log.Error("dead letter", "sequence", l.d.seq, "letter", l.reason, "deliveries", l.d.deliveries(), "reason", l.err)
-	t.end(l.d)
+}
+
+// notStored logs why the server did not store a letter, and what the operator
+// can do.
+func (t *tracker) notStored(l letter, err error) {
+	do := "none is needed if the server comes back"
+	if _, denied := errors.AsType[*denial](err); denied {
+		do = "permit the subject to the user of this connection"
+	} else if errors.Is(err, ErrFull) {
+		do = "make room: retry or drop letters, or raise the limit of the stream or of the server"
+	}
+	t.log.Warn("a dead letter was not stored; the inlet tries again, and its message stays in flight",
+		"sequence", l.d.seq, "letter", l.reason, "reason", err, "action", do)
+}
+
+// isLate reports whether letters wait because the server did not store them. The
+// next letter waits beside them.
+func (t *tracker) isLate() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.late > 0
+}
+
+// setLate changes the number of letters that wait because the server did not
+// store them.
+func (t *tracker) setLate(change int) {
+	t.mu.Lock()
+	t.late += change
+	t.mu.Unlock()
+	ring(t.freed)
 }
 
 // end has the server drop a message that is a dead letter.
-func (t *tracker) end(d *delivery) { t.answer(d, []byte("+TERM"), &t.n.DeadLettered) }
+func (t *tracker) end(d *delivery) { t.terms <- d }
 
-// store stores a letter. It returns nil if the letter is there already.
+// store stores a letter: as a whole or, if the server refuses a message of that
+// size, with as much of the data as the server accepts. It returns nil if the
+// server has the letter already.
 func (t *tracker) store(l letter) error {
 	m := t.letterOf(l)
-	ctx, cancel := context.WithTimeout(t.stopped, longestRetry)
-	defer cancel()
-	_, err := t.js.PublishMsg(ctx, m)
-	if errors.Is(err, natsgo.ErrMaxPayload) { // it was not published by an inlet, which keeps some bytes free
-		m.Header = natsgo.Header{headerReason: {string(l.reason)}, headerType: m.Header[headerType], headerVersion: m.Header[headerVersion]}
-		_, err = t.js.PublishMsg(ctx, m)
+	err := t.storeMessage(m)
+	for _, shorten := range []func(*natsgo.Msg, int64){withoutHeaders, withoutEnd, withoutData} {
+		if !isTooLarge(err) {
+			break
+		}
+		shorten(m, t.conn.MaxPayload())
+		if err = t.storeMessage(m); err == nil && m.Header.Get(headerCut) != "" {
+			t.log.Error("the server does not take the whole letter of a message, and its data are cut; raise MaxPayload to keep all",
+				"sequence", l.d.seq, "bytes", len(l.d.message().Data), "kept", len(m.Data), "max_payload", t.conn.MaxPayload())
+		}
 	}
 	if isThere(err) {
 		return nil
@@ -100,7 +162,77 @@ func (t *tracker) store(l letter) error {
 	return explain(err)
 }
 
-// isThere reports whether an error of the server means that a subject of the dead letters has a letter.
+// storeMessage publishes the message of a letter. If the stream of letters was
+// removed, storeMessage makes it first.
+func (t *tracker) storeMessage(m *natsgo.Msg) error {
+	ctx, cancel := context.WithTimeout(t.stopped, longestRetry)
+	defer cancel()
+	return t.denials.ask(ctx, func(subject string) bool { return subject == pattern(m.Subject) }, func(ctx context.Context) error {
+		_, err := t.js.PublishMsg(ctx, m)
+		if !errors.Is(err, jetstream.ErrNoStreamResponse) {
+			return err
+		}
+		if err := t.makeDead(ctx); err != nil {
+			return err
+		}
+		_, err = t.js.PublishMsg(ctx, m)
+		return err
+	})
+}
+
+// isTooLarge reports whether an error means that the server, or the stream,
+// refuses a message because of its size.
+func isTooLarge(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return errors.Is(err, natsgo.ErrMaxPayload) || ok && api.ErrorCode == largeMessage
+}
+
+// largeMessage is the code of the server's error that a message is larger than its stream allows.
+const largeMessage jetstream.ErrorCode = 10054
+
+// withoutHeaders removes all headers of a letter but those of this package, and
+// cuts the text of its error.
+func withoutHeaders(m *natsgo.Msg, _ int64) {
+	for name := range m.Header {
+		if !slices.Contains(letterHeaders, name) {
+			delete(m.Header, name)
+		}
+	}
+	if text := m.Header.Get(headerError); len(text) > shortError {
+		m.Header.Set(headerError, strings.ToValidUTF8(text[:shortError], ""))
+	}
+}
+
+// shortError is how many bytes withoutHeaders leaves of the text of an error.
+const shortError = 64
+
+// letterHeaders are the headers of each letter.
+var letterHeaders = []string{
+	headerReason, headerError, headerDeliveries, headerSequence, headerPublished, headerType, headerVersion, headerPartition,
+}
+
+// withoutEnd cuts the data of a letter to the size that the server accepts.
+func withoutEnd(m *natsgo.Msg, most int64) {
+	cutTo(m, int(most)-m.Size()+len(m.Data)-len(headerCut)-cutRoom)
+}
+
+// cutRoom is the size of the header headerCut without its name, at most.
+const cutRoom = 24
+
+// withoutData removes the data of a letter.
+func withoutData(m *natsgo.Msg, _ int64) { cutTo(m, 0) }
+
+// cutTo cuts the data of a letter, and writes into a header how many bytes are
+// missing.
+func cutTo(m *natsgo.Msg, most int) {
+	before, _ := strconv.Atoi(m.Header.Get(headerCut))
+	most = max(0, min(most, len(m.Data)))
+	m.Header.Set(headerCut, strconv.Itoa(before+len(m.Data)-most))
+	m.Data = m.Data[:most]
+}
+
+// isThere reports whether an error of the server means that it has the letter
+// already: a subject of the stream of dead letters has one letter.
 func isThere(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && strings.Contains(api.Description, "maximum messages per subject")
@@ -130,15 +262,20 @@ func (t *tracker) letterOf(l letter) *natsgo.Msg {
 	return m
 }
 
-// subjectOf returns the subject of a message's letter, which no other message has.
+// subjectOf returns the subject of a message's letter. No two messages have the
+// same.
 func (t *tracker) subjectOf(d *delivery) string { return t.names.deadSubject + "." + d.key() }
 
-// key names a message. Its sequence alone does not: a stream that was removed and made anew counts from one again, and one that has lost its
-// last messages in a power cut gives their numbers to others, while the letters of what it had before are kept.
+// key returns the sequence of a message and the time when it was published. The
+// sequence alone does not identify a message: a stream that was removed and made
+// again starts at one, and a stream that lost its last messages in a power cut
+// gives their sequences to other messages, while the letters of the old ones are
+// kept.
 func (d *delivery) key() string { return fmt.Sprintf("%d-%d", d.seq, d.at.UnixNano()) }
 
-// buried reports whether a message has a letter: the process that has stored it died before it could end the message. It waits for a server
-// that is away, until ctx ends.
+// buried reports whether a message has a letter: then the process that stored
+// the letter was killed before it ended the message. While the server does not
+// answer buried waits, until ctx ends.
 func (t *tracker) buried(ctx context.Context, dead jetstream.Stream, d *delivery) bool {
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		ask, cancel := context.WithTimeout(ctx, longestRetry)
@@ -147,6 +284,8 @@ func (t *tracker) buried(ctx context.Context, dead jetstream.Stream, d *delivery
 		switch {
 		case err == nil || errors.Is(err, jetstream.ErrMsgNotFound):
 			return err == nil
+		case ctx.Err() != nil: // the pipeline stops, and gives the message back
+			return false
 		case !errors.Is(explain(err), ErrAway):
 			t.log.Warn("the server does not say whether a message is a dead letter; it is taken to be none", "sequence", d.seq, "reason", err)
 			return false
@@ -161,7 +300,8 @@ func (t *tracker) buried(ctx context.Context, dead jetstream.Stream, d *delivery
 
 // Letter is a dead letter of an [Inlet]: a message that was given up.
 type Letter struct {
-	Payload                  // what was published
+	Payload                  // what was published, but for Cut
+	Cut        int           // how many bytes of the data are missing at the end, because the server did not take them: see Store.MaxPayload
 	ID         string        // of the message; empty if it had none
 	Reason     reason.Reason // reason.Error, reason.Crash, reason.Expired, Undecodable, UnknownType or Deliveries
 	Err        string        // the text of the error, cut after 1 KiB
@@ -174,8 +314,9 @@ type Letter struct {
 	partition string // of the message; empty if it had none
 }
 
-// Letters returns the dead letters, the oldest first. Each is asked for when its turn comes. If that fails, the error is the last element.
-// Letters that are added meanwhile are included.
+// Letters returns the dead letters, the oldest first. It reads each letter when
+// the loop reaches it, so letters that are added during the loop are included.
+// If the server does not return a letter, the error is the last element.
 func (i *Inlet[C]) Letters(ctx context.Context) iter.Seq2[Letter, error] {
 	link.CheckContext(ctx, "nats: Letters")
 	return func(yield func(Letter, error) bool) {
@@ -204,21 +345,28 @@ func letterFrom(m *jetstream.RawStreamMsg) Letter {
 		Buried: m.Time, at: m.Sequence, partition: m.Header.Get(headerPartition),
 	}
 	l.Version, _ = strconv.Atoi(m.Header.Get(headerVersion))
+	l.Cut, _ = strconv.Atoi(m.Header.Get(headerCut))
 	l.Deliveries, _ = strconv.Atoi(m.Header.Get(headerDeliveries))
 	l.Sequence, _ = strconv.ParseUint(m.Header.Get(headerSequence), 10, 64)
 	l.Published, _ = time.Parse(time.RFC3339Nano, m.Header.Get(headerPublished))
 	return l
 }
 
-// errNoLetter refuses a Letter that a program has made.
+// errNoLetter refuses a Letter that Letters has not returned.
 var errNoLetter = errors.New("the letter is none that Letters has returned")
 
-// Retry publishes the message of a letter to the inlet again, as a new message without the ID, and drops the letter. If that is
-// interrupted between the two, the letter stays; a second Retry within the time of [Options.Dedup] publishes nothing more.
+// Retry publishes the message of a letter to the inlet again, as a new message
+// without the ID, and drops the letter. If the process is killed between the two
+// steps, the letter stays; a second Retry within the time of [Options.Dedup]
+// publishes no second message. Retry refuses a letter whose data are not
+// complete, see Letter.Cut.
 func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 	link.CheckContext(ctx, "nats: Retry")
 	if l.at == 0 {
 		return fmt.Errorf("nats: inlet %q: retry: %w", i.name, errNoLetter)
+	}
+	if l.Cut > 0 {
+		return fmt.Errorf("nats: inlet %q: retry letter %d: %d bytes of it are missing", i.name, l.Sequence, l.Cut)
 	}
 	m := &natsgo.Msg{Subject: i.names.subject, Data: l.Data, Header: natsgo.Header{
 		headerType: {l.Type}, headerVersion: {strconv.Itoa(l.Version)},
@@ -233,7 +381,8 @@ func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 	return i.Drop(ctx, l)
 }
 
-// Drop removes a letter for good. A letter that is not there is no error.
+// Drop removes a letter for good. It returns nil if the letter was removed
+// before.
 func (i *Inlet[C]) Drop(ctx context.Context, l Letter) error {
 	link.CheckContext(ctx, "nats: Drop")
 	if l.at == 0 {

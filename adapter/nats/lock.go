@@ -4,32 +4,40 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
+	"path/filepath"
+
+	"github.com/golda-dev/golda/internal/lockfile"
 )
 
-// lockFile takes the lock of a store, which ends with the process at the latest. The file has the number of the process that took it
-// last, for messages only.
-func lockFile(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := lock(f); err != nil {
-		if pid := readPID(f); pid != "" && errors.Is(err, ErrLocked) {
-			err = fmt.Errorf("%w: process %s", ErrLocked, pid)
+// locks are the files that a server has locked.
+type locks []*os.File
+
+// lockStore takes the locks of a store, which end with the process at the
+// latest: that of a file, and that of the directory, since the file may be
+// removed.
+func lockStore(dir string) (all locks, err error) {
+	for _, take := range []func() (*os.File, error){
+		func() (*os.File, error) { return lockfile.Take(filepath.Join(dir, lockName)) },
+		func() (*os.File, error) { return lockfile.TakeDir(dir) },
+	} {
+		f, err := take()
+		if errors.Is(err, lockfile.ErrLocked) {
+			err = fmt.Errorf("%w: %w", ErrLocked, err)
 		}
-		return nil, errors.Join(err, f.Close())
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
+		}
+		all = append(all, f)
 	}
-	// A disk that is full cannot take the number. The lock holds all the same.
-	if f.Truncate(0) == nil {
-		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
-	}
-	return f, nil
+	return all, nil
 }
 
-func readPID(f *os.File) string {
-	buf := make([]byte, 20)
-	n, _ := f.ReadAt(buf, 0)
-	return strings.TrimSpace(string(buf[:n]))
+// Close gives the locks up.
+func (l locks) Close() (err error) {
+	for _, f := range l {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
 }

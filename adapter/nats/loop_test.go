@@ -114,6 +114,7 @@ func (t tree) grow(tb testing.TB, isThere func(nodes int) bool, closed func(walk
 
 // The commands are many because what the server and the pipeline take anyway must be small beside them: that takes some ten seconds.
 func TestALoopThroughAnInletTakesBoundedMemory(t *testing.T) {
+	lasts(t)
 	big := tree{fan: 67, depth: 3} // 305,320 nodes
 	if race {
 		big.fan = 20
@@ -184,6 +185,7 @@ func walkIn(tr tree, note func(number int)) *stage.Flow[int, int] {
 }
 
 func TestAFullStreamInALoopIsOverloadUntilMessagesHaveEnded(t *testing.T) {
+	t.Parallel()
 	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{UntilEmpty: true, MaxMessages: 3})
 	require.NoError(t, numbers.Publish(t.Context(), "0", 0))
 	tr := tree{fan: 5, depth: 1} // the root and two of its five children are in the stream at once
@@ -205,6 +207,7 @@ func TestAFullStreamInALoopIsOverloadUntilMessagesHaveEnded(t *testing.T) {
 }
 
 func TestALoopThatAFullStreamCannotHoldEndsInDeadLetters(t *testing.T) {
+	t.Parallel()
 	o := nats.Options[int]{UntilEmpty: true, MaxMessages: 1, Retry: stage.RetryPolicy{Attempts: 2}}
 	conn := embed(t, t.TempDir(), nats.Store{})
 	numbers := inlet(t, conn, "numbers", o)

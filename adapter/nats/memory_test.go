@@ -128,6 +128,7 @@ func slowStage(full <-chan struct{}, done *atomic.Int64) *stage.Flow[string, str
 
 // The publisher is a process of its own. It publishes 60 and 160 MB, and the stream holds 8.
 func TestASlowConsumerDoesNotGrowTheMemoryOfThePublisher(t *testing.T) {
+	lasts(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		load     load

@@ -2,9 +2,12 @@ package nats_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,14 +21,31 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asServer) != "" {
+		if err := serveNATS(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if job := os.Getenv(jobEnv); job != "" {
 		os.Exit(child(job))
+	}
+	if spec := os.Getenv(collectingEnv); spec != "" {
+		os.Exit(collect(spec))
 	}
 	if work := os.Getenv(shopEnv); work != "" {
 		os.Exit(sell(work))
 	}
 	if spec := os.Getenv(asNode); spec != "" {
 		if err := runNode(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if spec := os.Getenv(asReached); spec != "" {
+		if err := runReached(spec); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -45,7 +65,35 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	waitTogether()
+	goleak.VerifyTestMain(m, ofStreamsMadeLate...)
+}
+
+// waitTogether has more tests run at once than there are processors, unless the
+// command says how many: the parallel tests wait for servers and processes more
+// than they compute. Under the race detector they compute more, and one at a time
+// runs: beside others a feed may take longer to stop than the grace of a second.
+func waitTogether() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	together := 2 * runtime.GOMAXPROCS(0)
+	if race {
+		together = 1
+	}
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(together))
+	}
+}
+
+// ofStreamsMadeLate has the goroutines of a stream that a server makes while it
+// shuts down: nats-server adds the stream to the account after the streams of
+// the account were stopped, and so never stops its store. The server of Embed
+// answers the requests of its clients before. The servers that tests stop
+// while clients are connected do not.
+var ofStreamsMadeLate = []goleak.Option{
+	goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
+	goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
 }
 
 var quiet = pipeline.Logger(slog.New(slog.DiscardHandler))

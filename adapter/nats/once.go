@@ -88,7 +88,7 @@ func (c *Conn) Outcomes(ctx context.Context, bucket string, keep time.Duration) 
 			bucket, keep)
 	}
 	var kv jetstream.KeyValue
-	err := c.patiently(ctx, func(ctx context.Context) error {
+	err := c.patiently(ctx, nil, "the bucket "+bucket, func(ctx context.Context) error {
 		replicas, err := c.replicas(ctx, "KV_"+bucket)
 		if err != nil {
 			return err

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/golda-dev/golda/internal/kept"
 	"github.com/golda-dev/golda/internal/verdict"
 	"github.com/golda-dev/golda/stage"
 )
@@ -19,7 +20,8 @@ import (
 // Options says how an [Inlet] keeps messages and how it delivers them. The zero Options is useful. The inlets of one name, in all
 // processes, should have the same Options: those of the stream and the consumer are what [NewInlet] set last.
 type Options[C any] struct {
-	// Codec turns commands into messages. nil means JSON.
+	// Codec turns commands into messages. nil means the codec [JSON], and NewInlet refuses a C that JSON does not keep: one with functions,
+	// channels, interfaces, or unexported fields, unless its type writes and reads itself.
 	Codec Codec[C]
 
 	// MaxBytes and MaxMessages are how much the stream holds: then messages are refused with [ErrFull]. 0 means no limit but that of the
@@ -27,8 +29,7 @@ type Options[C any] struct {
 	MaxBytes, MaxMessages int64
 	// Dedup is how long the IDs of messages are remembered. 0 means two minutes, and 100 ms is the least. Each ID takes some memory of the server.
 	Dedup time.Duration
-	// Replicas is how many servers of a cluster hold each message. 0 means as many as now, if the inlet's streams are there, or else 3
-	// in a cluster that this process has joined with [Join], and 1 elsewhere.
+	// Replicas is how many servers of a cluster hold each message. 0 means as many as now, if the inlet's streams are there, or else 1.
 	Replicas int
 	// Memory has the stream kept in memory: it does not outlive its server. When the server has started again, the inlets make it anew and
 	// log an error: what was not delivered is lost, and what is in flight and fails becomes a dead letter.
@@ -43,13 +44,11 @@ type Options[C any] struct {
 	// sends signs of life for as long as a command is in flight. 0 means 30 s, and 100 ms is the least.
 	AckWait time.Duration
 	// Retry says when a message is delivered again whose command failed. Attempts is how often that happens at most: deliveries count whose
-	// command failed, and those of which no process says how they ended, as when it was killed; those that a stop gave back do not, for the
-	// last week and the last 262,144 of them. 0 means 10. Backoff is the pause after the first delivery, and doubles with each delivery up to
+	// command failed, and those of which no process says how they ended, as when it was killed; those that a stop gave back do not, nor
+	// those whose command was refused and not tried (see [stage.RetryPolicy]), for the last week and the last 262,144 of them. 0 means 10. Backoff is the pause after the first delivery, and doubles with each delivery up to
 	// Max; 0 means a second, and a minute. If chooses the errors that are worth another delivery; nil means all but crashes and
-	// stage.ErrExpired. An error that is overload waits at least as long as its hint. A Budget is not allowed.
+	// stage.ErrExpired. An error that is overload waits at least as long as its hint, up to Max. A Budget is not allowed.
 	Retry stage.RetryPolicy
-	// Confirm has the server confirm each acknowledgement. Without it one that is lost with the connection leads to another delivery.
-	Confirm bool
 	// UntilEmpty makes the source exhausted when the stream is empty: no message is left, not even one that is in flight or waits for
 	// another delivery.
 	UntilEmpty bool
@@ -59,8 +58,8 @@ type Options[C any] struct {
 	// stream has messages: remove the stream then. For other inlets it must be 0.
 	Partitions int
 
-	// Logger gets what the inlet does about trouble: that the server is away and is back, and each dead letter. nil means nothing is
-	// logged.
+	// Logger logs when the server goes away and comes back, each permission that the server denies, and each dead letter. nil means
+	// slog.Default.
 	Logger *slog.Logger
 
 	bytesInFlight int // see MaxInFlight; 0 means no bound
@@ -92,7 +91,7 @@ func (o Options[C]) filled() Options[C] {
 	setDefault(&o.AckWait, defaultAckWait)
 	o.Retry = verdict.Filled(o.Retry, longestPause)
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	return o
 }
@@ -122,6 +121,11 @@ func (o Options[C]) check(name string) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+	if o.Codec == nil {
+		of := reflect.TypeFor[C]()
+		problem := kept.ByJSON(of)
+		fault(problem != "", "JSON cannot carry %v: %s; change the type, or give the inlet a codec with Options.Codec", of, problem)
+	}
 	fault(!validName.MatchString(name), "the name %q must be of 1 to 64 letters, digits, - and _", name)
 	fault(isReserved(name), "the name %q ends with one of %q, which are for streams beside that of the messages", name, reserved)
 	fault(o.MaxBytes < 0, "MaxBytes is %d; use 0 for no limit", o.MaxBytes)
@@ -138,13 +142,12 @@ func (o Options[C]) check(name string) error {
 // stream returns the configuration of the stream of messages.
 func (o Options[C]) stream(n names, partitions int) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
-		Name: n.stream, Subjects: []string{n.subject}, Description: "the messages of a Golda inlet",
+		Name: n.stream, Subjects: []string{n.subject}, Description: describe(partitions),
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: -1, MaxMsgs: -1, Replicas: o.Replicas,
 		Duplicates: o.Dedup, Storage: o.storage(),
 	}
 	if partitions > 0 {
 		c.Subjects = []string{n.subject + ".*"}
-		c.Metadata = map[string]string{partitionsKey: strconv.Itoa(partitions)}
 	}
 	if o.MaxBytes > 0 {
 		c.MaxBytes = o.MaxBytes
@@ -191,6 +194,14 @@ func (o Options[C]) storage() jetstream.StorageType {
 
 // names are the names that an inlet has in the server.
 type names struct{ stream, subject, dead, deadSubject, back, backSubject string }
+
+// has reports whether a subject belongs to the inlet.
+func (n names) has(subject string) bool {
+	return slices.ContainsFunc(strings.Split(subject, "."), func(word string) bool { return slices.Contains([]string{n.stream, n.dead, n.back}, word) }) ||
+		slices.ContainsFunc([]string{n.subject, n.deadSubject, n.backSubject}, func(own string) bool {
+			return subject == own || strings.HasPrefix(subject, own+".")
+		})
+}
 
 const consumerName = "golda"
 

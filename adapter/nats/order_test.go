@@ -39,6 +39,7 @@ func (p *parcels) len() int {
 
 // The limit of the stream is far below what the senders send at once, so it is full nearly all the time.
 func TestAFullStreamKeepsTheOrderOfEachSender(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]nats.Options[any]{"messages": {MaxMessages: 50}, "bytes": {MaxBytes: 8 << 10}} {
 		t.Run(name, func(t *testing.T) {
 			conn, got := embed(t, t.TempDir(), nats.Store{}), &parcels{of: map[int][]int{}}

@@ -22,8 +22,22 @@ import (
 // has one message in flight at most. So the server itself keeps the order, whatever processes do, also when a message is delivered
 // again. The processes share the partitions so that a key stays with one of them for as long as they stay the same.
 
-// partitionsKey is the metadata of a stream that say how many partitions it has.
-const partitionsKey = "golda-partitions"
+// description is the description of the stream of a plain inlet. That of a
+// keyed stage ends with the number of partitions: servers before 2.10 keep no
+// metadata of a stream.
+const (
+	description = "the messages of a Golda inlet"
+	partitioned = description + " in %d partitions"
+)
+
+// describe returns the description of a stream with a number of partitions, or
+// with none.
+func describe(partitions int) string {
+	if partitions == 0 {
+		return description
+	}
+	return fmt.Sprintf(partitioned, partitions)
+}
 
 // headerPartition is the header of a message that says in which partition it is.
 const headerPartition = "Golda-Partition"
@@ -50,7 +64,8 @@ func partitionOf(key func(cmd any) uint64, parts int) func(cmd any) int {
 
 // partitionsOf returns how many partitions a stream has, 0 if it has none.
 func partitionsOf(c jetstream.StreamConfig) int {
-	n, _ := strconv.Atoi(c.Metadata[partitionsKey])
+	n := 0
+	_, _ = fmt.Sscanf(c.Description, partitioned, &n) // n is 0 if it is another one
 	return n
 }
 
@@ -87,10 +102,7 @@ func (i *Inlet[C]) makePartitions(ctx context.Context) error {
 	for part := range i.keys.parts {
 		c := i.o.consumer()
 		c.Durable, c.MaxAckPending, c.FilterSubject = consumerOf(part), 1, fmt.Sprintf("%s.%d", i.names.subject, part)
-		all.Go(func() error {
-			_, err := i.stream.CreateOrUpdateConsumer(ctx, c)
-			return i.conn.explain(err)
-		})
+		all.Go(func() error { return i.conn.ensureConsumer(ctx, i.o.Logger, i.names.stream, c) })
 	}
 	return all.Wait()
 }

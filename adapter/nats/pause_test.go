@@ -24,6 +24,7 @@ func pausedFeed(t *testing.T, p *pipeline.Pipeline) {
 }
 
 func TestAPauseInOneProcessLeavesTheCommandsToTheOthers(t *testing.T) {
+	t.Parallel()
 	for name, keyed := range map[string]bool{"a stage": false, "a keyed stage": true} {
 		t.Run(name, func(t *testing.T) {
 			conn := embed(t, t.TempDir(), nats.Store{})

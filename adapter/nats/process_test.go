@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,12 +37,11 @@ var underFaults = nats.Options[int]{
 
 // job is what a child process does: the test binary, started with jobEnv.
 type job struct {
-	Name    string       // of the process
-	Dir     string       // of all processes
-	Cluster nats.Cluster // that it joins; without a name it connects to URL
-	URL     string
-	Publish bool  // until it is told that it is enough
-	Load    *load // with it, it only publishes that
+	Name    string // of the process
+	Dir     string // of all processes
+	URL     string // of the server, or of several
+	Publish bool   // until it is told that it is enough
+	Load    *load  // with it, it only publishes that
 }
 
 const jobEnv = "GOLDA_TEST_JOB"
@@ -80,17 +78,9 @@ func child(text string) (status int) {
 	return 0
 }
 
-func (j job) connect(ctx context.Context) (*nats.Conn, error) {
-	if j.Cluster.Name == "" {
-		return nats.Connect(ctx, j.URL)
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	return nats.Join(ctx, filepath.Join(j.Dir, j.Name), nats.Store{Logger: log}, j.Cluster)
-}
-
 // run feeds a pipeline from the inlet until the standard input ends, and publishes until it has a line, if it is to publish.
 func (j job) run(ctx context.Context) (err error) {
-	conn, err := j.connect(ctx)
+	conn, err := nats.Connect(ctx, j.URL)
 	if err != nil {
 		return err
 	}
@@ -302,7 +292,7 @@ func (j job) lines(t *testing.T) map[int]int {
 }
 
 // await waits until a condition holds. Elections take ten seconds, and more on a machine with other work.
-func await(t *testing.T, what string, holds func() bool) {
+func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	begin := time.Now()
 	require.Eventually(t, holds, 5*time.Minute, 20*time.Millisecond, what)
@@ -329,18 +319,37 @@ type books struct {
 	alive, killed []*process
 }
 
+// stepDown has the servers of a cluster choose another leader for the consumer of the numbers. After several servers were killed, one that
+// leads may count no message as pending although the stream has some. An operator runs nats consumer cluster step-down then.
+func stepDown(t *testing.T, conn *nats.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	answer, err := conn.JetStream().Conn().RequestWithContext(ctx, "$JS.API.CONSUMER.LEADER.STEPDOWN.GOLDA_numbers.golda", nil)
+	if err != nil {
+		t.Log("no other leader was chosen: ", err)
+		return
+	}
+	t.Logf("the consumer stood still for a minute, and gets another leader: %s", answer.Data)
+}
+
 // balance stops publishing, waits until nothing is left, and compares what the processes and the server have counted.
 func (b books) balance(t *testing.T, conn *nats.Conn, publisher *process) {
 	t.Helper()
 	publisher.enough(t)
 	numbers := inlet(t, conn, "numbers", underFaults)
 	var s nats.Status
+	since := time.Now()
 	await(t, "nothing is left", func() (rest bool) {
 		var err error
 		s, err = numbers.Status(t.Context())
 		rest = err == nil && s.Pending == 0
 		for _, p := range b.alive {
 			rest = rest && p.report().Counts.InFlight == 0
+		}
+		if !rest && time.Since(since) > time.Minute {
+			stepDown(t, conn)
+			since = time.Now()
 		}
 		return rest
 	})

@@ -37,7 +37,7 @@ func (i *Inlet[C]) Publisher(name string, id func(cmd C) string, opts ...stage.O
 		}
 		return &publisher[C]{i, id, send}, nil
 	}
-	return stage.FlowOf(name, of, append([]stage.Option{stage.Workers(1, 1), stage.Blocking()}, opts...)...)
+	return stage.FlowOf(name, of, append([]stage.Option{stage.Defaults(stage.Workers(1, 1)), stage.Blocking()}, opts...)...)
 }
 
 // publisher is the behaviour of a stage that publishes.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -35,7 +36,7 @@ type receiver struct {
 	most       int            // messages that are asked for at once
 	ready      chan *delivery // not closed
 
-	isAway bool
+	isAway bool      // since it has received last
 	made   time.Time // when the stream was made, as it was when the server was asked last
 }
 
@@ -62,7 +63,7 @@ var (
 // when the server is away, and with nil when it is back.
 func (r *receiver) run(ctx context.Context, away func(error)) {
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
-		began := time.Now()
+		began, before := time.Now(), r.conn.nc.Stats().Reconnects
 		err := r.session(ctx, away)
 		if ctx.Err() != nil || errors.Is(err, errEmpty) {
 			return
@@ -73,16 +74,49 @@ func (r *receiver) run(ctx context.Context, away func(error)) {
 		}
 		if !r.isAway {
 			r.isAway = true
-			r.t.log.Warn("the server is away; the inlet waits for it", "reason", err)
+			r.t.saysAway(err)
 		}
 		away(err)
 		if time.Since(began) > longestRetry {
 			pause = firstRetry
 		}
+		if r.rest(ctx, pause, before) {
+			pause = firstRetry / 2
+		}
+	}
+}
+
+// saysAway logs that the server is away, unless another receiver of the inlet has done so since the server was there.
+func (t *tracker) saysAway(why error) {
+	if !t.away.Swap(true) {
+		t.log.Warn("the server is away; the inlet waits for it", "reason", why)
+	}
+}
+
+// saysBack logs that the server is back, if the log says that it is away.
+func (t *tracker) saysBack() {
+	if t.away.Swap(false) {
+		t.log.Info("the server is back")
+	}
+}
+
+// rest waits for a pause, until the connection has reconnected more often than
+// before, or until ctx ends. It reports whether the connection has reconnected.
+func (r *receiver) rest(ctx context.Context, pause time.Duration, before uint64) (reconnected bool) {
+	over := time.NewTimer(pause)
+	defer over.Stop()
+	look := time.NewTicker(lookTime)
+	defer look.Stop()
+	for {
 		select {
-		case <-time.After(pause):
+		case <-look.C:
+			if r.conn.nc.Stats().Reconnects != before {
+				return true
+			}
+		case <-over.C:
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
@@ -93,6 +127,9 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	if !r.conn.nc.IsConnected() {
 		return explain(natsgo.ErrDisconnected)
 	}
+	if err := r.conn.broken(); err != nil { // what is acknowledged now may be forgotten with the server
+		return err
+	}
 	_, err := r.left(ctx)
 	if isGone(err) {
 		if err = r.restore(ctx, r.consumer); err == nil {
@@ -102,10 +139,8 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	if err != nil {
 		return err
 	}
-	if r.isAway {
-		r.isAway = false
-		r.t.log.Info("the server is back")
-	}
+	r.isAway = false
+	r.t.saysBack()
 	away(nil)
 	inbox := r.conn.nc.NewInbox()
 	arrivals := make(chan *natsgo.Msg, 2*r.most+256)
@@ -163,6 +198,7 @@ type session struct {
 	large      bool   // the next message is larger than a request allows
 	asked      time.Time
 	heard      time.Time // when the server was heard last
+	got        time.Time // when a message came last
 }
 
 // receive asks for messages and hands them on.
@@ -203,6 +239,9 @@ func (s *session) receive(ctx context.Context) error {
 // ask asks for as many messages as there are places, but for a few seldom, and not while it has asked for others. It returns after which time to call it again; 0 means when
 // something has changed.
 func (s *session) ask() (again time.Duration, err error) {
+	if err := s.conn.broken(); err != nil {
+		return 0, err
+	}
 	free := s.most - s.requested
 	if !s.part { // of a partition the server gives one at a time
 		free = s.t.free() - s.requested
@@ -245,8 +284,12 @@ const tooManyBytes = "Message Size Exceeds MaxBytes"
 func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 	s.heard = time.Now()
 	if m.Reply != "" { // the server wants an answer for a message only
+		if !isDelivery(m) {
+			return nil
+		}
 		s.requested--
 		s.arrived++
+		s.got = s.heard
 		return s.hand(ctx, m)
 	}
 	status, text := m.Header.Get("Status"), m.Header.Get("Description")
@@ -270,10 +313,17 @@ func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 	}
 }
 
-// hand hands a message on, unless it is in flight.
+// isDelivery reports whether the server wants a message acknowledged. Others may send to the inbox of a session what the server did not.
+func isDelivery(m *natsgo.Msg) bool { return strings.HasPrefix(m.Reply, "$JS.ACK.") }
+
+// hand hands a message on, unless it is in flight, or the server cannot write any more: then the message is handled after the restart.
 func (s *session) hand(ctx context.Context, m *natsgo.Msg) error {
 	d, err := s.t.arrive(m, s.of)
 	if d == nil {
+		return err
+	}
+	if err := s.conn.broken(); err != nil { // the server would forget its acknowledgement
+		s.t.again(d, 0)
 		return err
 	}
 	select {
@@ -289,10 +339,15 @@ func (s *session) look(ctx context.Context) error {
 	switch nc := s.conn.nc; {
 	case !nc.IsConnected():
 		return explain(natsgo.ErrDisconnected)
+	case s.conn.broken() != nil:
+		return s.conn.broken()
 	case nc.Stats().Reconnects != s.reconnects:
 		return errReconnected
 	case s.requested > 0 && time.Since(s.heard) > silence:
 		return fmt.Errorf("%w: %w", ErrAway, errSilent)
+	}
+	if s.t.inFlight() > 0 && (s.t.free() <= 0 || s.untilEmpty && s.requested > 0 && time.Since(s.got) > lookTime) {
+		s.t.cursor().IsFull()
 	}
 	ends := s.untilEmpty && s.t.inFlight() == 0
 	if !ends && !s.t.clock.Load().isOld() {
@@ -321,7 +376,7 @@ func (s *session) end(ctx context.Context, sub *natsgo.Subscription) {
 	for {
 		select {
 		case m := <-s.arrivals:
-			if m.Reply != "" {
+			if isDelivery(m) {
 				_ = s.hand(ctx, m)
 			}
 		default:

@@ -307,6 +307,8 @@ func (r *selling) booked() map[string]int {
 
 // 20,000 orders by six processes, of which each checks the next: that takes some ten seconds.
 func TestAProgramIsUpgradedFiveTimesAndBooksEachOrderOnce(t *testing.T) {
+	t.Parallel()
+	lasts(t)
 	r := sells(t, shop{Orders: 20_000, Lives: 6})
 	if race {
 		r.Orders = 2000
@@ -322,6 +324,7 @@ func TestAProgramIsUpgradedFiveTimesAndBooksEachOrderOnce(t *testing.T) {
 }
 
 func TestAVersionThatCannotReadWhatIsQueuedIsRefused(t *testing.T) {
+	t.Parallel()
 	r := sells(t, shop{Orders: 100, Lives: 3})
 	r.start()
 	r.point("v2")
@@ -337,6 +340,7 @@ func TestAVersionThatCannotReadWhatIsQueuedIsRefused(t *testing.T) {
 }
 
 func TestAProgramThatIsKilledWhileItStopsForAnotherLosesNothing(t *testing.T) {
+	t.Parallel()
 	r := sells(t, shop{Orders: 4000, Lives: 20, Each: 5 * time.Millisecond})
 	for _, version := range []string{"v2", "v1", "v2", "v1"} { // the next one may have begun: then that is killed
 		r.start()

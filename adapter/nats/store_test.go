@@ -198,6 +198,44 @@ func TestAfterACrashTheEndsOfFilesMayBeDamagedThatWereWrittenLast(t *testing.T) 
 	}
 }
 
+func TestDamageIsLoggedAlsoIfTheStoreHasNoLogger(t *testing.T) {
+	for name, harm := range map[string]struct {
+		files, says string
+		cut         func([]byte) []byte
+	}{
+		"the end of the messages": {"msgs/*.blk", "the end of a file of messages cannot be read, and is cut off", func(b []byte) []byte { return b[:len(b)-3] }},
+		"a consumer":              {"obs/*/o.dat", "what was delivered of a stream cannot be read, and is forgotten", func(b []byte) []byte { clear(b); return b }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			conn, err := nats.Embed(dir, nats.Store{})
+			require.NoError(t, err)
+			numbers := inlet(t, conn, "numbers", nats.Options[int]{})
+			publish(t, numbers, 10)
+			var done tally
+			p := start(t, numbers, stage.Sink("do", func(_ context.Context, k int) error { done.add(k); return nil }))
+			eventually(t, "all are done", func() bool { return status(t, numbers).Pending == 0 })
+			require.NoError(t, p.Stop(t.Context()))
+			publish(t, numbers, 10)
+			shut(t, conn)
+			require.NoError(t, os.Remove(filepath.Join(dir, "golda.clean")))
+			files, err := filepath.Glob(filepath.Join(dir, "jetstream", "$G", "streams", "GOLDA_numbers", harm.files))
+			require.NoError(t, err)
+			require.NotEmpty(t, files)
+			data, err := os.ReadFile(files[0])
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(files[0], harm.cut(data), 0o600))
+			var log buffer
+			before := slog.Default()
+			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+			defer slog.SetDefault(before)
+			embed(t, dir, nats.Store{})
+			require.Contains(t, log.String(), harm.says)
+			require.Contains(t, log.String(), "GOLDA_numbers")
+		})
+	}
+}
+
 // The server overwrites the file that says what a consumer has delivered. After a power cut it may be incomplete.
 func TestAStoreWhoseConsumerIsDamagedDeliversAgainWhatIsLeft(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{

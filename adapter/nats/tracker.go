@@ -27,9 +27,11 @@ type trackerConfig struct {
 	log     *slog.Logger
 	retry   stage.RetryPolicy
 	ackWait time.Duration
-	confirm bool
 	most    int // messages in flight
 	bytes   int // in flight, beyond which no more are asked for; 0 means no bound
+
+	denials  *denials
+	makeDead func(ctx context.Context) error // makes the stream of letters if it is gone
 }
 
 // tracker has the messages of an inlet that have arrived in this process and are not acknowledged, given back or buried. It answers the
@@ -38,14 +40,17 @@ type trackerConfig struct {
 type tracker struct {
 	trackerConfig
 
-	ends    chan end      // has a place for each delivery
-	letters chan letter   // has a place for each delivery
-	freed   chan struct{} // has an element when a place has become free
-	gone    chan struct{} // has an element when a place has become free; for close
+	ends    chan end       // has a place for each delivery
+	terms   chan *delivery // has a place for each delivery
+	redo    chan struct{}  // has an element when all that is not confirmed is to be sent again
+	letters chan letter    // has a place for each delivery
+	freed   chan struct{}  // has an element when a place has become free
+	gone    chan struct{}  // has an element when a place has become free; for close
 	stopped context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	clock   atomic.Pointer[clock] // nil if the server has not said what time it is
+	away    atomic.Bool           // the log says that the server is away
 
 	mu   sync.Mutex // guards the rest
 	made time.Time  // when the stream was made; zero if it was not looked at yet
@@ -55,23 +60,27 @@ type tracker struct {
 	n    Counts             // without those of publishing
 	to   *feed.Cursor       // the feed of the last source, nil if there was none
 	full standstill
+	late int // letters that cannot be stored now
 
 	feeding bool          // a stage
 	idle    chan struct{} // is closed when the goroutines are to end; nil if there are none
 	closed  bool          // no goroutines may start any more
+	closing time.Time     // when close was called; zero before
 }
 
 // delivery is a message that has arrived. The tracker's lock guards msg, times, beat and answered.
 type delivery struct {
-	seq   uint64      // in the stream
-	of    *tracker    // that has it
-	msg   *natsgo.Msg // as it was delivered last
-	times int         // it was delivered, to any process
-	beat  time.Time   // when the server heard of it last
-	at    time.Time   // when it was published, by the clock of the server
-	size  int         // in bytes
+	seq      uint64 // in the stream
+	consumer string
+	of       *tracker    // that has it
+	msg      *natsgo.Msg // as it was delivered last
+	times    int         // it was delivered, to any process
+	beat     time.Time   // when the server heard of it last
+	at       time.Time   // when it was published, by the clock of the server
+	size     int         // in bytes
 
-	answered bool // for the last time: the message may be delivered anew before the tracker has forgotten it
+	answered bool // given back: the message may be delivered anew before the tracker has forgotten it
+	ended    bool // acknowledged, or dropped; the server has not confirmed it
 }
 
 // clock is one instant as the clock of the server shows it and as that of this process does. The two may differ, and be set.
@@ -106,7 +115,8 @@ type letter struct {
 
 func newTracker(c trackerConfig) *tracker {
 	t := &tracker{
-		trackerConfig: c, ends: make(chan end, 2*c.most), letters: make(chan letter, 2*c.most),
+		trackerConfig: c, ends: make(chan end, 3*c.most), letters: make(chan letter, 3*c.most),
+		terms: make(chan *delivery, 3*c.most), redo: make(chan struct{}, 1),
 		freed: make(chan struct{}, 1), gone: make(chan struct{}, 1), held: map[uint64]*delivery{}, lost: map[*delivery]bool{},
 	}
 	t.stopped, t.stop = context.WithCancel(context.Background())
@@ -148,10 +158,22 @@ func (t *tracker) rest() {
 func (t *tracker) run(idle <-chan struct{}) {
 	beats := time.NewTicker(t.ackWait / 6)
 	defer beats.Stop()
+	late := time.NewTicker(confirmTime / 2)
+	defer late.Stop()
+	c := newConfirmer(t)
+	defer c.close()
 	for {
 		select {
 		case e := <-t.ends:
-			t.settle(e)
+			t.settle(c, e)
+		case d := <-t.terms:
+			c.send(d, "+TERM", &t.n.DeadLettered)
+		case m := <-c.replies:
+			c.confirmed(m)
+		case <-t.redo:
+			c.look(true)
+		case <-late.C:
+			c.look(false)
 		case <-beats.C:
 			t.beat(time.Now())
 			t.warnFull(time.Now())
@@ -203,7 +225,7 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	if times > 1 {
 		t.n.Redelivered++
 	}
-	d := &delivery{seq: meta.Sequence.Stream, of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp, size: m.Size()}
+	d := &delivery{seq: meta.Sequence.Stream, consumer: meta.Consumer, of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp, size: m.Size()}
 	if !made.Equal(t.made) {
 		t.lost[d] = true
 		t.size += d.size
@@ -212,6 +234,9 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	if d := t.held[d.seq]; d != nil && !d.answered {
 		t.n.Repeated++
 		d.msg, d.times, d.beat = m, times, time.Now()
+		if d.ended { // the server does not know it
+			ring(t.redo)
+		}
 		return nil, nil //nolint:nilnil // the delivery is held already, and there is nothing to do
 	}
 	t.held[d.seq] = d
@@ -249,16 +274,18 @@ func (t *tracker) undecodable(d *delivery, err error) {
 var errLost = errors.New("it is not delivered again, since the stream that had it is gone")
 
 // settle answers the server after the end of a command.
-func (t *tracker) settle(e end) {
+func (t *tracker) settle(c *confirmer, e end) {
 	if e.err != nil && e.d.isLost() {
 		t.letters <- letter{e.d, reason.Error, fmt.Errorf("%w: %w", errLost, e.err)}
 		return
 	}
 	switch v := verdict.Of(t.log, t.retry, e.d.deliveries(), e.err); {
 	case v.Act == verdict.Ack:
-		t.acknowledge(e.d)
+		c.send(e.d, "+ACK", &t.n.Acknowledged)
 	case v.Act == verdict.Bury:
 		t.letters <- letter{e.d, v.Reason, e.err}
+	case v.Free:
+		t.refused(e.d, v.Delay)
 	case !errors.Is(e.err, stage.ErrStopped):
 		t.again(e.d, v.Delay)
 	case errors.Is(e.err, stage.ErrStuck): // its handler still runs: another process does it after AckWait
@@ -266,12 +293,21 @@ func (t *tracker) settle(e end) {
 	default:
 		t.running.Go(func() {
 			t.noteBack(e.d)
-			t.answer(e.d, []byte("-NAK"), &t.n.GivenBack)
+			t.again(e.d, 0)
 		})
 	}
 }
 
-// again has a message delivered again after a pause.
+// refused has a message delivered again after a pause. Its command was not tried, so the server notes that the delivery does not count.
+func (t *tracker) refused(d *delivery, pause time.Duration) {
+	t.running.Go(func() {
+		t.noteBack(d)
+		t.again(d, pause)
+	})
+}
+
+// again has a message delivered again after a pause. It says so even if there is none: the server keeps a pause on disk, and forgets without one
+// that the message was given back, if it is started again before it has delivered the message. Then the message waits for AckWait.
 func (t *tracker) again(d *delivery, pause time.Duration) {
 	t.answer(d, fmt.Appendf(nil, `-NAK {"delay": %d}`, pause.Nanoseconds()), &t.n.GivenBack)
 }
@@ -299,24 +335,52 @@ func (t *tracker) giveBackAll(ready <-chan *delivery) {
 	}
 }
 
-// acknowledge reports that a message is done.
-func (t *tracker) acknowledge(d *delivery) {
-	if !t.confirm || d.isLost() {
-		t.answer(d, []byte("+ACK"), &t.n.Acknowledged)
-		return
-	}
-	t.running.Go(func() {
-		ctx, cancel := context.WithTimeout(t.stopped, t.ackWait)
-		defer cancel()
-		if _, err := t.conn.RequestWithContext(ctx, d.message().Reply, []byte("+ACK")); err != nil {
-			t.log.Warn("the server has not confirmed an acknowledgement; the message may be delivered again",
-				"sequence", d.seq, "reason", err)
-		}
-		t.release(d, &t.n.Acknowledged)
-	})
+// sendsLast notes that the last answer for a message is sent. It reports whether there is nothing to answer for: the stream is gone.
+func (t *tracker) sendsLast(d *delivery) (lost bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d.ended = true
+	return t.lost[d]
 }
 
-// answer sends the last answer for a delivery.
+// givesUp reports whether confirmations are not waited for any more: the inlet is being closed, and the server is away, or forbids the
+// acknowledgements, or is silent.
+func (t *tracker) givesUp(consumer string) bool {
+	t.mu.Lock()
+	closing := t.closing
+	t.mu.Unlock()
+	return !closing.IsZero() &&
+		(!t.conn.IsConnected() || time.Since(closing) > answerTime || t.denials.about(t.ackSubject(consumer)) != nil)
+}
+
+// unanswered returns why the server has no answer to the deliveries of a
+// message: that it does not permit acknowledgements, if it denies a sign of life
+// for this delivery, or else the likely reasons.
+func (t *tracker) unanswered(ctx context.Context, d *delivery) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	subject := t.ackSubject(d.consumer)
+	err := t.denials.ask(ctx, func(s string) bool { return s == pattern(subject) }, func(ctx context.Context) error {
+		_, err := t.conn.RequestWithContext(ctx, d.message().Reply, []byte("+WPI"))
+		return err
+	})
+	if now, denied := errors.AsType[*denial](err); denied {
+		return fmt.Errorf("it may have been handled each time, but was not acknowledged: %w", now)
+	}
+	return errUnanswered
+}
+
+// errUnanswered is why a message was delivered too often whose acknowledgement
+// the server permits to this process.
+var errUnanswered = errors.New("no process has acknowledged it: each was killed or cut off, or was not permitted to")
+
+// ackSubject returns the beginning of the subjects to which the acknowledgements
+// of a consumer are published.
+func (t *tracker) ackSubject(consumer string) string {
+	return "$JS.ACK." + t.names.stream + "." + consumer + "."
+}
+
+// answer gives a message back.
 func (t *tracker) answer(d *delivery, text []byte, count *uint64) {
 	t.mu.Lock()
 	d.answered = true
@@ -411,12 +475,19 @@ func (t *tracker) free() int {
 	return t.places()
 }
 
-// places is free for callers that have the lock.
+// places is free for callers that have the lock. Messages whose letters cannot be stored take no places, unless there are too many.
 func (t *tracker) places() int {
 	if t.bytes > 0 && t.size >= t.bytes {
 		return 0
 	}
-	return t.most - len(t.held) - len(t.lost)
+	return t.most + min(t.late, t.most) - len(t.held) - len(t.lost)
+}
+
+// cursor returns the feed of the last source; nil if there was none.
+func (t *tracker) cursor() *feed.Cursor {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.to
 }
 
 // inFlight returns how many deliveries there are.
@@ -436,6 +507,10 @@ func (t *tracker) counts() Counts {
 
 // close waits until nothing is in flight, or ctx ends, and stops the goroutines.
 func (t *tracker) close(ctx context.Context) (err error) {
+	t.mu.Lock()
+	t.closing = time.Now()
+	t.mu.Unlock()
+	ring(t.redo)
 	for t.inFlight() > 0 && err == nil {
 		select {
 		case <-t.gone:

@@ -27,7 +27,8 @@ type TransportConfig struct {
 	// second, 10 ms is the least and 24 hours are the most.
 	Heartbeat time.Duration
 
-	// Logger gets that the server is away and back, and that another program has taken the node's name. nil means nothing is logged.
+	// Logger gets that the server is away and back, that another program has taken the node's name, and that a claim to it is ignored. nil
+	// means nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -61,10 +62,11 @@ func (c TransportConfig) check(node string) error {
 //
 // The name of a node is of letters, digits, - and _, and belongs to one program at a time: Serve, and so rpc.NewNode, fails with
 // [ErrTaken] if another one has it. A program that stands still, or that no server reaches, for three heartbeats may lose its name to
-// another: when it is back it notices that, and its transport is closed.
+// another: when it is back it notices that, and its transport is closed. Of two programs with one name the newer keeps it, if it answers
+// when the older asks: a message that claims the name, and for which no program answers, closes nothing.
 //
 // Messages are subjects of core NATS, golda.node.RECEIVER.SENDER, and are not stored. A node needs the permission to subscribe to
-// golda.node.NAME.* and _INBOX.>, and to publish to golda.node.*.NAME and _INBOX.>, by which
+// golda.node.NAME.* and to its inbox, which is _INBOX_USER.> by default, see [Connect], and to publish to golda.node.*.NAME and the inboxes of the other nodes, by which
 // programs agree on a name: Serve fails if it cannot hear itself. A message that is larger than the server takes is refused with
 // transport.ErrTooLarge.
 //
@@ -81,7 +83,10 @@ func NewTransport(conn *Conn, node string, cfg TransportConfig) (transport.Trans
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := &nodes{nc: conn.nc, cfg: cfg, prefix: subjectOf(node, ""), claims: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	t := &nodes{
+		nc: conn.nc, cfg: cfg, prefix: subjectOf(node, ""),
+		claims: make(chan struct{}, 1), rivals: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+	}
 	t.life, t.end = context.WithCancel(context.Background())
 	t.peers = newPeers(node, cfg.MaxQueue, cfg.Heartbeat, time.Now, t.publish)
 	return t, nil
@@ -99,6 +104,7 @@ type nodes struct {
 
 	birth   uint64        // when the name was claimed: of two programs that have it the newer one keeps it
 	claims  chan struct{} // has an element when the node has heard its own claim
+	rivals  chan struct{} // has an element when the node has heard a newer claim
 	changed chan struct{} // has an element when the connection's status has changed
 	status  chan natsgo.Status
 
@@ -149,6 +155,7 @@ func (t *nodes) serve(deliver func(from string, m *transport.Message)) error {
 	t.work.Go(t.peers.write)
 	t.work.Go(t.tend)
 	t.work.Go(t.follow)
+	t.work.Go(t.defend)
 	return nil
 }
 
@@ -158,13 +165,11 @@ func (t *nodes) claim() error {
 		if !t.nc.IsConnected() {
 			return errAway
 		}
-		ctx, cancel := context.WithTimeout(t.life, t.cfg.Heartbeat)
-		answer, err := t.nc.RequestWithContext(ctx, subjectOf(t.Node(), t.Node()), header{kind: kindClaim}.bytes(""))
-		cancel()
+		_, holder, err := t.ask()
 		closed := t.peers.errClosed()
 		switch {
 		case err == nil:
-			return fmt.Errorf("%w: %s", ErrTaken, answer.Data)
+			return fmt.Errorf("%w: %s", ErrTaken, holder)
 		case closed != nil:
 			return closed
 		case errors.Is(err, natsgo.ErrNoResponders):
@@ -179,10 +184,25 @@ func (t *nodes) claim() error {
 	return nil // the program that has it stands still
 }
 
+// ask asks for another program that has the name of this node: since when, and which process it is. The error is that of a request.
+func (t *nodes) ask() (birth uint64, holder []byte, err error) {
+	ctx, cancel := context.WithTimeout(t.life, t.cfg.Heartbeat)
+	defer cancel()
+	answer, err := t.nc.RequestWithContext(ctx, subjectOf(t.Node(), t.Node()), t.claimed())
+	if err != nil {
+		return 0, nil, err
+	}
+	h, holder, ok := parse(answer.Data)
+	if !ok || h.kind != kindClaim {
+		return 0, answer.Data, nil
+	}
+	return h.from, holder, nil
+}
+
 // errAway is the reason for the loss of all nodes when the connection to the server is broken.
 var errAway = fmt.Errorf("%w: %w", transport.ErrUnreachable, ErrAway)
 
-// claimed returns the message that says that the name belongs to this program.
+// claimed returns the message that says that the name belongs to this program. Before Serve it is older than all others.
 func (t *nodes) claimed() []byte { return header{kind: kindClaim, from: t.birth}.bytes("") }
 
 // subscribe subscribes to what is sent to the node, and waits until it hears its own claim: then the server knows it, and permits it.
@@ -205,8 +225,11 @@ func (t *nodes) subscribe() error {
 const serveTime = 30 * time.Second
 
 func (t *nodes) hearItself() error {
-	if err := t.nc.FlushTimeout(serveTime); err != nil || t.nc.Opts.NoEcho {
-		return err
+	if err := t.nc.FlushTimeout(serveTime); err != nil {
+		return fmt.Errorf("the server has not answered within %v that it has the subscription to %s*: %w", serveTime, t.prefix, err)
+	}
+	if t.nc.Opts.NoEcho {
+		return nil
 	}
 	limit, last := serveTime, t.nc.LastError()
 	if errors.Is(last, natsgo.ErrPermissionViolation) {
@@ -258,13 +281,42 @@ func (t *nodes) contest(m *natsgo.Msg) {
 		ring(t.claims)
 	case m.Reply != t.prefix+t.Node(): // it asks
 		host, _ := os.Hostname()
-		_ = m.Respond(fmt.Appendf(nil, "process %d on %s", os.Getpid(), host))
+		_ = m.Respond(fmt.Appendf(t.claimed(), "process %d on %s", os.Getpid(), host))
 	case h.from > t.birth:
-		if t.peers.close(fmt.Errorf("%w: another program has the name of node %s", transport.ErrUnreachable, t.Node())) {
-			t.cfg.Logger.Error("nats: another program has taken the name of this node", "node", t.Node())
-		}
-		_ = m.Sub.Unsubscribe()
+		ring(t.rivals)
 	}
+}
+
+// defend asks for the program behind each newer claim, and closes the node if it answers. A message that was damaged, or invented, has no
+// program that answers for it.
+func (t *nodes) defend() {
+	var warned time.Time
+	for {
+		select {
+		case <-t.peers.done:
+			return
+		case <-t.rivals:
+		}
+		birth, holder, err := t.ask()
+		switch {
+		case err == nil && birth > t.birth:
+			t.giveWay(holder)
+		case time.Since(warned) > claimPause && t.peers.errClosed() == nil:
+			warned = time.Now()
+			t.cfg.Logger.Warn("nats: a claim to the name of this node is ignored: no newer program answers for it", "node", t.Node())
+		}
+	}
+}
+
+// claimPause is the least time between two warnings of claims that are ignored.
+const claimPause = time.Minute
+
+// giveWay closes the node because another program has its name.
+func (t *nodes) giveWay(holder []byte) {
+	if t.peers.close(fmt.Errorf("%w: another program has the name of node %s: %s", transport.ErrUnreachable, t.Node(), holder)) {
+		t.cfg.Logger.Error("nats: another program has taken the name of this node", "node", t.Node(), "holder", string(holder))
+	}
+	_ = t.sub.Unsubscribe()
 }
 
 // tend keeps the sessions alive and watches the connection.
@@ -287,13 +339,20 @@ func (t *nodes) tend() {
 	}
 }
 
-// follow notes how the status of the connection changes. It waits for nothing else, since the connection waits for no listener.
+// follow notes how the status of the connection changes. It waits for nothing else, since the connection waits for no listener: it drops
+// the changes for which the channel has no place. So each change that is read is a reason to look at the connection itself.
 func (t *nodes) follow() {
-	for s := range t.status {
+	for reconnects := t.nc.Stats().Reconnects; ; {
+		s, more := <-t.status
+		if !more {
+			return
+		}
+		now := t.nc.Stats().Reconnects // waits until the connection has finished the change
 		t.mu.Lock()
-		t.connected = s == natsgo.CONNECTED
-		t.broken = t.broken || !t.connected
+		t.connected = t.nc.IsConnected()
+		t.broken = t.broken || !t.connected || s != natsgo.CONNECTED || now != reconnects
 		t.mu.Unlock()
+		reconnects = now
 		ring(t.changed)
 	}
 }

@@ -90,6 +90,7 @@ func TestAMessageThatIsLargerThanTheQueueIsRefused(t *testing.T) {
 
 // What the server does not permit is an error of Serve, not a node that nothing reaches.
 func TestANodeThatMayNotSubscribeIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, permitted := range map[string]*server.Permissions{
 		"it may not subscribe": {Subscribe: &server.SubjectPermission{Deny: []string{"golda.node.a.*"}}},
 		"it may not publish":   {Publish: &server.SubjectPermission{Deny: []string{"golda.node.*.a"}}},

@@ -54,6 +54,7 @@ func TestACommandThatHasNotWaitedForItsTimeToLiveIsHandled(t *testing.T) {
 }
 
 func TestTheTimeToLiveOfAMessageDoesNotBeginAnewWhenItIsDeliveredAgain(t *testing.T) {
+	t.Parallel()
 	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{})
 	require.NoError(t, numbers.Publish(t.Context(), "", 1))
 	failed := make(chan struct{}, 100)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -50,7 +49,7 @@ func verify(dir string, streams []string, s Store) error {
 			unsynced = countUnsynced(names, s.unsynced())
 		}
 		for k, name := range names {
-			n, torn, err := verifyBlock(name, m.name, k >= len(names)-unsynced)
+			n, torn, err := verifyBlock(name, m.stream, k >= len(names)-unsynced)
 			good += n
 			if torn {
 				s.warn("the process was killed, or the machine lost power: the end of a file of messages cannot be read, and is cut off",
@@ -184,71 +183,18 @@ func recordLen(data []byte) int {
 	return int(n)
 }
 
-// verifyMember returns an error that is ErrCorrupt if the description of a stream, or a snapshot of a log, is damaged. The server of a
-// member would make the stream anew, or not start.
-func verifyMember(dir string, streams []string) (bad error) {
-	for _, stream := range streams {
-		file := filepath.Join(streamsDir(dir), stream, server.JetStreamMetaFile)
-		sum, err := os.ReadFile(filepath.Join(streamsDir(dir), stream, server.JetStreamMetaFileSum))
-		if err != nil {
-			return errors.Join(bad, fmt.Errorf("%w: stream %s: %w", ErrCorrupt, stream, err))
-		}
-		want, _ := hex.DecodeString(string(sum)) // otherwise it is another one
-		bad = errors.Join(bad, verifyFile(file, stream, func(text []byte) ([]byte, []byte) { return text, want }))
-	}
-	snapshots, _ := filepath.Glob(filepath.Join(logsDir(dir), "*", "snapshots", "snap.*[0-9]")) // others are being written
-	for _, file := range snapshots {
-		log := filepath.Base(filepath.Dir(filepath.Dir(file)))
-		bad = errors.Join(bad, verifyFile(file, log, func(text []byte) ([]byte, []byte) {
-			end := max(len(text)-recordSum, 0)
-			return text[:end], text[end:]
-		}))
-	}
-	return bad
-}
-
-// verifyFile compares the checksum of a file, whose key is a name, with what split returns.
-func verifyFile(file, name string, split func(text []byte) (data, want []byte)) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	key := sha256.Sum256([]byte(name))
-	sum, err := highwayhash.NewDigest64(key[:])
-	if err != nil {
-		return err
-	}
-	data, want := split(text)
-	_, _ = sum.Write(data) // a hash returns no error
-	if !bytes.Equal(sum.Sum(nil), want) {
-		return fmt.Errorf("%w: %s is damaged", ErrCorrupt, file)
-	}
-	return nil
-}
-
 // streamsDir returns where the streams of a store are.
 func streamsDir(dir string) string {
 	return filepath.Join(dir, server.JetStreamStoreDir, "$G", "streams")
 }
 
-// logsDir returns where a member of a cluster has its logs: what the members have agreed on, of the cluster and of each stream and
-// consumer. The files are those of a stream.
-func logsDir(dir string) string {
-	return filepath.Join(dir, server.JetStreamStoreDir, "$SYS", "_js_")
-}
+// messages is the directory with the files of a stream's messages.
+type messages struct{ stream, dir string }
 
-// messages is a directory with files of messages: that of a stream, or of a log.
-type messages struct{ name, label, dir string }
-
-// storesOf returns the streams and the logs of a store.
+// storesOf returns the directories of the messages of streams.
 func storesOf(dir string, streams []string) (all []messages) {
 	for _, name := range streams {
-		all = append(all, messages{name, name, filepath.Join(streamsDir(dir), name, "msgs")})
-	}
-	logs, _ := filepath.Glob(filepath.Join(logsDir(dir), "*", "msgs"))
-	for _, log := range logs {
-		name := filepath.Base(filepath.Dir(log))
-		all = append(all, messages{name, "_js_/" + name, log})
+		all = append(all, messages{name, filepath.Join(streamsDir(dir), name, "msgs")})
 	}
 	return all
 }
@@ -274,7 +220,7 @@ func blockSizes(stores []messages) (map[string]int64, error) {
 			if err != nil {
 				return nil, err
 			}
-			sizes[s.label+"/"+filepath.Base(name)] = info.Size()
+			sizes[s.stream+"/"+filepath.Base(name)] = info.Size()
 		}
 	}
 	return sizes, nil

@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,8 +32,11 @@ type Collector struct {
 
 // NewCollector returns a collector for a pipeline, which need not run yet. NewCollector reads the pipeline's name once;
 // it becomes a constant label of all metrics. So one registry can hold the collectors of several pipelines, it refuses
-// a second one of the same name, and the collector of a stopped pipeline can be unregistered.
+// a second one of the same name, and the collector of a stopped pipeline can be unregistered. It panics if p is nil.
 func NewCollector(p Source) *Collector {
+	if v := reflect.ValueOf(p); p == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic("prometheus: NewCollector: the pipeline is nil")
+	}
 	labels := prometheus.Labels{"pipeline": p.Snapshot().Pipeline}
 	return &Collector{
 		source: p,

@@ -41,7 +41,7 @@ func written() still {
 				ShedBy:         map[reason.Reason]uint64{reason.Oldest: 5},
 				DeadLetteredBy: map[reason.Reason]uint64{reason.Crash: 2, "of_tomorrow": 11},
 				Queued:         111, InHand: 112, Suspended: 111, Delayed: 113, Waiting: 183, Submitters: 184, Capacity: 114,
-				Crashes: 115, Retries: 116, RetriesRefused: 128, Restarts: 117,
+				Crashes: 115, CrashStreak: 15, Retries: 116, RetriesRefused: 128, Restarts: 117,
 				Workers: 118, Busy: 119, Blocked: 181, Idle: 182, WorkersMin: 120, WorkersMax: 121, WorkersMost: 122,
 				Instances: 125, Visits: 126, EmptyVisits: 127,
 				BusyTime: 1500 * time.Millisecond, BlockedTime: 2500 * time.Millisecond, IdleTime: 3500 * time.Millisecond, RateWait: 4500 * time.Millisecond, RateKeys: 129,
@@ -219,4 +219,10 @@ func TestTheDocumentNamesExactlyTheMetrics(t *testing.T) {
 		exported[family.GetName()] = strings.ToLower(family.GetType().String())
 	}
 	assert.Equal(t, exported, named)
+}
+
+func TestACollectorOfNoPipelineSaysSo(t *testing.T) {
+	for _, p := range []goldaprom.Source{nil, (*pipeline.Pipeline)(nil)} {
+		require.PanicsWithValue(t, "prometheus: NewCollector: the pipeline is nil", func() { goldaprom.NewCollector(p) })
+	}
 }

@@ -61,13 +61,14 @@
 //	golda_stage_emitted_total            counter
 //	golda_stage_queue_length             gauge
 //	golda_stage_queue_capacity           gauge
-//	golda_stage_held                     gauge    a part of the queue: see stage.Guard and pipeline.Synchronize
+//	golda_stage_held                     gauge    a part of the queue: see stage.Guard
 //	golda_stage_in_hand                  gauge
 //	golda_stage_suspended                gauge    a part of in_hand
 //	golda_stage_delayed                  gauge
 //	golda_stage_submitters               gauge    callers and handlers that wait for a free slot
 //	golda_stage_results_waiting          gauge    of a stage with Ordered
 //	golda_stage_crashes_total            counter
+//	golda_stage_crash_streak             gauge    crashes since a command was last completed
 //	golda_stage_retries_total            counter
 //	golda_stage_retries_refused_total    counter    by the retry budget
 //	golda_stage_restarts_total           counter

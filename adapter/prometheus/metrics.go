@@ -54,7 +54,7 @@ var pipelineMetrics = []metric[pipeline.Snapshot]{
 }
 
 var stageMetrics = []metric[stage.Snapshot]{
-	// What came in.
+	// Commands that entered.
 	{
 		"golda_stage_accepted_total", "Commands that the stage accepted: submitted and received.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Accepted) },
@@ -124,6 +124,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 	{
 		"golda_stage_crashes_total", "Attempts that crashed the handler.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Crashes) },
+	},
+	{
+		"golda_stage_crash_streak", "Crashes since a command was last completed.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.CrashStreak) },
 	},
 	{
 		"golda_stage_retries_total", "Further attempts at a command.",

@@ -32,12 +32,13 @@ type Options[C any] struct {
 	// before a nack. 0 means 1,024. Each subscription may hold one more, which waits until there is a place for it.
 	MaxInFlight int
 
-	// Retry says when a message whose command failed is nacked, to be delivered again. Attempts is how often it may fail; 0 means 10. The
+	// Retry says when a message whose command failed is nacked, to be delivered again. Attempts is how often it may fail; 0 means 10. A
+	// command that was refused and not tried has not failed; see [stage.RetryPolicy]. The
 	// source counts in memory, by UUID and payload: a new process counts from zero, and of more than 4,096 failing messages some are
 	// forgotten. Backoff is the pause before the first nack, and doubles up to Max; 0 means a second, and ten seconds. The message is in
 	// flight meanwhile, so Max should be shorter than the time after which the broker takes it away. If chooses the errors that are worth
-	// another delivery; nil means all but crashes and stage.ErrExpired. An error that is overload waits at least as long as its hint. A
-	// Budget is not allowed.
+	// another delivery; nil means all but crashes and stage.ErrExpired. An error that is overload waits at least as long as its hint, up to
+	// Max. A Budget is not allowed.
 	Retry stage.RetryPolicy
 
 	// Dead publishes dead letters. A message is acknowledged when Publish has returned nil for its letter, so Publish should return only

@@ -147,9 +147,9 @@ func (e *publishError) Error() string {
 }
 func (e *publishError) Unwrap() error { return e.err }
 
-// Overload is for stage.Overloaded.
+// Overload is for stage.Overloaded. The publisher does not say whether the error is of the message, so it counts as a try.
 func (e *publishError) Overload() (stage.Overload, bool) {
-	return stage.Overload{Reason: BrokerAway, RetryAfter: time.Second}, e.away
+	return stage.Overload{Reason: BrokerAway, RetryAfter: time.Second, Tried: true}, e.away
 }
 
 // publish publishes a message. A panic is an error.

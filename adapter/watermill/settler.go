@@ -184,7 +184,9 @@ func (t *settler) fail(d *delivery, err error) {
 	if v == (verdict.Verdict{Act: verdict.GiveBack}) { // a hard stop; the command has not failed
 		return
 	}
-	t.remember(d, n)
+	if !v.Free {
+		t.remember(d, n)
+	}
 	if v.Act == verdict.Bury {
 		t.bury(d, n, v.Reason, err)
 		return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	bounds "github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/source"
 )
@@ -51,12 +52,17 @@ func NewSource[C any](sub message.Subscriber, topic string, o Options[C]) (*Sour
 // subscribes again. When the pipeline stops, nothing more is received, and the messages whose commands have not ended stay in flight
 // until they have: the subscription ends after that. A source feeds one stage at a time, and is exhausted when it was closed.
 func (s *Source[C]) Feed(ctx context.Context, submit func(C) error) error {
+	if err := bounds.SetBound(ctx, bounds.Bound{Most: s.o.MaxInFlight, Source: fmt.Sprintf("source %q", s.topic), Option: "MaxInFlight"}); err != nil {
+		return err
+	}
 	if !s.fed.CompareAndSwap(false, true) {
 		return source.Fatal(fmt.Errorf("watermill: source %q: %w", s.topic, ErrFed))
 	}
 	defer s.fed.Store(false)
 	return source.Ends(s.feed)(ctx, submit)
 }
+
+func init() { bounds.Bounds("github.com/golda-dev/golda/adapter/watermill.(*Source[...]).Feed-fm") }
 
 // feed runs the subscriptions until ctx ends, the source is closed, or a submission fails.
 func (s *Source[C]) feed(ctx context.Context, submit func(C, func(error)) error) error {

@@ -215,6 +215,33 @@ func failUntil(n, good int, err error) error {
 	return nil
 }
 
+// asks is the error of a service that refuses commands.
+type asks time.Duration
+
+func (asks) Error() string { return "too much to do" }
+func (a asks) Overload() (stage.Overload, bool) {
+	return stage.Overload{Reason: "service", RetryAfter: time.Duration(a)}, true
+}
+
+// The service asks for 68 years; the source makes the longest pause of its policy, and the refusals use up no attempt.
+func TestAMessageWhoseCommandIsRefusedIsDeliveredUntilItIsNot(t *testing.T) {
+	b, dead := newBroker(1, "a"), &letters{}
+	policy := quick
+	policy.Attempts, policy.Max = 2, policy.Backoff
+	s := newSource(t, b, watermill.Options[string]{Retry: policy, Dead: dead})
+	got := newTally()
+	start(t, stage.Sink("work", func(_ context.Context, cmd string) error {
+		if got.add(cmd) < 6 {
+			return asks(68 * 365 * 24 * time.Hour)
+		}
+		return nil
+	}), s.Feed)
+	eventually(t, func() bool { return b.total(b.acked) == 1 })
+	shut(t, s)
+	require.Len(t, got.list(), 6)
+	require.Empty(t, dead.list())
+}
+
 func TestWithoutDeadLettersAMessageIsDeliveredUntilItsCommandSucceeds(t *testing.T) {
 	b := newBroker(1, "a")
 	s := newSource(t, b, watermill.Options[string]{Retry: quick})
@@ -569,7 +596,7 @@ func TestErrorsOfPublishing(t *testing.T) {
 		o, over := stage.Overloaded(err)
 		assert.Equal(t, c.over, over)
 		if over {
-			assert.Equal(t, stage.Overload{Reason: watermill.BrokerAway, RetryAfter: time.Second}, o)
+			assert.Equal(t, stage.Overload{Reason: watermill.BrokerAway, RetryAfter: time.Second, Tried: true}, o)
 		}
 	}
 	assert.NoError(t, f(t.Context(), 2))

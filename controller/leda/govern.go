@@ -18,10 +18,13 @@ func (l *Leda) call(ev controller.Event) {
 }
 
 // govern makes the decisions that follow from everything that the script has set so far. It repeats them in every call:
-// [controller.Settle] drops those that are already in force, stages change their indexes, and the decisions of a call
+// [controller.Settle] drops decisions that are already in force, stages change their indexes, and the decisions of a call
 // that panicked were lost.
 func (l *Leda) govern(ev controller.Event) {
 	l.forget(ev)
+	if l.Monitoring.Machine {
+		l.d.WatchMachine(true)
+	}
 	l.gather()
 	pools := l.shared()
 	for _, p := range pools {

@@ -48,7 +48,7 @@ func (g *InstancesGroup) GetInstanceCount(st Stage) int {
 // GetFreeInstancesCount (A.5.4) returns how many instances of a stage are combined with no command: no worker uses
 // them, and no command waits for a worker with one of them. It is 0 if GetQueueSize is greater than 0.
 //
-// The appendix declares it void and then says what it returns.
+// The appendix declares it void and then describes its result.
 func (g *InstancesGroup) GetFreeInstancesCount(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int {
 		return max(s.FreeInstances, 0) - combined(s)

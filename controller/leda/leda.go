@@ -67,7 +67,7 @@ func (l *Leda) UsePrivateQueues() { l.private = true }
 
 // SetQueueCapacity (A.1.2) sets how many commands a stage's queue may hold, at least one.
 //
-// The appendix drops what is beyond the capacity. Here the stage's overflow rule decides, and the commands that the
+// The appendix drops commands beyond the capacity. Here the stage's overflow rule decides, and the commands that the
 // queue holds already stay.
 func (l *Leda) SetQueueCapacity(st Stage, maxSize int) error {
 	id, err := l.find("setQueueCapacity", st)

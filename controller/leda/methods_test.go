@@ -172,7 +172,16 @@ var proofs = map[string]func(t *testing.T){
 	"leda.monitoring.getCpuUsage": func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.CPUUsage = 0.375
+		w.MachineUsage = 0.871
 		w.run(func(l *leda.Leda) { require.Equal(t, 38, l.Monitoring.GetCpuUsage()) })
+		_, asked := w.d.WantsMachine()
+		require.False(t, asked)
+		w.run(func(l *leda.Leda) {
+			l.Monitoring.Machine = true
+			require.Equal(t, 87, l.Monitoring.GetCpuUsage())
+		})
+		on, _ := w.d.WantsMachine()
+		require.True(t, on)
 	},
 	"leda.monitoring.getQueueSize": func(t *testing.T) {
 		w := newWorld(t, 2)

@@ -16,8 +16,11 @@ const MostTimers = 1 << 10
 // MinTimer is the shortest period of a timer.
 const MinTimer = 5 * time.Millisecond
 
-// MonitoringGroup has the methods that measure, and those that register callbacks.
+// MonitoringGroup has the methods that measure, and the methods that register callbacks.
 type MonitoringGroup struct {
+	// Machine makes GetCpuUsage return the use of the whole machine, as the appendix has it. A script sets it.
+	Machine bool
+
 	l      *Leda
 	timers []*timer
 	zero   map[Stage]controller.Counters // the totals at the last ResetStatistics
@@ -59,9 +62,15 @@ func (g *MonitoringGroup) GetCpusCount() int { return g.l.now.CPUs }
 // without what other processes of the machine used. It is that of the last second, or of the time since a controller of
 // the pipeline was last called if that is longer; it does not depend on how many controllers ask, or how often.
 //
+// With the field Machine it is the share of all CPUs of the machine that all processes used together, from the second call of the
+// controller on. On systems other than Linux it is 0.
+//
 // LStage returned the mean since the start of the process, which is history, not load (L16).
 func (g *MonitoringGroup) GetCpuUsage() int { //nolint:revive // the appendix writes it so
 	share := g.l.now.CPUUsage
+	if g.Machine {
+		share = g.l.now.MachineUsage
+	}
 	if math.IsNaN(share) {
 		return 0
 	}

@@ -23,8 +23,8 @@ import (
 //
 // workers, rounded up. The second term is for queues whose capacity is small compared with the load: a queue that is
 // more than half full asks for more workers, and a full one for twice as many. Service is the mean handler time of the
-// last commands, and includes the time so far of those that have not returned. While it is not known the stage keeps
-// its workers. The stage gets what it wants at once, but not more than twice the workers it has, and not more than its
+// last commands, and includes the time so far of the handlers that have not returned. While it is not known the stage keeps
+// its workers. The stage gets the wanted workers at once, but not more than twice the workers it has, and not more than its
 // bounds and instances allow.
 //
 // A stage that is bound by stages ahead wants no more workers: another worker would only wait with the others. The
@@ -65,7 +65,7 @@ type Backlog struct {
 // The constants of the law.
 const (
 	idleFactor    = 3   // how many intervals pass between ticks while all queues are empty
-	worthwhile    = 4   // a growth pays if it gains at least this part (1/n) of what it promises
+	worthwhile    = 4   // a growth pays if it gains at least this part (1/n) of the promised gain
 	plainly       = 2   // and is known at once to pay if it gains this part (1/n)
 	enoughTicks   = 3   // ticks after which the gain is known
 	enoughDone    = 8   // commands that must be done in a measured time
@@ -91,7 +91,7 @@ func (p Backlog) Check() error {
 	)
 }
 
-// Lag is what is known of a queue that several processes work off, and of the workers that its commands come to in them.
+// Lag describes a queue that several processes work off, and the workers of these processes that handle its commands.
 type Lag struct {
 	Pending   uint64  // commands that are not done: waiting and in hand
 	Fill      float64 // how full the queue is, from 0 to 1; 0 if it has no capacity
@@ -102,12 +102,12 @@ type Lag struct {
 	Busy      float64 // how many of the workers are busy, on average
 }
 
-// Wanted returns how many workers the law asks for in all processes, and how many processes of this kind have so many. A command
+// Wanted returns how many workers the law asks for in all processes, and how many processes of this kind have that many workers. A command
 // takes Busy / Rate of the workers' time (the service demand law), so the workers are
 //
 //	max((Pending - Busy) · Busy / Rate / Target, Workers · Fill · 2, Busy / Utilization)
 //
-// rounded up. While nothing is known to be done they are at least those that there are, if a command is pending. If
+// rounded up. While no command is known to be done, and one is pending, they are at least the present workers. If
 // there is no process, Wanted asks for one with one worker as soon as a command is pending. It may be called by any
 // goroutine.
 func (p Backlog) Wanted(l Lag) (workers int, processes float64) {
@@ -127,12 +127,12 @@ func (p Backlog) Wanted(l Lag) (workers int, processes float64) {
 	return workers, float64(workers) * float64(l.Processes) / float64(max(l.Most, 1))
 }
 
-// wanted returns how many workers the queues ask for: with so many seconds of work, and a fill that is 1 at half of the capacity.
+// wanted returns how many workers the queues ask for: work is in seconds, and fill is 1 at half of the capacity.
 func (p Backlog) wanted(work, fill float64, workers int) int {
 	return whole(max(work/p.Target.Seconds(), fill*float64(workers)))
 }
 
-// needed returns how many workers there must be if so many are busy.
+// needed returns how many workers there must be, given the number of busy ones.
 func (p Backlog) needed(busy float64) int { return whole(busy / p.Utilization) }
 
 // whole rounds up to a number of workers.
@@ -169,7 +169,7 @@ type backlog struct {
 	units  units
 }
 
-// flow is what is remembered of a stage.
+// flow is the memory of a stage.
 type flow struct {
 	busySeen time.Duration // the totals at the last tick
 	doneSeen uint64
@@ -197,7 +197,7 @@ func (f *flow) since(st *controller.StageStats) (busy time.Duration, done uint64
 	return busy, done
 }
 
-// trend is what is remembered of a unit.
+// trend is the memory of a unit.
 type trend struct {
 	seen  bool
 	last  time.Duration // time of the last tick
@@ -437,7 +437,7 @@ func (c *backlog) bound(u *unit, t *trend, l *observation, d *controller.Decisio
 	}
 }
 
-// reason says what waits.
+// reason describes the queue, for the journal.
 func (c *backlog) reason(l *observation, workers int) string {
 	if l.work/c.law.Target.Seconds() >= l.fill*float64(workers) {
 		return fmt.Sprintf("queue %d, work for %v, target %v", l.waiting, seconds(l.work), c.law.Target)

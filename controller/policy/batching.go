@@ -105,7 +105,7 @@ type batching struct {
 	throttles memory[throttle]
 }
 
-// throttle is what is remembered of a stage.
+// throttle is the memory of a stage.
 type throttle struct {
 	most       int // zero: the stage is new
 	seen       controller.Counters

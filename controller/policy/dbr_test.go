@@ -79,6 +79,24 @@ func TestAWorkerGoesBackAfterASuccessUnlessTheVisitWasBounded(t *testing.T) {
 	require.False(t, original.plan().Now)
 }
 
+// The program behind the dissertation's tables: a bound of 5 that lets 6 commands pass, a fixed order, and no way back.
+func TestTheMeasuredPresetsHaveTheBoundOfTheProgram(t *testing.T) {
+	h := newFake(policy.DBR{Preset: policy.Measured}, line(3)...)
+	require.Equal(t, "1(6) 2(6) 3(6) | 1(1) 2(1) 3(1) | 1(0) 2(0) 3(0) |", trace(h.plan(), 3, 7, 3))
+	h.handled(1, 10, 10, time.Second)
+	h.handled(2, 10, 4, time.Millisecond)
+	h.round(time.Second, policy.SharedPool)
+	require.Equal(t, "1 2 3", h.order(), "it is never ordered again")
+	h.sound(t)
+
+	measured, listing := afterLoads(policy.LRB{Preset: policy.Measured, Size: 9}, 50, 30, 20), afterLoads(policy.LRB{Preset: policy.Cruz, Size: 9}, 50, 30, 20)
+	require.Equal(t, "1 2 1 2 1 2 1 3 1 3", measured.order())
+	require.Equal(t, listing.order(), measured.order())
+	require.Equal(t, controller.Bounded, measured.plan().Gating)
+	require.Equal(t, 6, measured.plan().Bound)
+	require.Equal(t, controller.Exhaustive, listing.plan().Gating)
+}
+
 // Yield sorts again after a pass without success; the listing of section 4.5 sorts after any visit to the last stage.
 func TestOnlyGordonWaitsForAPassWithoutSuccess(t *testing.T) {
 	for preset, full := range map[policy.Preset]bool{"": false, policy.Cruz: false, policy.Gordon: true} {
@@ -213,7 +231,7 @@ func TestDBRReturnsAllFaultsAtOnce(t *testing.T) {
 	require.EqualError(t, policy.DBR{
 		Preset: "welsh", Workers: -1, Rate: policy.ByWork, Bound: policy.NoBound, Buffer: -2, Interval: -1,
 	}.Check(),
-		"policy: dbr: unknown Preset \"welsh\"; known are cruz, gordon\n"+
+		"policy: dbr: unknown Preset \"welsh\"; known are cruz, gordon, measured\n"+
 			"policy: dbr: Workers -1 is negative\n"+
 			"policy: dbr: unknown Rate \"work\"; known are service, completion\n"+
 			"policy: dbr: Bound -1 is negative; without one the slowest stage keeps all workers\n"+

@@ -15,13 +15,13 @@
 //	policy.MG1{}                    // the same, by the square root of how busy each stage is
 //	policy.SEDA{}                   // one more by the length of the queue, one less by idleness
 //	policy.SEDA{Preset: policy.Cruz}
-//	policy.SRPT{}                   // shared workers finish first what has the least work left
+//	policy.SRPT{}                   // shared workers finish first the commands with the least work left
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //
 // [ByName] finds a policy by its name, for flags and configuration files: "seda", "seda:cruz". docs/policies.md lists
 // all policies in one table.
 //
-// A [Preset] is a policy as a known system implemented it, for comparison: it repeats what that system did, including
+// A [Preset] is a policy as a known system implemented it, for comparison: it repeats the behaviour of that system, including
 // its mistakes. The default is the one to use.
 //
 // # Promise

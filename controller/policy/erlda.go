@@ -58,20 +58,33 @@ const NoCooldown time.Duration = -1
 // A stage whose number of workers is outside its bounds is brought back at once, even during a cooldown, since this is
 // not a reaction to load. The minimum number of workers is the stage's own; the policy has no other. (In the original
 // it was 10 where workers were counted and 1 where they were removed.)
+//
+// # Presets
+//
+// [Areias] is the article's controller, which checks the queues every 5 seconds; the program that was published with it
+// does so every second. The article leaves the thresholds, the number of workers that a tick adds and a cooldown open:
+// here they are those of the program, whose cooldown is shorter than a tick of 5 seconds, so that every tick may act.
+//
+// # Thresholds of one stage
+//
+// In ERLDA each stage has a controller of its own. pipeline.ControlFor gives a stage, or a group, a controller with
+// other thresholds than those of the rest.
 type ERLDA struct {
-	Interval time.Duration // between two ticks; default 1 s (the article has 5 s, its code 1 s)
+	Preset   Preset        // [Areias] or none
+	Interval time.Duration // between two ticks; default 1 s, with [Areias] 5 s
 	Cooldown time.Duration // between two actions on one stage; default 2 s, or [NoCooldown]
 	Up, Down int           // more waiting than Up is hot, fewer than Down is cold; default 100 and 10
 	Samples  int           // how many consecutive ticks must agree; default 1
 }
 
-// Name returns "erlda".
-func (ERLDA) Name() string { return "erlda" }
+// Name returns "erlda", with the preset if there is one: "erlda:areias".
+func (p ERLDA) Name() string { return p.Preset.name("erlda") }
 
 // Check returns all faults of the parameters.
 func (p ERLDA) Check() error {
 	l := p.withDefaults()
 	return errors.Join(
+		fault("erlda", p.Preset != "" && p.Preset != Areias, "unknown Preset %q; known is %s", p.Preset, Areias),
 		fault("erlda", l.Interval < 0, "Interval %v is negative", l.Interval),
 		fault("erlda", l.Cooldown < 0 && l.Cooldown != NoCooldown,
 			"Cooldown %v is negative; use NoCooldown for none", l.Cooldown),
@@ -90,9 +103,17 @@ func (p ERLDA) New() controller.Controller {
 	return &erlda{law: p.withDefaults(), watched: make(memory[watch])}
 }
 
+// intervalOfTheArticle is the time between two ticks in section 3.3.
+const intervalOfTheArticle = 5 * time.Second
+
 func (p ERLDA) withDefaults() ERLDA {
+	interval := DefaultInterval
+	if p.Preset == Areias {
+		interval = intervalOfTheArticle
+	}
 	return ERLDA{
-		Interval: cmp.Or(p.Interval, DefaultInterval),
+		Preset:   p.Preset,
+		Interval: cmp.Or(p.Interval, interval),
 		Cooldown: cmp.Or(p.Cooldown, DefaultCooldown),
 		Up:       cmp.Or(p.Up, DefaultUp),
 		Down:     cmp.Or(p.Down, DefaultDown),
@@ -128,7 +149,7 @@ type erlda struct {
 	units   units
 }
 
-// watch is what is remembered of a unit.
+// watch is the memory of a unit.
 type watch struct {
 	hot, cold int           // consecutive samples
 	acted     bool          // false: never, and last is not set

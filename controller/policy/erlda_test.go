@@ -114,6 +114,8 @@ func TestERLDAAsksForTicksAtTheStartAndOnlyThen(t *testing.T) {
 	for law, want := range map[policy.ERLDA]time.Duration{
 		{}:                          time.Second,
 		{Interval: 5 * time.Second}: 5 * time.Second,
+		{Preset: policy.Areias}:     5 * time.Second,
+		{Preset: policy.Areias, Interval: time.Minute}: time.Minute,
 	} {
 		c, d := law.New(), controller.Decisions{}
 		for kind, interval := range map[controller.EventKind]time.Duration{
@@ -156,6 +158,8 @@ func TestCheckReturnsAllFaultsAtOnce(t *testing.T) {
 		"Up below Down of default": {policy.ERLDA{Up: 5}, []string{"Up 5 is not more than Down 10; Down is the default"}},
 		"Down above Up of default": {policy.ERLDA{Down: 200}, []string{"Up 100 is not more than Down 200; Up is the default"}},
 		"a negative cooldown":      {policy.ERLDA{Cooldown: -time.Second}, []string{"Cooldown -1s is negative; use NoCooldown for none"}},
+		"the article's preset":     {policy.ERLDA{Preset: policy.Areias}, nil},
+		"another's preset":         {policy.ERLDA{Preset: policy.Welsh}, []string{`unknown Preset "welsh"; known is areias`}},
 		"all at once": {
 			policy.ERLDA{Interval: -1, Cooldown: -2, Up: -3, Down: -2, Samples: -5},
 			[]string{"Interval -1ns", "Cooldown -2ns", "Up -3 is negative", "Down -2 is negative", "Up -3 is not more than Down -2", "Samples -5"},

@@ -192,7 +192,7 @@ func TestLRBReturnsAllFaultsAtOnce(t *testing.T) {
 	require.EqualError(t, policy.LRB{
 		Preset: "gordon", Workers: -1, Demand: policy.ByRank, Spacing: "golden", Size: 5000, Bound: -2, Interval: -1,
 	}.Check(),
-		"policy: lrb: unknown Preset \"gordon\"; known is cruz\n"+
+		"policy: lrb: unknown Preset \"gordon\"; known are cruz, measured\n"+
 			"policy: lrb: Workers -1 is negative\n"+
 			"policy: lrb: unknown Demand \"rank\"; known are work, arrivals\n"+
 			"policy: lrb: unknown Spacing \"golden\"; known are smooth, interleaved\n"+

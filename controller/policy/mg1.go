@@ -99,7 +99,7 @@ type mg1 struct {
 	knows  bool
 }
 
-// busyness is what is remembered of a stage.
+// busyness is the memory of a stage.
 type busyness struct {
 	since
 	rho float64 // the mixed value

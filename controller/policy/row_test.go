@@ -72,10 +72,10 @@ func (f *row) ask(kind controller.EventKind) {
 	for _, c := range changes {
 		f.turn(c)
 	}
-	f.journal.Add(changes...)
+	f.journal.Add(slices.DeleteFunc(changes, func(c controller.Change) bool { return c.What == controller.KnobGate })...)
 }
 
-// turn applies a change of workers, of a stage or of a group.
+// turn applies a change of workers, of a stage or of a group, of a batch, or of a gate. The journal is without gates.
 func (f *row) turn(c controller.Change) {
 	if c.Stage == controller.NoStage {
 		s := controller.Snapshot{Pools: f.pools}
@@ -87,6 +87,8 @@ func (f *row) turn(c controller.Change) {
 		n.Workers = c.After.(int)
 	case controller.KnobBatch:
 		n.Batch = c.After.(controller.Batch)
+	case controller.KnobGate:
+		n.Admission.Gate, _ = c.After.(controller.Gate)
 	default:
 	}
 }

@@ -38,7 +38,13 @@ import (
 // [Cruz] is the listing in section 4.2 of the dissertation of Cruz (2015). Every two seconds a stage with more than 50
 // commands waiting or in hand gets one worker more, and any other stage gets one less. It counts no samples and has no
 // cooldown, so a load around 50 makes it oscillate, and a stage with 49 waiting commands loses a worker. It ignores
-// Idle. The listing's stages have stage.Workers(2, 10) and stage.Capacity(100).
+// Idle. The listing's stages have stage.Workers(2, 10), stage.Instances(10) and stage.Capacity(100).
+//
+// The listing's queues discard new events beyond 100, "until there are less than 100 accumulated events". So with this preset
+// a gate refuses commands that are submitted to a stage while 100 commands wait there, whatever the
+// stage.Overflow of the stage: the submitter gets an error that is stage.ErrPolicy, and a feed
+// submits the command again later. Gates do not see commands that other stages forward: a
+// stage that must discard these has stage.Overflow(stage.DropNewest) and stage.Capacity(100).
 //
 // [Welsh] is Sandstorm, the program of the paper, with its defaults: it samples every two seconds, adds one worker for
 // 1000 waiting commands, but only at every fourth tick, and removes one after one second of idleness. In Sandstorm a
@@ -82,8 +88,13 @@ func (p SEDA) Check() error {
 	)
 }
 
-// Claims returns the number of workers, which is all that SEDA decides.
-func (SEDA) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
+// Claims returns the number of workers, and with the preset [Cruz] the gate.
+func (p SEDA) Claims() []controller.Knob {
+	if p.Preset == Cruz {
+		return []controller.Knob{controller.KnobWorkers, controller.KnobGate}
+	}
+	return []controller.Knob{controller.KnobWorkers}
+}
 
 // New returns a controller with an empty memory.
 func (p SEDA) New() controller.Controller {
@@ -125,7 +136,7 @@ func (p SEDA) threshold(st *controller.StageStats) int {
 	}
 }
 
-// load returns what is compared with the threshold.
+// load returns the number that is compared with the threshold.
 func (p SEDA) load(st *controller.StageStats) int {
 	if p.Preset == Cruz {
 		return st.QueueLen + st.InHand // the instances that are not free
@@ -149,7 +160,7 @@ type seda struct {
 	units units
 }
 
-// pool is what is remembered of a unit.
+// pool is the memory of a unit.
 type pool struct {
 	hot   int // consecutive samples
 	idle  bool
@@ -164,6 +175,9 @@ func (c *seda) Control(ev controller.Event, s *controller.Snapshot, d *controlle
 	switch ev.Kind {
 	case controller.EventStart:
 		d.Every(c.law.Interval)
+		c.discard(s, d)
+	case controller.EventTopology:
+		c.discard(s, d)
 	case controller.EventTick:
 		c.ticks++
 		us := c.units.of(s)
@@ -172,7 +186,36 @@ func (c *seda) Control(ev controller.Event, s *controller.Snapshot, d *controlle
 		}
 		c.pools.forgetUnits(us)
 		c.units.done()
-	default: // other events change nothing: after EventStop decisions have no effect, and later kinds are not known here
+	default: // the others change nothing: after EventStop decisions have no effect, and later kinds are not known here
+	}
+}
+
+// cruzCapacity is how many events the queues of the listing of Cruz hold.
+const cruzCapacity = 100
+
+// errDiscarded is why a discarding gate refuses.
+var errDiscarded = fmt.Errorf("%d commands wait: new ones are discarded", cruzCapacity)
+
+// discarding is the gate of a stage that discards new commands. All are equal.
+type discarding struct{}
+
+// Admit refuses a command if the queue has as many as in the listing.
+func (discarding) Admit(_ any, queued, _ int) error {
+	if queued >= cruzCapacity {
+		return errDiscarded
+	}
+	return nil
+}
+
+// discard gives the stages the gate of the listing of Cruz.
+func (c *seda) discard(s *controller.Snapshot, d *controller.Decisions) {
+	if c.law.Preset != Cruz {
+		return
+	}
+	for i := range s.Stages {
+		if !s.Stages[i].Paused {
+			d.Gate(controller.StageID(i), discarding{}, "the queues of the listing discard beyond 100")
+		}
 	}
 }
 

@@ -325,3 +325,31 @@ func TestSEDANeverRemovesAWorkerThatItHasJustAdded(t *testing.T) {
 		}
 	})
 }
+
+// "Novos eventos serão descartados até que existam menos de 100 eventos acumulados."
+func TestTheQueuesOfTheListingOfCruzDiscardBeyond100(t *testing.T) {
+	st := pool(2, 2, 10)
+	st.QueueCap = 256
+	paused := st
+	paused.Paused = true
+	f := newRow(policy.SEDA{Preset: policy.Cruz}.New(), st, st, paused)
+	require.NoError(t, f.err)
+	gate := f.stages[0].Admission.Gate
+	require.NotNil(t, gate)
+	require.Equal(t, gate, f.stages[1].Admission.Gate, "each stage has one")
+	require.Nil(t, f.stages[2].Admission.Gate, "a paused stage is left alone")
+	f.stages[2].Paused = false
+	f.ask(controller.EventTopology)
+	require.Equal(t, gate, f.stages[2].Admission.Gate)
+	for queued, capacity := range map[int]int{0: 256, 50: 256, 99: 100, 20: 20} {
+		require.NoError(t, gate.Admit(1, queued, capacity), queued)
+	}
+	for queued, capacity := range map[int]int{100: 256, 101: 256, 5000: 0} {
+		require.ErrorContains(t, gate.Admit(1, queued, capacity), "discarded", queued)
+	}
+
+	for _, law := range []policy.SEDA{{}, {Preset: policy.Welsh}} {
+		require.False(t, claims(law, controller.KnobGate))
+		require.Nil(t, newRow(law.New(), st).stages[0].Admission.Gate, law.Name())
+	}
+}

@@ -24,7 +24,7 @@ func divide(us []unit, budget int) shares {
 	return shares{level: level, over: max(0, rest(us, budget, level))}
 }
 
-// rest returns what is left of the budget at this level. It is negative if the level costs more.
+// rest returns the rest of the budget at this level. It is negative if the level costs more.
 func rest(us []unit, budget, level int) int {
 	for i := range us {
 		budget -= max(0, us[i].within(level))

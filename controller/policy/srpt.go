@@ -21,7 +21,7 @@ const (
 	Polled Form = "polled"
 )
 
-// SRPT has the workers finish first what has the least work left: shortest remaining processing time, after Schrage and
+// SRPT has the workers finish first the commands with the least work left: shortest remaining processing time, after Schrage and
 // Miller, "The Queue M/G/1 with the Shortest Remaining Processing Time Discipline" (Operations Research 14, 1966), by
 // Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), as in sections 3.5 and 4.6 of the
 // dissertation of Cruz (2015).

@@ -37,13 +37,13 @@ import (
 // such as a stage that is added or removed, all workers are shared out again.
 //
 // Stages that share a pool steal and are stolen from as one: the pool is hungry when any of its stages is, and replete
-// when none of them has a backlog and a worker is free. A paused stage keeps its workers, which count towards the
+// when no stage of it has a backlog and a worker is free. A paused stage keeps its workers, which count towards the
 // total.
 //
 // # Presets
 //
 // [Cruz] is the rule of section 4.8. Every ten seconds the stages are sorted by their service rates, 100 · answered /
-// accepted since the last tick: what was shed or dead-lettered was not processed. The first steals one worker from the
+// accepted since the last tick: commands that were shed or dead-lettered were not processed. The first steals one worker from the
 // last, and the second one from the last but one, if that has more than MinVictim and the thief has instances for one
 // more; here StageStats.MaxWorkers stands for its instances. Samples has no effect, and a pool of several stages has
 // the rate of all of them together.
@@ -120,7 +120,7 @@ type stealing struct {
 	order, thieves, victims []ranked
 }
 
-// streaks is what is remembered of a unit: how many consecutive ticks it was hungry or replete.
+// streaks is the memory of a unit: how many consecutive ticks it was hungry or replete.
 type streaks struct {
 	hungry, replete int
 	held            held
@@ -131,7 +131,7 @@ type candidate struct {
 	*unit
 	accepted, processed uint64
 	hungry              *controller.StageStats // the hungriest of its stages, or nil
-	bound               *controller.StageStats // the hungriest of those that are bound by stages ahead, or nil
+	bound               *controller.StageStats // the hungriest of the stages that are bound by stages ahead, or nil
 }
 
 // ranked is a candidate in an order: its index, and the rank by which it is sorted, ascending.
@@ -163,7 +163,7 @@ func (c *stealing) Control(ev controller.Event, s *controller.Snapshot, d *contr
 	}
 }
 
-// done releases what was seen.
+// done releases the snapshot that was seen.
 func (c *stealing) done() {
 	c.units.done()
 	clear(c.candidates)

@@ -28,8 +28,8 @@ type unit struct {
 // workers, so that policies neither add nor remove any.
 func (u *unit) paused() bool { return len(u.stages) == 0 }
 
-// hottest returns the stage that is furthest above its threshold among those that another worker could help, or nil;
-// and likewise among those that are bound by stages ahead, which no worker can help.
+// hottest returns the stage that is furthest above its threshold among the stages that another worker could help, or nil;
+// and likewise among the stages that are bound by stages ahead, which no worker can help.
 func (u *unit) hottest(load, threshold func(*controller.StageStats) int) (hottest, bound *controller.StageStats) {
 	above, beyond := 0, 0
 	for _, st := range u.stages {
@@ -45,7 +45,7 @@ func (u *unit) hottest(load, threshold func(*controller.StageStats) int) (hottes
 	return hottest, bound
 }
 
-// held is what is remembered of a unit that would get one more worker if it were not bound by stages ahead.
+// held is the memory of a unit that would get one more worker if it were not bound by stages ahead.
 type held struct {
 	on   bool
 	last time.Duration // when the unit was last seen held back

@@ -275,7 +275,7 @@ func TestStealingCountsFromItsLastTick(t *testing.T) {
 
 func TestAPolicyDecidesOnWhatItClaims(t *testing.T) {
 	for name, want := range map[string][]controller.Knob{
-		"erlda": {controller.KnobWorkers}, "seda": {controller.KnobWorkers}, "seda:cruz": {controller.KnobWorkers},
+		"erlda": {controller.KnobWorkers}, "seda": {controller.KnobWorkers}, "seda:cruz": {controller.KnobWorkers, controller.KnobGate},
 		"seda:welsh": {controller.KnobWorkers}, "stealing": {controller.KnobWorkers}, "stealing:cruz": {controller.KnobWorkers},
 		"batching": {controller.KnobBatch}, "batching:welsh": {controller.KnobBatch}, "fixed": nil,
 	} {

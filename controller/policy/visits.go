@@ -68,7 +68,7 @@ type router interface {
 
 // extra is a router that decides more than plans. It is called after all plans.
 type extra interface {
-	// more makes the further decisions: all of them, or only those that differ from the current state.
+	// more makes the further decisions: all of them, or only decisions that differ from the current state.
 	more(v *view, all bool, d *controller.Decisions)
 }
 
@@ -98,7 +98,7 @@ func byLevel(ranks []int, v *view) []int {
 type rhythm struct {
 	interval time.Duration // when it is that old; 0: only when the topology changes
 	rounds   bool          // not before a worker came to its end,
-	patience int           // but in any case when it is so many intervals old; 0: never without a round end
+	patience int           // but in any case when it is this many intervals old; 0: never without a round end
 	relief   bool          // at once when a stage starves, and again at the next tick
 }
 
@@ -123,7 +123,7 @@ type visits struct {
 	draft controller.VisitPlan
 }
 
-// turn is what is remembered of a pool.
+// turn is the memory of a pool.
 type turn struct {
 	ended  bool          // a round of the plan has ended
 	stayed bool          // a round had ended at the last tick, too, but the plan stayed; there is only one EventRoundEnd for it
@@ -328,7 +328,7 @@ type since struct {
 	total controller.Counters
 }
 
-// note returns what was counted since the last call, and how much time passed, and starts again.
+// note returns the counts and the time since the last call, and starts again.
 func (n *since) note(st *controller.StageStats, now time.Duration) (controller.Counters, time.Duration) {
 	window, took := st.Total.Sub(n.total), now-n.at
 	n.at, n.total = now, st.Total
@@ -390,10 +390,14 @@ func boundFault(policy string, bound int) error {
 	return fault(policy, bound < 0 && bound != NoBound, "Bound %d is negative; use NoBound for none", bound)
 }
 
+// measuredBound is the bound of visits in the program behind the tables of the dissertation. The program was set to 5, and went on when
+// more than 5 commands were handled.
+const measuredBound = 6
+
 // originalWorkers returns how many workers the listings of the dissertation have, and zero for a policy that is not one
 // of them.
 func originalWorkers(preset Preset) int {
-	if preset == Cruz {
+	if preset == Cruz || preset == Measured {
 		return 2
 	}
 	return 0

@@ -7,8 +7,8 @@ type event struct {
 	at   time.Duration
 	seq  uint64 // of two events at the same instant the one that was entered first is first
 	kind kind
-	id   int32  // of what it is about: a source, a command, a message, a process
-	gen  uint32 // it is void if what it is about has another one by then
+	id   int32  // of its subject: a source, a command, a message or a process
+	gen  uint32 // it is void if its subject has another one by then
 }
 
 type kind uint8

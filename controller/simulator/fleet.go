@@ -15,7 +15,7 @@ type fleet struct {
 
 	run     *run
 	entry   int           // the stage that the stream feeds
-	free    time.Duration // when the server has done what it has
+	free    time.Duration // when the server has done its work
 	idle    time.Duration // how long it had nothing to do, before that
 	stream  line          // of messages that may be delivered
 	stored  int           // messages that are published and not done
@@ -23,7 +23,7 @@ type fleet struct {
 	desired []int // processes at the start, and by poll, of the last polls
 }
 
-// member is what a process is to the fleet.
+// member is a process as the fleet sees it.
 type member struct {
 	inFlight int           // messages
 	wanted   int           // messages that it asked for, and that have not been given to it
@@ -33,7 +33,7 @@ type member struct {
 	readings ring.Ring[reading]
 }
 
-// asking is a process that waits for so many messages.
+// asking is a process that waits for a number of messages.
 type asking struct {
 	process *process
 	n       int
@@ -50,7 +50,7 @@ const (
 	saturated = 0.75 // of the workers are busy: then the policy would have added some if that paid
 )
 
-// reading is what is measured of a process at one instant.
+// reading has the measurements of a process at one instant.
 type reading struct {
 	at      time.Duration
 	done    uint64
@@ -204,7 +204,7 @@ func (f *fleet) begin(p *process) {
 	f.ask(p)
 }
 
-// leave has a process end what it has, and no more.
+// leave has a process end its commands and take no more.
 func (f *fleet) leave(p *process) {
 	p.state = leaving
 	if p.member.inFlight == 0 {
@@ -309,7 +309,7 @@ const (
 	tolerance = 0.1 // share of the processes by which their number may be wrong before it is changed
 )
 
-// lag returns what is known of a stage in all processes.
+// lag describes a stage in all processes.
 func (f *fleet) lag(stage int, ready []*process) policy.Lag {
 	l := policy.Lag{Pending: uint64(f.stored), Processes: len(ready)}
 	if f.Limit > 0 {
@@ -334,7 +334,7 @@ func (f *fleet) lag(stage int, ready []*process) policy.Lag {
 	return l
 }
 
-// computing returns what is known of the CPUs in all processes. They have no queue of their own: what waits is counted for
+// computing describes the CPUs in all processes. They have no queue of their own: waiting commands are counted for
 // the stages.
 func (f *fleet) computing(ready []*process) policy.Lag {
 	cpus := len(ready) * f.run.model.CPUs

@@ -7,7 +7,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// node is a stage of the model with what all processes share: its edges, its random numbers, and what was measured in all of them.
+// node is the part of a stage of the model that all processes share: its edges, its random numbers, and the measurements of all of them.
 type node struct {
 	Stage
 

@@ -47,7 +47,7 @@ type Stage struct {
 	// Reject has a full queue refuse what a source submits, and shed what another stage forwards. Else these wait, as does
 	// what a Fleet delivers.
 	Reject bool
-	// Lanes makes the stage keyed, with so many keys: the commands of a key are handled one after the other, and all commands
+	// Lanes makes the stage keyed, and is the number of keys: the commands of a key are handled one after the other, and all commands
 	// that come of a message have its key. 0: it is not keyed.
 	Lanes   int
 	Forward []Edge // at most one is taken
@@ -70,7 +70,7 @@ type Fleet struct {
 	Delay      time.Duration // between the server and a process, each way
 	InFlight   int           // messages that a process has at most; default 1024
 	Partitions int           // the messages of a partition are handled one after the other, in all processes together; 0: there are none
-	Limit      int           // messages in the stream, beyond which it refuses what is published; 0: none
+	Limit      int           // messages in the stream, beyond which it refuses further ones; 0: none
 	AckWait    time.Duration // after which the messages of a process that was killed are delivered again; default 30 s
 	Startup    time.Duration // until a new process takes messages; default 20 s
 	Losses     []Loss
@@ -93,7 +93,7 @@ type Autoscaler struct {
 	Least, Most int            // processes; default 1, and no limit
 }
 
-// withDefaults returns the model with all defaults filled in. It copies what it changes.
+// withDefaults returns the model with all defaults filled in. It copies the parts that it changes.
 func (m Model) withDefaults() Model {
 	m.Every = cmp.Or(m.Every, max(m.Length/100, 1))
 	m.Stages = slices.Clone(m.Stages)
@@ -154,7 +154,7 @@ func (m Model) Check() error {
 // checkLoops refuses sources of whose messages too many commands come: they would take all memory in no virtual time.
 func (m *Model) checkLoops() error {
 	for _, src := range m.Sources {
-		there, all := make([]float64, len(m.Stages)), 0.0 // commands of a message after so many steps, and up to then
+		there, all := make([]float64, len(m.Stages)), 0.0 // commands of a message after a number of steps, and up to then
 		there[m.index(src.To)] = 1
 		for step, n := 0, 1.0; n > 1e-9; step++ {
 			if all += n; all > mostCommands || step > mostCommands {
@@ -236,7 +236,7 @@ func (f *Fleet) check() error {
 	return errors.Join(faults...)
 }
 
-// checkClaims refuses a policy that needs what is not simulated.
+// checkClaims refuses a policy that needs knobs that are not simulated.
 func checkClaims(p controller.Policy) error {
 	c, ok := p.(controller.Claimer)
 	if !ok {

@@ -60,7 +60,7 @@ func (p *process) begin() {
 	}
 }
 
-// end removes a process; what it has counted stays.
+// end removes a process; its counts stay.
 func (p *process) end() {
 	for i, s := range p.stations {
 		p.run.nodes[i].gone.add(s)
@@ -181,7 +181,7 @@ type cpu struct {
 	at       time.Duration
 	used     float64 // share of the CPUs, multiplied by nanoseconds
 	seen     time.Duration
-	then     float64 // what was used then
+	then     float64 // used when it was seen
 	last     float64 // the usage that was returned last
 	gen      uint32  // of the next completion
 	finished []int32

@@ -134,7 +134,7 @@ func highest(i int) time.Duration {
 	return time.Duration(low+1)<<(high-1) - 1
 }
 
-// baseline is what was counted up to a time.
+// baseline has the counts up to a time.
 type baseline struct {
 	done            uint64
 	served          time.Duration // that the server was busy for
@@ -148,7 +148,7 @@ type totals struct {
 	busy, blocked, workers, queued float64
 }
 
-// add adds what was counted in a process.
+// add adds the counts of a process.
 func (t *totals) add(s *station) {
 	s.touch()
 	c := &s.totals
@@ -161,7 +161,7 @@ func (t *totals) add(s *station) {
 	t.queued += s.queued
 }
 
-// collect returns what was counted up to now.
+// collect returns the counts up to now.
 func (r *run) collect() *baseline {
 	r.count(0)
 	b := &baseline{done: r.done, inSystem: r.inSystem}

@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/internal/steer"
 )
 
-// Run simulates a model and returns what was measured. The same model gives the same result, whatever the machine has to
+// Run simulates a model and returns the measurements. The same model gives the same result, whatever the machine has to
 // do. It starts no goroutine and reads no clock. Run returns what [Model.Check] finds, the fault of a policy, or the
 // error of ctx if that ends before.
 func Run(ctx context.Context, m Model) (*Result, error) {

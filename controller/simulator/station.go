@@ -18,7 +18,7 @@ type station struct {
 	capacity, workers int
 	busy, blocked     int
 	kept              int               // commands that hold slots here, and wait for a full stage while their workers go on
-	senders           ring.Ring[sender] // workers that wait for a free slot, and what they keep
+	senders           ring.Ring[sender] // workers that wait for a free slot, and the commands that they keep
 	waiters           ring.Ring[int32]  // commands of sources that do
 	outside           bool              // it is the turn of a waiter
 	full              bool              // the controller knows
@@ -36,7 +36,7 @@ type sender struct {
 	kept  bool // the worker goes on
 }
 
-// hold is how much is to be handed over of what came of a command: its lane is taken until then.
+// hold counts the commands that a command has emitted and that are not handed over yet: its lane is taken until then.
 type hold struct {
 	key  uint32
 	left int
@@ -102,7 +102,7 @@ func (l *line) lane(key uint32) *lane {
 	return &l.lanes[key%uint32(len(l.lanes))]
 }
 
-// touch counts the time up to now. It is called before what is counted changes.
+// touch counts the time up to now. It is called before the counted numbers change.
 func (s *station) touch() {
 	passed := s.run.now - s.since
 	if passed == 0 {
@@ -173,7 +173,7 @@ func (s *station) begin(id int32) {
 	s.run.calendar.enter(event{at: s.run.now + d, kind: finished, id: id, gen: c.gen})
 }
 
-// finish ends the handling of a command, and has its worker hand over what comes of it.
+// finish ends the handling of a command, and has its worker hand over the commands that it emits.
 func (s *station) finish(id int32) {
 	s.touch()
 	s.busy--
@@ -228,7 +228,7 @@ func (s *station) route() (e edge, ok bool) {
 	return edge{}, false
 }
 
-// handOver hands commands of one of the workers over, and returns those that are left. A worker waits for the first of
+// handOver hands commands of one of the workers over, and returns the commands that are left. A worker waits for the first of
 // them; one whose stage leads to several others tries all.
 func (s *station) handOver(moves []move) (left []move) {
 	for i, m := range moves {

@@ -19,6 +19,7 @@ import (
 	"github.com/golda-dev/golda/coordination/monitor"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/nodetest"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -277,7 +278,7 @@ var networks = map[string]func(t *testing.T) (n, m *rpc.Node){
 
 func listen(t testing.TB) transport.Transport {
 	t.Helper()
-	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{})
+	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{Secret: nodetest.Secret()})
 	require.NoError(t, err)
 	return tr
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // processB runs a node until its standard input is closed.
 func processB() error {
-	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{})
+	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{Secret: nodetest.Secret()})
 	if err != nil {
 		return err
 	}

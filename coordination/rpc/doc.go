@@ -45,7 +45,7 @@
 //
 // # Restarts
 //
-// [Node.Spawn] starts a process that is not restarted. [Node.Child] makes one for a supervisor. A process keeps its address
+// [Node.Spawn] starts a process that is not restarted, and [SpawnAt] one at another node. [Node.Child] makes one for a supervisor. A process keeps its address
 // through restarts, and nothing else: its functions are stopped, its callers get [ErrUnreachable], and init runs again. A
 // panic of a function is not a crash of its process, but the error of that call.
 //
@@ -53,7 +53,12 @@
 //
 // [Node.Synchronize] applies rules of package synchronizer to processes: constraints over several of them, or both or none. The request of
 // a method that has rules runs when the synchronizers have agreed, and waits until then as it does for a guard. A process that no
-// synchronizer has rules for does not notice them.
+// synchronizer has rules for does not notice them. [Node.Resynchronize] changes the rules while the synchronizer runs.
+//
+// # Limits
+//
+// What other nodes ask for is limited for each of them: requests that are under way, by number and bytes, watches, and rules of
+// synchronizers. See [Config]. Calls within a node are not.
 //
 // # Nodes that are lost
 //

@@ -261,6 +261,122 @@ func ExampleNode_Synchronize() {
 	// red on
 }
 
+// Figure 21: a process is told, by calls, which resources its synchronizer is to coordinate. The figure calls "init" once; here it may be
+// called again, with other resources, while the synchronizer runs.
+func ExampleNode_Resynchronize() {
+	var hub transport.Hub
+	ctx := context.Background()
+	syncs, _ := rpc.NewNode(rpc.Config{Transport: hub.Join("syncs")})
+	defer syncs.Close()
+	main, _ := rpc.NewNode(rpc.Config{Transport: hub.Join("main")})
+	defer main.Close()
+
+	oneOn := func(resources []rpc.Address) func(*synchronizer.Synchronizer) {
+		return func(s *synchronizer.Synchronizer) {
+			var events []synchronizer.Event
+			for _, r := range resources {
+				events = append(events, synchronizer.Event{Of: syncs.Remote(r.Node(), r.Process()), Method: "use"})
+			}
+			s.AtMost(1, events...)
+		}
+	}
+	_, _ = syncs.Spawn(ctx, "Sync_A", func(p *rpc.Process) error {
+		runs := false
+		rpc.Func(p, "init", func(c coroutine.Context, resources []rpc.Address) (none, error) {
+			return coroutine.Await(c, func(ctx context.Context) (none, error) {
+				if runs {
+					return none{}, syncs.Resynchronize(ctx, "one on", oneOn(resources))
+				}
+				runs = true
+				_, err := syncs.Synchronize(ctx, "one on", oneOn(resources))
+				return none{}, err
+			})
+		})
+		return nil
+	})
+
+	var resources []rpc.Address
+	for _, name := range []string{"Res_A", "Res_B"} {
+		r, _ := main.Spawn(ctx, name, func(p *rpc.Process) error {
+			rpc.Func(p, "use", func(c coroutine.Context, end rpc.Ref[none, none]) (none, error) {
+				return end.Call(c, none{})
+			})
+			return nil
+		})
+		resources = append(resources, r)
+	}
+	used, release := make(chan none), make(chan none)
+	var end rpc.Ref[none, none]
+	_, _ = main.Spawn(ctx, "user", func(p *rpc.Process) error {
+		end = rpc.Func(p, "end", func(c coroutine.Context, _ none) (none, error) {
+			return coroutine.Await(c, func(context.Context) (none, error) {
+				used <- none{}
+				return <-release, nil
+			})
+		})
+		return nil
+	})
+
+	c := coroutine.Blocking(ctx)
+	initA := rpc.At[[]rpc.Address, none](main.Remote("syncs", "Sync_A"), "init")
+	_, err := initA.Call(c, resources)
+	fmt.Println("both have the rule:", err)
+	use := func(r rpc.Address) *rpc.Future[none] {
+		return rpc.At[rpc.Ref[none, none], none](r, "use").Future(ctx, end)
+	}
+	first := use(resources[0])
+	<-used
+	second := use(resources[1]) // waits
+	_, err = initA.Call(c, resources[:1])
+	fmt.Println("one has it:", err)
+	<-used
+	fmt.Println("both are used")
+	release <- none{}
+	release <- none{}
+	_, _ = first.Wait(c)
+	_, _ = second.Wait(c)
+	// Output:
+	// both have the rule: <nil>
+	// one has it: <nil>
+	// both are used
+}
+
+// A process is started at another node, as alua.spawn does in figures 3 and 21. Which processes may be is said there, and how many.
+func ExampleSpawnAt() {
+	var hub transport.Hub
+	ctx := context.Background()
+	worker, _ := rpc.NewNode(rpc.Config{Transport: hub.Join("worker")})
+	defer worker.Close()
+	main, _ := rpc.NewNode(rpc.Config{Transport: hub.Join("main")})
+	defer main.Close()
+
+	err := rpc.Factory(ctx, worker, "counter", 10, func(p *rpc.Process, n int) error {
+		rpc.Func(p, "add", func(_ coroutine.Context, by int) (int, error) {
+			n += by
+			return n, nil
+		})
+		return nil
+	})
+	fmt.Println(err)
+
+	c := coroutine.Blocking(ctx)
+	counter, err := rpc.SpawnAt(c, main, "worker", "counter", "one", 40)
+	fmt.Println(counter, err)
+	ended := make(chan none)
+	counter.Watch(func(error) { close(ended) })
+	fmt.Println(rpc.At[int, int](counter, "add").Call(c, 2))
+	fmt.Println(rpc.StopAt(c, counter))
+	<-ended
+	_, err = rpc.SpawnAt(c, main, "worker", "clock", "", 0)
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// worker#counter/one <nil>
+	// 42 <nil>
+	// <nil>
+	// rpc: no such function: node "worker" has no factory "clock"
+}
+
 // Figure 11: two forks are picked up together or not at all.
 func ExampleNode_Synchronize_bothOrNone() {
 	node, err := rpc.NewNode(rpc.Config{})

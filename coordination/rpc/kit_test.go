@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/nodetest"
 )
 
 type none = struct{}
@@ -82,7 +83,7 @@ func must[T any](v T, err error) T {
 
 func listen(t testing.TB) transport.Transport {
 	t.Helper()
-	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{})
+	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{Secret: nodetest.Secret()})
 	require.NoError(t, err)
 	return tr
 }

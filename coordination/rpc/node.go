@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,46 @@ type Config struct {
 
 	// Logger logs crashes of processes, and of functions that no caller waits for. If it is nil it is slog.Default().
 	Logger *slog.Logger
+
+	// MaxRequests is how many requests of one other node may be under way here: queued, held back or served. A further one is refused
+	// with stage.ErrFull. 0 means 4096.
+	MaxRequests int
+
+	// MaxRequestBytes is how many bytes the arguments of these may have together, if the transport encodes them. One request may be longer,
+	// if it is the only one. 0 means 64 MiB.
+	MaxRequestBytes int
+
+	// MaxWatches is how many watches of processes one other node may have here. A process that is watched beyond that is reported as
+	// ended, which a notice may be wrong about. 0 means 16384.
+	MaxWatches int
+
+	// MaxRules is for how many functions the rules of synchronizers of one other node are kept, also for processes that have not started.
+	// A synchronizer beyond that fails to start. 0 means 4096.
+	MaxRules int
+}
+
+// The defaults of a Config.
+const (
+	defaultMaxRequests     = 4096
+	defaultMaxRequestBytes = 64 << 20
+	defaultMaxWatches      = 16384
+	defaultMaxRules        = 4096
+)
+
+// complete returns the configuration with its defaults.
+func (cfg Config) complete() (Config, error) {
+	if cfg.MaxRequests < 0 || cfg.MaxRequestBytes < 0 || cfg.MaxWatches < 0 || cfg.MaxRules < 0 {
+		return cfg, fmt.Errorf("rpc: negative number in Config: MaxRequests %d, MaxRequestBytes %d, MaxWatches %d, MaxRules %d",
+			cfg.MaxRequests, cfg.MaxRequestBytes, cfg.MaxWatches, cfg.MaxRules)
+	}
+	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, defaultMaxRequests)
+	cfg.MaxRequestBytes = cmp.Or(cfg.MaxRequestBytes, defaultMaxRequestBytes)
+	cfg.MaxWatches = cmp.Or(cfg.MaxWatches, defaultMaxWatches)
+	cfg.MaxRules = cmp.Or(cfg.MaxRules, defaultMaxRules)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return cfg, nil
 }
 
 // Node is where processes live: one program, in most cases. Its methods may be called by any goroutine.
@@ -48,19 +89,24 @@ type Node struct {
 	rulebooks   map[string]*rulebook           // of Synchronize, from before their start until they have ended
 	ruled       map[string]map[string]struct{} // the processes that have the rules of synchronizers of this node, by synchronizer
 
+	loads      map[string]load // of the requests of other nodes that are under way here
+	dropped    int             // messages of other nodes, since one was logged
+	complained time.Time       // when it was
+
 	coordinated atomic.Uint64 // messages between processes and synchronizers that were sent
 }
 
-// NewNode returns a node. The error is that of a transport that cannot serve.
+// NewNode returns a node. The error is that of a transport that cannot serve, or of a limit that is negative.
 func NewNode(cfg Config) (*Node, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
 	}
 	first := uint64(time.Now().UnixNano())
 	n := &Node{
 		first: first, incarnation: first,
 		birth: rand.Uint64(), last: uint64(rand.Uint32()) << 20, cfg: cfg,
-		processes: map[string]*Process{}, peers: map[string]*peer{}, self: map[*watch]struct{}{},
+		processes: map[string]*Process{}, peers: map[string]*peer{}, loads: map[string]load{}, self: map[*watch]struct{}{},
 		rules: map[string]map[string]envelope{}, rulebooks: map[string]*rulebook{}, ruled: map[string]map[string]struct{}{},
 	}
 	if cfg.Transport == nil {
@@ -213,7 +259,7 @@ func (n *Node) lookup(name string) (*Process, error) {
 	if n.closed {
 		return nil, n.errClosed()
 	}
-	return nil, fmt.Errorf("%w: there is no process %s", ErrUnreachable, n.Address(name))
+	return nil, fmt.Errorf("%w: %w %s", ErrUnreachable, errNoProcess, n.Address(name))
 }
 
 // enter makes a new incarnation the process of its name.

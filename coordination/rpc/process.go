@@ -78,6 +78,7 @@ type request struct {
 	caller  *call                      // of the same node; nil if it is not, or does not wait
 	reply   func(value any, err error) // to a caller of another node; nil likewise
 	job     func(c coroutine.Context)  // what to run, if it is not a call
+	ended   func()                     // called once when the request is over, if it was accepted; may be nil
 
 	function *function
 	context  functionContext
@@ -455,10 +456,21 @@ func (r *request) respond(value any, err error) bool {
 // close reports whether a request was open, which it is no more, and whether its process is ending.
 func (p *Process) close(r *request) (ending, open bool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	_, open = p.open[r]
 	delete(p.open, r)
-	return p.over != nil, open
+	ending = p.over != nil
+	p.mu.Unlock()
+	if open {
+		r.end()
+	}
+	return ending, open
+}
+
+// end says that an accepted request is over.
+func (r *request) end() {
+	if r.ended != nil {
+		r.ended()
+	}
 }
 
 // cancel is called when the caller of a request has gone.
@@ -542,6 +554,7 @@ func (p *Process) disown(reason error) {
 	p.open, p.watches = map[*request]struct{}{}, nil
 	p.mu.Unlock()
 	for r := range open {
+		r.end()
 		r.respond(nil, reason)
 	}
 	for w := range watches {

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // nodeB runs a node until its standard input is closed.
 func nodeB() error {
 	network, at, _ := strings.Cut(os.Getenv(asNodeB), ":")
-	tr, err := transport.Listen(network, at, transport.Config{})
+	tr, err := transport.Listen(network, at, transport.Config{Secret: secretFor(network)})
 	if err != nil {
 		return err
 	}
@@ -73,6 +73,14 @@ func nodeB() error {
 	fmt.Fprintln(os.Stdout, n.Name())
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	return n.Close()
+}
+
+// secretFor returns the secret of nodes on a network. Unix sockets have none.
+func secretFor(network string) []byte {
+	if network == "unix" {
+		return nil
+	}
+	return nodetest.Secret()
 }
 
 const anyPort = "tcp:127.0.0.1:0"

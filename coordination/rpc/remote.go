@@ -191,12 +191,7 @@ func (n *Node) receive(from string, m *transport.Message) {
 			w.end(fmt.Errorf("%w: the process has ended", ErrUnreachable))
 		}
 	case kindCoordinate:
-		if e, err := open[envelope](m.Body, n); err == nil {
-			if a, ok := e.Request.Args.(*arguments); ok {
-				a.node = n
-			}
-			n.receiveCoordination(m.Process, e)
-		}
+		n.receiveParty(from, m)
 	default: // of a newer version
 	}
 }
@@ -237,12 +232,16 @@ func (n *Node) receiveRequest(from string, m *transport.Message) {
 				n.reply(from, number, value, err)
 			}
 		}
-		if n.with(from, func(p *peer) { p.served[number] = r }) != nil {
-			return
-		}
 	}
-	if err := p.accept(r); err != nil && wanted {
-		r.reply(nil, err)
+	if err := n.allow(from, r, number); err != nil {
+		n.refuse(from, number, err)
+		return
+	}
+	if err := p.accept(r); err != nil {
+		r.end()
+		if wanted {
+			r.reply(nil, err)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func TestAnErrorOfAStageIsKnownOnOtherNodes(t *testing.T) {
 			call := rpc.At[int, int](n.Remote(m.Name(), "pipeline"), "s")
 			for i, want := range []failing{
 				{is: stage.ErrFull, overload: stage.Overload{Reason: reason.Full, RetryAfter: time.Second}},
-				{is: stage.ErrClosed, overload: stage.Overload{Reason: reason.Closed, RetryAfter: time.Second}},
+				{is: stage.ErrClosed, overload: stage.Overload{Reason: reason.Closed, RetryAfter: time.Second, Tried: true}},
 				{is: stage.ErrRate, overload: stage.Overload{Reason: reason.Rate, RetryAfter: time.Second}},
 				{overload: stage.Overload{Reason: reason.Rate, RetryAfter: 3 * time.Second}},
 				{is: stage.ErrSelfCall},

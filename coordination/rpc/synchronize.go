@@ -82,27 +82,30 @@ func (n *Node) SynchronizerChild(name string, init func(s *synchronizer.Synchron
 type rulebook struct {
 	node *Node
 	slot *slot
-	init func(s *synchronizer.Synchronizer)
 
 	// Of Synchronize.
-	ctx     context.Context // ends when the synchronizer is to stop
-	cancel  context.CancelCauseFunc
-	done    chan struct{} // is closed when it has ended
-	hung    bool          // init or a rule has not returned, and was abandoned
-	settled chan struct{} // is closed when all members have the rules, or never will
-	settler sync.Once
-	outcome error // the reason why not
+	changing chan struct{}   // holds an element while Resynchronize changes the rules
+	ctx      context.Context // ends when the synchronizer is to stop
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // is closed when it has ended
+	hung     bool          // init or a rule has not returned, and was abandoned
+	settled  chan struct{} // is closed when all members have the rules, or never will
+	settler  sync.Once
+	outcome  error // the reason why not
 
-	mu      sync.Mutex                // guards the fields below, and is held while an incarnation sends
+	mu      sync.Mutex // guards the fields below, and is held while an incarnation sends
+	init    func(s *synchronizer.Synchronizer)
 	speaker *Process                  // the incarnation that may send; nil if there is none
 	retired bool                      // there will be none
 	ruled   bool                      // init has returned
 	counted map[rules.Method]struct{} // the methods that only rules have asked for
+
+	amendment *amendment // of Resynchronize; nil if the rules are not to change
 }
 
 func newRulebook(n *Node, name string, init func(s *synchronizer.Synchronizer)) *rulebook {
 	b := &rulebook{
-		node: n, init: init, done: make(chan struct{}), settled: make(chan struct{}), counted: map[rules.Method]struct{}{},
+		node: n, init: init, changing: make(chan struct{}, 1), done: make(chan struct{}), settled: make(chan struct{}), counted: map[rules.Method]struct{}{},
 	}
 	b.slot = &slot{name, b.start, b}
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
@@ -224,6 +227,7 @@ func (b *rulebook) start(p *Process) error {
 		return err
 	}
 	p.coordination = newCoordination(p, c, b.say)
+	p.coordination.amend()
 	p.coordination.flush()
 	return nil
 }
@@ -341,26 +345,43 @@ type coordinator struct {
 	book    *rulebook
 	process *Process
 	missing []rules.Method      // what rules have asked for and was not counted
-	unfit   map[string]struct{} // the members that are synchronizers
+	unfit   map[string]struct{} // the members that are synchronizers, or whose nodes have refused the rules
 }
 
 // Receive passes a message on. If a member has no functions the error names it, or else the log, once. The answer may also be to an
 // earlier synchronizer of the name.
 func (c *coordinator) Receive(m transaction.Message) {
+	if m.Kind == transaction.RulesRefused {
+		c.refused(m)
+		return
+	}
 	_, known := c.unfit[m.From]
 	if m.Kind == transaction.NoFunctions && !known && m.Epoch == c.process.incarnation && slices.Contains(c.Processes(), m.From) {
 		c.unfit[m.From] = struct{}{}
-		err := c.noMember(m.From)
-		if !c.book.settle(err) {
+		err := noMember(c.book.slot.name, m.From)
+		if !c.book.failed(err) {
 			c.process.node.cfg.Logger.Error("rpc: a member is a synchronizer", slog.Any("error", err))
 		}
 	}
 	c.Synchronizer.Receive(m)
 }
 
+// refused handles that the node of a member does not keep the rules. The member follows them no sooner than it has been asked again.
+func (c *coordinator) refused(m transaction.Message) {
+	_, known := c.unfit[m.From]
+	if known || m.Epoch != c.process.incarnation || !slices.Contains(c.Processes(), m.From) {
+		return
+	}
+	c.unfit[m.From] = struct{}{}
+	err := faults{fmt.Errorf("synchronizer %q: the rules for %q were refused: %s", c.book.slot.name, m.From, m.Rule)}
+	if !c.book.failed(err) {
+		c.process.node.cfg.Logger.Error("rpc: rules were refused", slog.Any("error", err))
+	}
+}
+
 // noMember is the error of rules for a process that is a synchronizer.
-func (c *coordinator) noMember(process string) faults {
-	return faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for", c.book.slot.name, process)}
+func noMember(name, process string) faults {
+	return faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for", name, process)}
 }
 
 // Outbox returns the messages to send. If rules have asked for methods that are not counted, all that they have decided is dropped,
@@ -371,6 +392,7 @@ func (c *coordinator) Outbox() []transaction.Message {
 	}
 	if c.Fetched() {
 		c.book.settle(nil)
+		c.book.installed()
 	}
 	return c.Synchronizer.Outbox()
 }
@@ -387,12 +409,17 @@ func (c *coordinator) again() {
 
 // begin runs init and installs the rules.
 func (c *coordinator) begin() error {
-	r, err := synchronizer.Rules(c.book.slot.name, c.book.init)
+	r, err := synchronizer.Rules(c.book.slot.name, c.book.present())
 	if err = errors.Join(err, check(r)); err != nil {
 		return faults{err}
 	}
+	return c.install(r)
+}
+
+// install installs rules.
+func (c *coordinator) install(r *rules.Rules) error {
 	if self := c.process.text; r.Members[self] != nil { // its own answer may come when it counts as one that is not there yet
-		return c.noMember(self)
+		return noMember(c.book.slot.name, self)
 	}
 	c.Synchronizer = transaction.NewSynchronizer(c.process.text, c.process.incarnation)
 	for m, rule := range r.Methods {

@@ -23,6 +23,7 @@ import (
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/synchronizer"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/nodetest"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -244,7 +245,7 @@ func TestWhatASynchronizerCannotDoIsLogged(t *testing.T) {
 
 func TestArgumentsThatCannotBeSentDoNotHoldUpARequest(t *testing.T) {
 	small := func() transport.Transport {
-		return must(transport.Listen("tcp", "127.0.0.1:0", transport.Config{MaxMessage: 1 << 16}))
+		return must(transport.Listen("tcp", "127.0.0.1:0", transport.Config{Secret: nodetest.Secret(), MaxMessage: 1 << 16}))
 	}
 	n, m := nodeOn(t, small()), nodeOn(t, small())
 	p := spawn(t, m, "P", func(p *rpc.Process) {

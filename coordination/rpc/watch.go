@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
@@ -190,9 +191,16 @@ func (n *Node) receiveWatch(from string, m *transport.Message) {
 		n.takeWatching(from, number)
 		_ = n.transmit(from, &transport.Message{Kind: kindEnded, Call: number})
 	}}
-	if n.with(from, func(p *peer) { p.watching[number] = w }) == nil {
-		n.watchHere(w, m.Process)
+	isAdded := false
+	if n.with(from, func(p *peer) { isAdded = n.addWatchingLocked(p, number, w) }) != nil {
+		return
 	}
+	if !isAdded {
+		n.complain(from, "it watches too many processes, see Config.MaxWatches", slog.Int("most", n.cfg.MaxWatches))
+		_ = n.transmit(from, &transport.Message{Kind: kindEnded, Call: number})
+		return
+	}
+	n.watchHere(w, m.Process)
 }
 
 func (n *Node) takeWatching(node string, number uint64) *watch {

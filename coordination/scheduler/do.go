@@ -14,10 +14,39 @@ import (
 // job is one run of a handler, or a task.
 type job struct {
 	f     func(c coroutine.Context) // the function of a task
-	task  *Task                     // the task; nil for a handler
+	task  *Task                     // the task; nil for a handler for whose end nothing waits
 	reg   *Registration             // the registration of a handler; nil for a task
 	event any
 	holds bool // it occupies a slot of its registration, for the event that it handles
+
+	before, after *job // the runs of the same registration, in the order in which they started
+}
+
+// runs is a list of the runs of a handler that have not ended.
+type runs struct{ first, last *job }
+
+func (r *runs) add(j *job) {
+	j.before = r.last
+	if r.last == nil {
+		r.first = j
+	} else {
+		r.last.after = j
+	}
+	r.last = j
+}
+
+func (r *runs) remove(j *job) {
+	if j.before == nil {
+		r.first = j.after
+	} else {
+		j.before.after = j.after
+	}
+	if j.after == nil {
+		r.last = j.before
+	} else {
+		j.after.before = j.before
+	}
+	j.before, j.after = nil, nil
 }
 
 // hold and release record whether a run of a handler is handling an event.
@@ -73,6 +102,7 @@ func (s *Scheduler) start(j *job) bool {
 	s.live++
 	if j.reg != nil {
 		j.hold()
+		j.reg.runs.add(j)
 	}
 	t, err := s.host.Start(context.Background(), j, run)
 	if err != nil {
@@ -119,6 +149,9 @@ func run(t *coro.Task) {
 func (s *Scheduler) ended(t *coro.Task) {
 	j := t.Tag.(*job)
 	s.live--
+	if j.reg != nil {
+		j.reg.runs.remove(j)
+	}
 	if err := t.Fault(); err != nil {
 		s.cfg.Error(fmt.Errorf("scheduler: %s: %w", j.name(), err))
 	}

@@ -49,7 +49,8 @@
 //
 // # Waiting for tasks, and limits of waits
 //
-// [Scheduler.Go] returns the task; [Task.Join] waits for its end. Each wait, for a semaphore, a condition, the next
+// [Scheduler.Go] returns the task; [Task.Join] waits for its end. A run of a handler
+// is a task, too: [TaskOf], [Registration.Runs]. Each wait, for a semaphore, a condition, the next
 // event or a task, can be bound to a context and ends with it: see coroutine.WithContext. [Semaphore.TryAcquire] does
 // not wait at all.
 //

@@ -10,14 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheDocumentNamesExistingTests(t *testing.T) {
-	page, err := os.ReadFile("../../docs/coordination.md")
-	require.NoError(t, err)
-	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
-	require.NotEmpty(t, named)
+func TestTheDocumentsNameExistingTests(t *testing.T) {
+	var named [][]string
+	for _, name := range []string{"coordination.md", "crpc.md"} {
+		page, err := os.ReadFile("../../docs/" + name)
+		require.NoError(t, err)
+		found := regexp.MustCompile("`((?:Test|Example)\\w+)`").FindAllStringSubmatch(string(page), -1)
+		require.NotEmpty(t, found)
+		named = append(named, found...)
+	}
 	var tests []byte
 	for _, dir := range []string{
-		".", "../coroutine", "../rpc", "../../adapter/nats", "../../internal/coro", "../../internal/inbox", "../../pipeline", "../../stage",
+		".", "../coroutine", "../monitor", "../rpc", "../synchronizer", "../transport", "../../adapter/nats", "../../internal/coro", "../../internal/inbox", "../../internal/requests", "../../internal/transaction", "../../pipeline", "../../stage",
 		"../../worker",
 	} {
 		files, err := filepath.Glob(dir + "/*_test.go")
@@ -29,7 +33,7 @@ func TestTheDocumentNamesExistingTests(t *testing.T) {
 		}
 	}
 	for _, n := range named { // the errata name them by their numbers
-		declared := regexp.MustCompile(`\nfunc ` + n[1] + `(_[A-Z]\w+)?\(t`)
+		declared := regexp.MustCompile(`\nfunc ` + n[1] + `(_[A-Z]\w+)?\(`)
 		assert.True(t, declared.Match(tests), "there is no test %s", n[1])
 	}
 }

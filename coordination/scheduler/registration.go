@@ -33,6 +33,7 @@ type Registration struct {
 	polled  bool    // the source is a Poller
 	held    int     // slots that runs of the handler occupy
 	timer   *timer  // the timer of an After or Every source
+	runs    runs    // of the handler
 	waiting []*next // handlers that wait for the next events, first come, first served
 	over    error   // why there will be no more events; nil while there may be
 }
@@ -99,6 +100,15 @@ func (r *Registration) start() {
 // Close ends the registration: it stops the source and drops those of its events that have not been handled. Running
 // handlers continue; those that wait in Next get ErrClosed. Close may be called twice.
 func (r *Registration) Close() { r.end(ErrClosed) }
+
+// Runs returns the runs of the handler that events have started and that have not ended, in the order in which they
+// started. [Task.Join] waits for the end of one.
+func (r *Registration) Runs() (all []*Task) {
+	for j := r.runs.first; j != nil; j = j.after {
+		all = append(all, j.handle())
+	}
+	return all
+}
 
 // Next suspends the handler until the next event of the source, which then does not start a new run. Several waiting
 // handlers are served in the order in which they came. The error is ErrClosed or ErrEnded if there will be no more

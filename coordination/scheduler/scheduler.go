@@ -168,7 +168,7 @@ func (s *Scheduler) Go(task func(c coroutine.Context)) *Task {
 		panic("scheduler: Go without a task")
 	}
 	t := &Task{s: s, job: job{f: task}}
-	t.job.task = t
+	t.job.task, t.of = t, &t.job
 	if !s.inbox.put(entry{job: &t.job}) {
 		s.cfg.Error(fmt.Errorf("scheduler: Go: %w", ErrClosed))
 		t.end(ErrClosed)

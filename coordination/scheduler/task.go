@@ -7,15 +7,39 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Task is a task that Go has created. Its methods may be called from any goroutine.
+// Task is a task that Go has created, or a run of a handler: see [TaskOf] and [Registration.Runs]. Its methods may be
+// called from any goroutine.
 type Task struct {
-	job job
+	job job  // of Go
+	of  *job // the job, of Go or of a handler
 	s   *Scheduler
 
 	ends waiters // its lock guards the fields below
 	over bool
 	err  error
 	done chan struct{} // made on the first call of Done
+}
+
+// TaskOf returns the task, or the run of a handler, that has the context c, to be given to those that wait for its end.
+// It is called by that task or handler, and reports whether c is of one.
+func TaskOf(c coroutine.Context) (*Task, bool) {
+	t, ok := coro.TaskOf(c)
+	if !ok {
+		return nil, false
+	}
+	j, ok := t.Tag.(*job)
+	if !ok {
+		return nil, false
+	}
+	return j.handle(), true
+}
+
+// handle returns the task of a job. A run of a handler has one only if it is asked for.
+func (j *job) handle() *Task {
+	if j.task == nil {
+		j.task = &Task{of: j, s: j.reg.s}
+	}
+	return j.task
 }
 
 // errOwnEnd is returned to a task that waits for itself.
@@ -29,7 +53,7 @@ var errOwnEnd = errors.New("scheduler: Join: a task waits for its own end")
 // If the error could be that of the wait or that of the task, use Done to find out whether the task has ended.
 func (t *Task) Join(c coroutine.Context) error {
 	caller, ok := coro.TaskOf(c)
-	if ok && caller.Tag == &t.job {
+	if ok && caller.Tag == t.of {
 		return errOwnEnd
 	}
 	t.ends.mu.Lock()

@@ -1,4 +1,4 @@
-// Package synchronizer coordinates requests of several stages, or of several processes, by rules that are written outside their code.
+// Package synchronizer coordinates requests of several processes by rules that are written outside their code.
 //
 //	func oneAtATime(s *synchronizer.Synchronizer) {
 //		on := func() (n int) {
@@ -12,8 +12,7 @@
 //		}
 //	}
 //
-// The function is given, as init, to what runs the synchronizer: pipeline.Synchronize for stages of one pipeline, and Node.Synchronize of
-// package rpc for processes. The same rules work in both.
+// The function is given, as init, to Node.Synchronize of package rpc, which runs the synchronizer.
 //
 // A request whose rules do not hold waits, as it does for a guard (see package guard): that is no error. Rules of several synchronizers
 // compose: a request runs when all agree at the same time. The synchronizers need not know each other.
@@ -29,6 +28,11 @@
 //
 // A request is accepted before it runs, and completed when it has ended. If turning off takes time, a resource is still on when turn_off is
 // accepted: what must not happen before a method has done its work depends on [Completed].
+//
+// # Rules that change
+//
+// Node.Resynchronize of package rpc gives a synchronizer of processes another init while it runs: rules are added and taken back at once, and
+// a function of a process that calls it does so for others.
 //
 // # Restarts
 //

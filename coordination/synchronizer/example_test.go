@@ -15,7 +15,7 @@ func ExampleSynchronizer_AtMost() {
 			synchronizer.Event{Of: member("labels"), Method: "Print"},
 		)
 	}
-	_, err := synchronizer.Rules("one printer", onePrinter) // in a program: pipeline.Synchronize, or rpc.Node.Synchronize
+	_, err := synchronizer.Rules("one printer", onePrinter) // in a program: rpc.Node.Synchronize
 	fmt.Println(err)
 	// Output: <nil>
 }

@@ -115,10 +115,9 @@ func (s *Synchronizer) Atomic(events ...Event) {
 // [Accepted] nor an atomic rule, and of requests that none of its atomic rules is about: what runs now is not in the counters then, so
 // rely on Completed.
 //
-// init sees zeros, but its call has the method counted from the start. A synchronizer of processes whose rule asks for a method that is
+// init sees zeros, but its call has the method counted from the start. A synchronizer whose rule asks for a method that is
 // not yet counted begins anew, as after a restart, and has it counted from then on; methods that have rules of this synchronizer are
-// counted. In a synchronizer of stages a rule panics that asks for a stage which init does not name. A rule panics, too, if the member is
-// nil or the method has no name.
+// counted. A rule panics if the member is nil or the method has no name.
 func (s *Synchronizer) Count(of Member, method string) guard.Counters {
 	if !s.sealed {
 		s.rule("Count", of, method)

@@ -182,22 +182,6 @@ func TestEachMethodRunsOnceBeforeAnyRunsTwice(t *testing.T) {
 	}
 }
 
-func TestACommandOfAStageThatHasEndedWithoutItsTurnWasNotInTheRound(t *testing.T) {
-	f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m")) })
-	f.Gone = func(string) bool { return false } // the members are stages
-	for range 3 {
-		require.True(t, f.start("a", "m"))
-		require.True(t, f.start("b", "m"))
-	}
-	require.True(t, f.start("a", "m"))
-	f.counters[rules.Method{Of: "b", Name: "m"}] = guard.Counters{Accepted: 2} // the last of b
-	assert.False(t, f.start("a", "m"))
-	assert.True(t, f.start("b", "m"))
-	assert.False(t, f.start("a", "m"), "b has had three rounds, and a four")
-	assert.True(t, f.start("b", "m"))
-	assert.True(t, f.start("a", "m"))
-}
-
 func TestAMemberThatHasRestartedTakesPartInThePresentRound(t *testing.T) {
 	f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m"), on("c", "m")) })
 	for range 5 {
@@ -330,20 +314,6 @@ func TestNoMemberIsAheadByMoreThanARound(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestAMemberThatIsGoneForGoodDoesNotHoldUpTheRound(t *testing.T) {
-	f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m"), on("c", "m")) })
-	gone := map[string]bool{}
-	f.Gone = func(member string) bool { return gone[member] }
-	require.True(t, f.start("a", "m"))
-	require.True(t, f.start("b", "m"))
-	gone["c"] = true
-	f.restart("c")
-	require.True(t, f.start("a", "m"))
-	require.False(t, f.start("a", "m"), "b has not had its turn")
-	require.True(t, f.start("b", "m"))
-	require.True(t, f.start("b", "m"))
 }
 
 func TestASynchronizerThatRestartsReadsTheRoundFromTheCounters(t *testing.T) {

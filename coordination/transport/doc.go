@@ -2,7 +2,7 @@
 // coordination/rpc. Most programs use that package, and this one only to connect nodes.
 //
 // A [Hub] connects nodes of one program; messages are handed over as they are. To connect programs there are transports that encode
-// messages. A transport is a small thing, and package transporttest has the tests that all of them pass.
+// messages: [Listen], whose nodes share a secret, and that of package adapter/nats. A transport is a small thing, and package transporttest has the tests that all of them pass.
 //
 // # Order and loss
 //

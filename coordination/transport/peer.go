@@ -2,12 +2,10 @@ package transport
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"slices"
@@ -19,7 +17,8 @@ import (
 // lock.
 type peer struct {
 	node    string
-	birth   uint64     // 0 until it is known
+	key     []byte     // nil until it is known
+	called  bool       // it has made one of the connections
 	conns   []net.Conn // the first is the one to send on
 	queue   [][]byte
 	queued  int // bytes
@@ -27,6 +26,7 @@ type peer struct {
 	lost    bool
 
 	bell chan struct{} // there is something to send, or the peer is lost
+	gone chan struct{} // is closed when the peer is lost
 }
 
 func (p *peer) wake() {
@@ -50,7 +50,7 @@ func (s *socket) peerLocked(node string) (*peer, error) {
 }
 
 func (s *socket) addLocked(node string) *peer {
-	p := &peer{node: node, notices: map[*notice]struct{}{}, bell: make(chan struct{}, 1)}
+	p := &peer{node: node, notices: map[*notice]struct{}{}, bell: make(chan struct{}, 1), gone: make(chan struct{})}
 	s.peers[node] = p
 	return p
 }
@@ -72,6 +72,7 @@ func (s *socket) lose(p *peer, reason error) {
 	conns, notices := p.conns, slices.Collect(maps.Keys(p.notices))
 	clear(p.notices)
 	p.queue = nil
+	close(p.gone)
 	s.mu.Unlock()
 	for _, c := range conns {
 		_ = c.Close()
@@ -90,49 +91,52 @@ func (s *socket) connect(p *peer) {
 		return
 	}
 	defer s.closeAtEnd(conn)()
+	r := s.receiver(conn)
+	key, err := s.call(conn, r, p.node)
+	if err == nil && !s.identify(p, key) {
+		err = errReplaced
+	}
+	if err != nil {
+		_ = conn.Close()
+		s.lose(p, err)
+		return
+	}
 	if !s.attach(p, conn, true) {
 		_ = conn.Close()
 		return
 	}
-	if err := s.writeHello(conn); err != nil {
-		s.lose(p, err)
-		return
-	}
-	s.work.Go(func() {
-		r := s.reader(conn)
-		h, err := s.readHello(r)
-		if err == nil && h.Node != p.node {
-			err = fmt.Errorf("%s calls itself %s", p.node, h.Node)
-		}
-		if err == nil && !s.identify(p, h.Birth) {
-			err = errors.New("it was replaced by another program")
-		}
-		if err == nil {
-			err = s.read(p, r)
-		}
-		s.lose(p, err)
-	})
+	s.work.Go(func() { s.lose(p, s.read(p, r)) })
 	s.write(p)
 }
+
+var (
+	errReplaced = errors.New("it was replaced by another program")
+	errAnew     = errors.New("it has connected anew")
+)
 
 // welcome handles a connection that another node has made.
 func (s *socket) welcome(conn net.Conn) {
 	defer s.closeAtEnd(conn)()
-	r := s.reader(conn)
-	h, err := s.readHello(r)
+	r := s.receiver(conn)
+	s.expect(conn)
+	i, err := s.listenTo(conn, r)
+	var p *peer
+	var fresh bool
 	if err == nil {
-		err = s.writeHello(conn)
+		p, fresh, err = s.admit(i.caller)
+	}
+	s.forget(conn)
+	if err != nil {
+		s.refuse(conn, i.caller.Node, err)
+		return
+	}
+	defer s.release()
+	if err = s.writeHello(conn, s.prove(i, calledSide)); err == nil && !s.attach(p, conn, false) {
+		err = errClosed
 	}
 	if err != nil {
 		_ = conn.Close()
-		return
-	}
-	p, fresh := s.peerOf(h)
-	if p == nil || !s.attach(p, conn, false) {
-		_ = conn.Close()
-		if p != nil && fresh {
-			s.lose(p, errClosed)
-		}
+		s.lose(p, err)
 		return
 	}
 	if fresh {
@@ -141,41 +145,101 @@ func (s *socket) welcome(conn net.Conn) {
 	s.lose(p, s.read(p, r))
 }
 
+// expect notes a connection whose node has not introduced itself. If there are too many the oldest is closed: a node that means to
+// introduce itself takes no time for it.
+func (s *socket) expect(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.hellos) == s.cfg.MaxHellos {
+		_ = s.hellos[0].Close()
+		s.hellos = slices.Delete(s.hellos, 0, 1)
+	}
+	s.hellos = append(s.hellos, conn)
+}
+
+func (s *socket) forget(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hellos = slices.DeleteFunc(s.hellos, func(c net.Conn) bool { return c == conn })
+}
+
+// release notes that a connection has ended that another node has made.
+func (s *socket) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted--
+}
+
 // closeAtEnd has a connection closed when the transport is, although no peer may have it yet.
 func (s *socket) closeAtEnd(conn net.Conn) (undo func() bool) {
 	return context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 }
 
-// peerOf returns the peer that has said hello, and whether it is new.
-func (s *socket) peerOf(h hello) (p *peer, fresh bool) {
+// takeover is how long a program that claims a name waits for the loss of the one that is connected: if that was killed, the loss is
+// a matter of moments.
+const takeover = time.Second
+
+// admit returns the peer that has introduced itself, and whether it is new, if there is a place for a connection of it.
+func (s *socket) admit(h hello) (p *peer, fresh bool, err error) {
 	for {
-		s.mu.Lock()
-		switch p = s.peers[h.Node]; {
-		case s.closed:
-			s.mu.Unlock()
-			return nil, false
-		case p == nil:
-			p = s.addLocked(h.Node)
-			p.birth = h.Birth
-			s.mu.Unlock()
-			return p, true
+		p, fresh, err = s.peerOf(h)
+		switch {
+		case errors.Is(err, errReplaced) && len(s.cfg.Secret) == 0:
+			if !s.awaitLoss(p) {
+				return nil, false, taken
+			}
+		case errors.Is(err, errReplaced), errors.Is(err, errAnew):
+			s.lose(p, err)
+		default:
+			return p, fresh, err
 		}
-		s.mu.Unlock()
-		if s.identify(p, h.Birth) {
-			return p, false
-		}
-		s.lose(p, errors.New("it was replaced by another program"))
 	}
 }
 
-// identify reports whether a peer is the program of that birth.
-func (s *socket) identify(p *peer, birth uint64) bool {
+// peerOf is one try of admit. The error may be that the peer of the name is not the program that has introduced itself, or that it is and
+// had made a connection already, which it has given up then.
+func (s *socket) peerOf(h hello) (p *peer, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.birth == 0 {
-		p.birth = birth
+	p = s.peers[h.Node]
+	switch {
+	case s.closed:
+		return nil, false, errClosed
+	case p != nil && p.key != nil && !bytes.Equal(p.key, h.Key):
+		return p, false, errReplaced
+	case p != nil && p.called:
+		return p, false, errAnew
+	case s.accepted == s.cfg.MaxConns:
+		return nil, false, full
+	case p == nil:
+		p, fresh = s.addLocked(h.Node), true
 	}
-	return p.birth == birth
+	p.key, p.called = h.Key, true
+	s.accepted++
+	return p, fresh, nil
+}
+
+// awaitLoss reports whether a peer is lost soon.
+func (s *socket) awaitLoss(p *peer) bool {
+	timer := time.NewTimer(takeover)
+	defer timer.Stop()
+	select {
+	case <-p.gone:
+		return true
+	case <-s.ctx.Done():
+	case <-timer.C:
+	}
+	return false
+}
+
+// identify reports whether a peer is the program with that key.
+func (s *socket) identify(p *peer, key []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.key == nil {
+		p.key = key
+	}
+	return bytes.Equal(p.key, key)
 }
 
 // attach adds a connection to a peer, unless that is lost. If own is set, or there is no other, it is the one to send on.
@@ -228,31 +292,10 @@ func (s *socket) write(p *peer) {
 	}
 }
 
-// writeFrames writes messages, each behind its length. A heartbeat is a message without bytes.
-func (s *socket) writeFrames(conn net.Conn, out *bufio.Writer, frames [][]byte) error {
-	if len(frames) == 0 {
-		return nil
-	}
-	if err := conn.SetWriteDeadline(time.Now().Add(silences * s.cfg.Heartbeat)); err != nil {
-		return err
-	}
-	var length [4]byte
-	for _, f := range frames {
-		binary.BigEndian.PutUint32(length[:], uint32(len(f)))
-		if _, err := out.Write(length[:]); err != nil {
-			return err
-		}
-		if _, err := out.Write(f); err != nil {
-			return err
-		}
-	}
-	return out.Flush()
-}
-
 // read delivers what a peer sends on one connection. It returns why it has ended.
-func (s *socket) read(p *peer, r io.Reader) error {
+func (s *socket) read(p *peer, r *receiver) error {
 	for {
-		data, err := s.readFrame(r)
+		data, err := r.next(uint32(s.cfg.MaxMessage))
 		if err != nil {
 			return err
 		}
@@ -265,77 +308,4 @@ func (s *socket) read(p *peer, r io.Reader) error {
 		}
 		s.deliver(p.node, m)
 	}
-}
-
-func (s *socket) readFrame(r io.Reader) ([]byte, error) {
-	var length [4]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return nil, err
-	}
-	n := int(binary.BigEndian.Uint32(length[:]))
-	if n > s.cfg.MaxMessage {
-		return nil, fmt.Errorf("%w: %d bytes came, the most is %d", ErrTooLarge, n, s.cfg.MaxMessage)
-	}
-	data := make([]byte, n)
-	_, err := io.ReadFull(r, data)
-	return data, err
-}
-
-// reader returns what a connection receives. A read fails if nothing has come for too long.
-func (s *socket) reader(conn net.Conn) io.Reader {
-	return bufio.NewReaderSize(patient{conn, silences * s.cfg.Heartbeat}, 64<<10)
-}
-
-type patient struct {
-	net.Conn
-	limit time.Duration
-}
-
-func (c patient) Read(b []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.limit)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Read(b)
-}
-
-// hello is the first frame on a connection, in both directions.
-type hello struct {
-	Protocol string `json:"protocol"`
-	Node     string `json:"node"`
-	Birth    uint64 `json:"birth"`
-}
-
-const protocol = "golda/1"
-
-func (s *socket) writeHello(conn net.Conn) error {
-	data, err := json.Marshal(hello{protocol, s.node, s.birth})
-	if err != nil {
-		return err
-	}
-	return s.writeFrames(conn, bufio.NewWriter(conn), [][]byte{data})
-}
-
-// largestHello is the length of the longest hello.
-const largestHello = 4 << 10
-
-func (s *socket) readHello(r io.Reader) (h hello, err error) {
-	var length [4]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return h, err
-	}
-	n := binary.BigEndian.Uint32(length[:])
-	if n > largestHello {
-		return h, errMalformed
-	}
-	data := make([]byte, n)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return h, err
-	}
-	if err := json.Unmarshal(data, &h); err != nil {
-		return h, fmt.Errorf("%w: %w", errMalformed, err)
-	}
-	if h.Protocol != protocol || h.Node == "" || h.Birth == 0 {
-		return h, fmt.Errorf("%w: a hello of protocol %q", errMalformed, h.Protocol)
-	}
-	return h, nil
 }

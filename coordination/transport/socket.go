@@ -1,70 +1,41 @@
 package transport
 
 import (
-	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"time"
 )
 
-// Config configures the sockets of [Listen]. Its zero value is ready for use.
-type Config struct {
-	// Advertise is the address at which other nodes reach this one, if that is not the address given to Listen: as behind a
-	// gateway, or if this node listens on all addresses of its machine.
-	Advertise string
-
-	// MaxMessage is the length of the longest message in bytes, for sending and receiving; 0 means 16 MiB.
-	MaxMessage int
-
-	// MaxQueue is how many bytes may wait to be sent to one node. If there are more, the node is lost: it does not read. 0 means
-	// 64 MiB.
-	MaxQueue int
-
-	// Heartbeat is how often a node that has nothing to send shows that it lives. A node that was not heard of for three
-	// times as long is lost. 0 means 5 s.
-	Heartbeat time.Duration
-}
-
-// The defaults of a Config.
-const (
-	defaultMaxMessage = 16 << 20
-	defaultMaxQueue   = 64 << 20
-	defaultHeartbeat  = 5 * time.Second
-	silences          = 3 // heartbeats that may be missing
-)
-
 // Listen returns a transport over sockets: network is "tcp" or "unix", as in package net. The name of the node is the
-// network and its address, such as "tcp:127.0.0.1:7001": other nodes of the same kind need no more to reach it, and connect
+// network and its address, such as "tcp:127.0.0.1:7001": other nodes of the same network need no more to reach it, and connect
 // when there is something to send.
 //
-// Nodes trust each other: there is neither authentication nor encryption. Use it on one machine, or in a network that is
-// protected otherwise.
+// Nodes that connect prove to each other that they have the same [Config.Secret], and that the program is still the one that had its
+// name before. After that nothing is encrypted or sealed: a program that can read or change the packets between two nodes can read and change
+// what they send. Across machines use a network that is protected, or package adapter/nats with TLS. A Unix socket that is a file is given
+// mode 0600, so that programs of other users cannot connect.
+//
+// Without a secret, on a Unix socket or with [Config.Insecure], a name that is connected stays with its program: another one that claims it
+// is refused until the first is lost.
 func Listen(network, address string, cfg Config) (Transport, error) {
-	if cfg.MaxMessage < 0 || cfg.MaxQueue < 0 || cfg.Heartbeat < 0 {
-		return nil, fmt.Errorf("transport: negative number in Config: MaxMessage %d, MaxQueue %d, Heartbeat %v",
-			cfg.MaxMessage, cfg.MaxQueue, cfg.Heartbeat)
+	cfg, err := cfg.complete(network, address)
+	if err != nil {
+		return nil, err
 	}
-	cfg.MaxMessage = cmp.Or(cfg.MaxMessage, defaultMaxMessage)
-	cfg.MaxQueue = cmp.Or(cfg.MaxQueue, defaultMaxQueue)
-	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, defaultHeartbeat)
-	l, err := net.Listen(network, address) //nolint:noctx // it does not block
+	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, fmt.Errorf("transport: %w", err)
 	}
-	at := l.Addr().String()
-	if cfg.Advertise != "" {
-		at = cfg.Advertise
-	} else if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		_ = l.Close()
-		return nil, fmt.Errorf("transport: other nodes cannot reach %s: set Config.Advertise", at)
+	l, node, err := listen(network, address, cfg)
+	if err != nil {
+		return nil, err
 	}
 	s := &socket{
-		cfg: cfg, listener: l, node: network + ":" + at, birth: rand.Uint64(),
+		cfg: cfg, listener: l, node: node, kind: networkKind(network), key: key,
 		peers: map[string]*peer{}, self: map[*notice]struct{}{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -76,7 +47,8 @@ type socket struct {
 	cfg      Config
 	listener net.Listener
 	node     string
-	birth    uint64 // tells this node from one that had its name before
+	kind     string             // of its network: "tcp" or "unix"
+	key      ed25519.PrivateKey // tells this node from one that had its name before
 	deliver  func(from string, m *Message)
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -86,6 +58,11 @@ type socket struct {
 	closed bool
 	peers  map[string]*peer
 	self   map[*notice]struct{}
+
+	hellos   []net.Conn // connections whose nodes have not introduced themselves, the oldest first
+	accepted int        // connections that others have made and that have
+	refused  int        // connections, since one was logged
+	logged   time.Time
 }
 
 // notice is one call of Watch.
@@ -231,9 +208,12 @@ func (s *socket) accept() {
 
 // dial connects to a node by its name.
 func (s *socket) dial(node string) (net.Conn, error) {
-	network, address, ok := strings.Cut(node, ":")
-	if !ok || network == "" {
-		return nil, fmt.Errorf("%w: %q is not the name of a node", ErrUnreachable, node)
+	network, address, err := checkNode(s.kind, node)
+	if err != nil {
+		return nil, err
+	}
+	if !s.cfg.Peers(node) {
+		return nil, fmt.Errorf("%w: %q is not a node that this one connects to: see Config.Peers", ErrUnreachable, node)
 	}
 	d := net.Dialer{Timeout: silences * s.cfg.Heartbeat}
 	conn, err := d.DialContext(s.ctx, network, address)

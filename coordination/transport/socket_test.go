@@ -3,7 +3,7 @@ package transport_test
 import (
 	"encoding/binary"
 	"errors"
-	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -16,9 +16,16 @@ import (
 	"github.com/golda-dev/golda/coordination/transport"
 )
 
-// listen returns a transport and what is delivered to it.
-func listen(t *testing.T, cfg transport.Config) (transport.Transport, chan *transport.Message) {
+// secret is what the nodes of these tests share.
+var secret = []byte("0123456789abcdef")
+
+// listen returns a transport and what is delivered to it. It has the secret, unless it is insecure.
+func listen(t testing.TB, cfg transport.Config) (transport.Transport, chan *transport.Message) {
 	t.Helper()
+	if !cfg.Insecure {
+		cfg.Secret = secret
+	}
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	tr, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, tr.Close()) })
@@ -27,7 +34,7 @@ func listen(t *testing.T, cfg transport.Config) (transport.Transport, chan *tran
 	return tr, in
 }
 
-func dial(t *testing.T, tr transport.Transport) net.Conn {
+func dial(t testing.TB, tr transport.Transport) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(tr.Node(), "tcp:"))
 	require.NoError(t, err)
@@ -39,34 +46,7 @@ func frame(data string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(data)))) + data
 }
 
-const goodHello = `{"protocol":"golda/1","node":"tcp:127.0.0.1:1","birth":7}`
-
-func TestASocketSurvivesWhatIsNoNode(t *testing.T) {
-	b, in := listen(t, transport.Config{MaxMessage: 1000})
-	a, _ := listen(t, transport.Config{})
-	for name, bytes := range map[string]string{
-		"a web browser":           "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"a hello that is no JSON": frame("hello"),
-		"another protocol":        frame(`{"protocol":"golda/9","node":"x","birth":7}`),
-		"a hello without a name":  frame(`{"protocol":"golda/1","birth":7}`),
-		"a message that is none":  frame(goodHello) + frame("x"),
-		"a message that is too large": frame(goodHello) +
-			string(binary.BigEndian.AppendUint32(nil, 1001)) + "the rest does not matter",
-		"a part that does not exist": frame(goodHello) + frame("\x01\x09\x00\x00\x00\x00"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn := dial(t, b)
-			_, err := io.WriteString(conn, bytes)
-			require.NoError(t, err)
-			require.NoError(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
-			_, err = io.ReadAll(conn)
-			assert.False(t, isTimeout(err), "the connection is closed")
-		})
-	}
-	require.NoError(t, a.Send(b.Node(), &transport.Message{Kind: 3}))
-	assert.Equal(t, uint8(3), (<-in).Kind)
-	assert.Empty(t, in)
-}
+func anyPeer(string) bool { return true }
 
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
@@ -74,7 +54,7 @@ func isTimeout(err error) bool {
 }
 
 func TestANodeThatIsSilentIsLost(t *testing.T) {
-	a, _ := listen(t, transport.Config{Heartbeat: 20 * time.Millisecond})
+	a, _ := listen(t, transport.Config{Heartbeat: 20 * time.Millisecond, Peers: anyPeer})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -86,56 +66,8 @@ func TestANodeThatIsSilentIsLost(t *testing.T) {
 	assert.ErrorIs(t, <-lost, transport.ErrUnreachable)
 }
 
-func TestANodeThatHasNothingToSendSendsHeartbeats(t *testing.T) {
-	b, _ := listen(t, transport.Config{Heartbeat: time.Second})
-	conn := dial(t, b)
-	_, err := io.WriteString(conn, frame(goodHello))
-	require.NoError(t, err)
-	length := make([]byte, 4)
-	_, err = io.ReadFull(conn, length)
-	require.NoError(t, err)
-	_, err = io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(length))) // its hello
-	require.NoError(t, err)
-	for range 2 {
-		_, err = io.ReadFull(conn, length)
-		require.NoError(t, err)
-		assert.Zero(t, binary.BigEndian.Uint32(length))
-	}
-}
-
-func TestANodeWithTheNameOfAnotherProgramIsNew(t *testing.T) {
-	b, in := listen(t, transport.Config{})
-	lost := make(chan error, 1)
-	for i, birth := range []string{"7", "8"} {
-		conn := dial(t, b)
-		_, err := io.WriteString(conn, frame(`{"protocol":"golda/1","node":"tcp:127.0.0.1:1","birth":`+birth+`}`)+frame("\x01\x00\x00\x00\x00\x00"))
-		require.NoError(t, err)
-		<-in
-		if i == 0 {
-			b.Watch("tcp:127.0.0.1:1", func(reason error) { lost <- reason })
-		}
-	}
-	assert.ErrorIs(t, <-lost, transport.ErrUnreachable)
-}
-
-func TestAConfigIsChecked(t *testing.T) {
-	for _, cfg := range []transport.Config{{MaxMessage: -1}, {MaxQueue: -1}, {Heartbeat: -1}} {
-		_, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
-		require.Error(t, err)
-	}
-	_, err := transport.Listen("tcp", ":0", transport.Config{})
-	require.ErrorContains(t, err, "Advertise")
-	_, err = transport.Listen("carrier pigeon", "", transport.Config{})
-	require.Error(t, err)
-	tr, err := transport.Listen("tcp", ":0", transport.Config{Advertise: "example.org:7"})
-	require.NoError(t, err)
-	assert.Equal(t, "tcp:example.org:7", tr.Node())
-	require.NoError(t, tr.Close())
-	require.ErrorIs(t, tr.Serve(nil), transport.ErrUnreachable)
-}
-
 func TestANodeThatDoesNotReadIsLost(t *testing.T) {
-	a, _ := listen(t, transport.Config{MaxQueue: 1 << 20})
+	a, _ := listen(t, transport.Config{MaxQueue: 1 << 20, Insecure: true, Peers: anyPeer})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()

@@ -31,15 +31,23 @@ func (h *hubs) Join(*testing.T) transport.Transport {
 func (h *hubs) Cut(a, b transport.Transport) { h.Hub.Cut(a.Node(), b.Node()) }
 
 func TestSocketsConform(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) {
-			transporttest.Run(t, func(*testing.T) transporttest.Net { return sockets{network} })
+	for name, s := range map[string]sockets{
+		"tcp":                  {"tcp", transport.Config{Secret: secret}},
+		"tcp without a secret": {"tcp", transport.Config{Insecure: true, Peers: anyPeer}},
+		"unix":                 {"unix", transport.Config{}},
+		"unix with a secret":   {"unix", transport.Config{Secret: secret}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transporttest.Run(t, func(*testing.T) transporttest.Net { return s })
 		})
 	}
 }
 
 // sockets makes transports over sockets, as a network for tests.
-type sockets struct{ network string }
+type sockets struct {
+	network string
+	cfg     transport.Config
+}
 
 func (s sockets) Join(t *testing.T) transport.Transport {
 	t.Helper()
@@ -47,7 +55,7 @@ func (s sockets) Join(t *testing.T) transport.Transport {
 	if s.network == "unix" {
 		address = t.TempDir() + "/socket"
 	}
-	tr, err := transport.Listen(s.network, address, transport.Config{})
+	tr, err := transport.Listen(s.network, address, s.cfg)
 	require.NoError(t, err)
 	return tr
 }

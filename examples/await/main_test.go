@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/internal/usage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,28 +46,16 @@ func TestAHundredInstancesTakeAHundredTimesAsLong(t *testing.T) {
 }
 
 func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
-	cases := map[string]struct{ args, want string }{
+	usage.Refused(t, usage.In(t.Context(), run), map[string][2]string{
 		"an unknown flag": {"-no", "await: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
 			"-fetches 0 -instances 0 -each -1s x",
 			"await: stray argument \"x\"; everything is set with flags, see -help; -fetches 0: at least 1; " +
 				"-instances 0: at least 1; -each -1s: at least 0\n",
 		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr, _ := await(t, c.args)
-			assert.Equal(t, show.StatusUsage, status)
-			assert.Empty(t, stdout)
-			assert.Equal(t, c.want, stderr)
-		})
-	}
+	})
 }
 
 func TestHelpIsNoError(t *testing.T) {
-	status, stdout, stderr, _ := await(t, "-help")
-	assert.Equal(t, show.StatusOK, status)
-	assert.True(t, strings.HasPrefix(stdout, "await has one worker"), stdout)
-	assert.Contains(t, stdout, "-fetches number")
-	assert.Empty(t, stderr)
+	usage.Help(t, usage.In(t.Context(), run), "await has one worker")
 }

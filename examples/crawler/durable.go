@@ -139,7 +139,7 @@ func (s *store) remember(ctx context.Context, address string) error {
 	return err
 }
 
-// result adds to a result what processes before this one have read, of so many pages, and all that failed for good.
+// result adds to a result the pages that earlier processes have read, out of the given number, and all pages that failed for good.
 func (s *store) result(ctx context.Context, r *result, pages int) error {
 	clear(r.pages)
 	for n := range pages {

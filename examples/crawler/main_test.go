@@ -20,6 +20,7 @@ import (
 
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/examples/internal/twin"
+	"github.com/golda-dev/golda/examples/internal/usage"
 )
 
 func TestMain(m *testing.M) {
@@ -178,27 +179,16 @@ func TestMissingAndRepeatedPagesAreReported(t *testing.T) {
 }
 
 func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
-	cases := map[string]struct{ args, want string }{
+	usage.Refused(t, usage.In(t.Context(), run), map[string][2]string{
 		"an unknown flag": {"-no", "crawler: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
 			"-pages 0 -links 1 -slow 2 -delay -1s -limit 0 x",
 			"crawler: stray argument \"x\"; everything is set with flags, see -help; -pages 0: at least 1; -links 1: at least 2; " +
 				"-slow 2: from 0 to 1; -slow, -flaky, -broken and -hanging: 2.071 in all, at most 1; -delay -1s: at least 0; -limit 0s: above 0\n",
 		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr := crawled(t, c.args)
-			assert.Equal(t, show.StatusUsage, status)
-			assert.Empty(t, stdout)
-			assert.Equal(t, c.want, stderr)
-		})
-	}
+	})
 }
 
 func TestHelpIsNoError(t *testing.T) {
-	status, stdout, stderr := crawled(t, "-help")
-	assert.Equal(t, show.StatusOK, status)
-	assert.True(t, strings.HasPrefix(stdout, "crawler follows the links"), stdout)
-	assert.Empty(t, stderr)
+	usage.Help(t, usage.In(t.Context(), run), "crawler follows the links")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/adapter/nats/fleet"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/window"
 )
 
 // job is what parent and child share.
@@ -64,7 +65,7 @@ var errRotten = errors.New("rotten")
 // work runs a pipeline until the inlet is empty:
 //
 //	inlet ──▶ check ──▶ file
-//	               └──▶ ledger
+//	               └──▶ batches ──▶ ledger
 func (j job) work(ctx context.Context, ready func()) (err error) {
 	conn, numbers, outcomes, err := j.open(ctx)
 	if err != nil {
@@ -88,11 +89,16 @@ func (j job) work(ctx context.Context, ready func()) (err error) {
 		_, err := file.WriteString(strconv.Itoa(n) + "\n")
 		return err
 	})
-	kept := stage.Sink("ledger", func(ctx context.Context, n int) error {
-		_, err := nats.Once(ctx, outcomes, strconv.Itoa(n), func(context.Context) (int, error) { return 2 * n, nil })
-		return err
+	batches := window.All("batches", window.Bounds[int]{Count: 32, Time: 50 * time.Millisecond})
+	kept := stage.Sink("ledger", func(ctx context.Context, w window.Window[struct{}, []int]) error {
+		for _, n := range w.Value { // if one fails all come again, and those that are in the ledger stay as they are
+			if _, err := nats.Once(ctx, outcomes, strconv.Itoa(n), func(context.Context) (int, error) { return 2 * n, nil }); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	p, err := pipeline.New(pipelineName, check, check.To(appended, kept), pipeline.Feed("numbers", check, numbers.Feed),
+	p, err := pipeline.New(pipelineName, check, check.To(appended, batches), batches.To(kept), pipeline.Feed("numbers", check, numbers.Feed),
 		pipeline.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err

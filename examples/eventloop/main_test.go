@@ -16,6 +16,7 @@ import (
 
 	"github.com/golda-dev/golda/coordination/scheduler"
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/internal/usage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -120,8 +121,11 @@ func TestItEndsAlthoughAClientIsConnected(t *testing.T) {
 	assert.Error(t, err)
 }
 
+// unstopped runs the program without a source that stops it.
+func unstopped(args []string, stdout, stderr io.Writer) int { return run(nil, args, stdout, stderr) }
+
 func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
-	cases := map[string]struct{ args, want string }{
+	usage.Refused(t, unstopped, map[string][2]string{
 		"an unknown flag":   {"-no", "eventloop: flag provided but not defined: -no; see -help\n"},
 		"a value too small": {"-every 0s", "eventloop: -every 0s: must be positive\n"},
 		"all at once": {
@@ -130,15 +134,7 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 				"-every -1s: must be positive; -connections 0: at least 1 connection\n",
 		},
 		"not a number": {"-connections many", "eventloop: invalid value \"many\" for flag -connections: parse error\n"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			assert.Equal(t, show.StatusUsage, run(nil, strings.Fields(c.args), &stdout, &stderr))
-			assert.Empty(t, stdout.String())
-			assert.Equal(t, c.want, stderr.String())
-		})
-	}
+	})
 }
 
 func TestHelpIsNoError(t *testing.T) {

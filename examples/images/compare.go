@@ -18,7 +18,7 @@ import (
 // the current run ends, and no other is started.
 func (r *runner) compare(ctx context.Context) int {
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
-		return complain(r.stderr, show.StatusFailed, err)
+		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	}
 	var all comparison
 	var unheard error
@@ -37,11 +37,11 @@ func (r *runner) compare(ctx context.Context) int {
 		unheard = all.print(r.stdout)
 	}
 	if ctx.Err() != nil {
-		return complain(r.stderr, show.StatusInterrupted, errors.Join(
+		return show.Faults(r.stderr, "images", show.StatusInterrupted, errors.Join(
 			fmt.Errorf("interrupted; %d of %d policies ran to their end", len(all.whole()), len(r.policies)), all.faults(), unheard))
 	}
 	if err := errors.Join(all.faults(), unheard); err != nil {
-		return complain(r.stderr, show.StatusFailed, err)
+		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	}
 	return show.StatusOK
 }

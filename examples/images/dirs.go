@@ -122,7 +122,7 @@ func permitted(dir string) error {
 }
 
 // listed returns the names of the files in a directory, at most n of them if n is not 0, in alphabetical order. Every
-// file counts as an image, whatever its name; the load stage reports those that are not. Directories and hidden files
+// file counts as an image, whatever its name; the load stage reports files that are none. Directories and hidden files
 // are left out.
 func listed(dir string, n int) ([]string, error) {
 	entries, err := os.ReadDir(dir)

@@ -47,7 +47,7 @@ func limitMemory(bytes int64) {
 	}
 }
 
-// caught returns a channel that receives the signals. Once it has returned, none is lost.
+// caught returns a channel that receives the signals. Once it has returned, no signal is lost.
 func caught() chan os.Signal {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"net"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -37,23 +36,15 @@ func (r *runner) main(ctx context.Context, args []string) int {
 		return show.StatusOK
 	}
 	if err != nil {
-		return complain(r.stderr, show.StatusUsage, err)
+		return show.Faults(r.stderr, "images", show.StatusUsage, err)
 	}
 	if err := r.prepare(ctx); err != nil {
-		return complain(r.stderr, show.StatusUsage, err)
+		return show.Faults(r.stderr, "images", show.StatusUsage, err)
 	}
 	if r.policies != nil {
 		return r.compare(ctx)
 	}
 	return r.run(ctx)
-}
-
-// complain writes an error, one line for each fault.
-func complain(stderr io.Writer, status int, err error) int {
-	for line := range strings.Lines(err.Error()) {
-		_, _ = fmt.Fprintln(stderr, "images:", strings.TrimSpace(line)) // if stderr is closed, the status must do
-	}
-	return status
 }
 
 // runner is one run of the program with valid flags.
@@ -91,11 +82,11 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 func (r *runner) run(ctx context.Context) int {
 	p, entry, err := plan(r.config, r.box, &r.alive, r.stderr)
 	if err != nil {
-		return complain(r.stderr, show.StatusFailed, err)
+		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	}
 	defer show.ServeMetrics(r.listener, p)() //nolint:contextcheck // metrics are served while an interrupted run drains
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
-		return complain(r.stderr, show.StatusFailed, err)
+		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	} // after an interrupt it continues without images, so that there is always a report
 	done, err := r.process(ctx, p, entry)
 	return r.verdict(ctx, done, errors.Join(err, r.tell(done)))
@@ -203,14 +194,14 @@ func (r *runner) verdict(ctx context.Context, done result, err error) int {
 	failed := len(done.failures.lines)
 	switch {
 	case ctx.Err() != nil:
-		return complain(r.stderr, show.StatusInterrupted, errors.Join(
+		return show.Faults(r.stderr, "images", show.StatusInterrupted, errors.Join(
 			fmt.Errorf("interrupted; %d of %d images were begun, and have been finished", done.end.Accepted, done.images), err))
 	case err != nil:
-		return complain(r.stderr, show.StatusFailed, err)
+		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	case !done.end.Balanced():
-		return complain(r.stderr, show.StatusFailed, errors.New("the accounts do not balance"))
+		return show.Faults(r.stderr, "images", show.StatusFailed, errors.New("the accounts do not balance"))
 	case failed > 0:
-		return complain(r.stderr, show.StatusFailed, fmt.Errorf("%d of %d images failed", failed, done.images))
+		return show.Faults(r.stderr, "images", show.StatusFailed, fmt.Errorf("%d of %d images failed", failed, done.images))
 	default:
 		return show.StatusOK
 	}

@@ -21,7 +21,7 @@ type source struct {
 	most   int // pixels of an image
 
 	open     []pending
-	bytes    int // of those that are open
+	bytes    int // of the open images
 	begun    int // how many were submitted
 	failures failures
 }

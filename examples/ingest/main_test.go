@@ -18,6 +18,7 @@ import (
 
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/examples/internal/twin"
+	"github.com/golda-dev/golda/examples/internal/usage"
 	"github.com/golda-dev/golda/pipeline"
 )
 
@@ -208,27 +209,16 @@ func TestTheProgramServesItsOwnClientsAndReports(t *testing.T) {
 }
 
 func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
-	cases := map[string]struct{ args, want string }{
+	usage.Refused(t, usage.In(t.Context(), run), map[string][2]string{
 		"an unknown flag": {"-no", "ingest: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
 			"-clients -1 -capacity 0 -each -1s -for -1s -patience 0 x",
 			"ingest: stray argument \"x\"; everything is set with flags, see -help; -clients -1: at least 0; -capacity 0: at least 1; " +
 				"-each -1s: at least 0; -for -1s: at least 0; -patience 0s: above 0\n",
 		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			assert.Equal(t, show.StatusUsage, run(t.Context(), strings.Fields(c.args), &out, &errs))
-			assert.Empty(t, out.String())
-			assert.Equal(t, c.want, errs.String())
-		})
-	}
+	})
 }
 
 func TestHelpIsNoError(t *testing.T) {
-	var out, errs bytes.Buffer
-	assert.Equal(t, show.StatusOK, run(t.Context(), []string{"-help"}, &out, &errs))
-	assert.True(t, strings.HasPrefix(out.String(), "ingest is an HTTP server"), out.String())
-	assert.Empty(t, errs.String())
+	usage.Help(t, usage.In(t.Context(), run), "ingest is an HTTP server")
 }

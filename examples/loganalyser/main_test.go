@@ -16,6 +16,7 @@ import (
 
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/examples/internal/twin"
+	"github.com/golda-dev/golda/examples/internal/usage"
 )
 
 // crashing is how many lines the log has whose parser crashes in 1 % of its calls.
@@ -199,8 +200,13 @@ func TestProgressIsWrittenWhileALogIsRead(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
+// program runs the program without a standard input.
+func program(ctx context.Context) usage.Program {
+	return func(args []string, stdout, stderr io.Writer) int { return run(ctx, args, nil, stdout, stderr) }
+}
+
 func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
-	cases := map[string]struct{ args, want string }{
+	usage.Refused(t, program(t.Context()), map[string][2]string{
 		"an unknown flag": {"-no", "loganalyser: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
 			"-n -1 -hosts 0 -top -1 -bad 2 -crash 1 a b",
@@ -208,20 +214,7 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 				"-bad 2: from 0 to 1; -crash 1: at least 0 and below 1\n",
 		},
 		"not a number": {"-bad NaN", "loganalyser: -bad NaN: from 0 to 1\n"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr := analysed(t, nil, strings.Fields(c.args)...)
-			assert.Equal(t, show.StatusUsage, status)
-			assert.Empty(t, stdout)
-			assert.Equal(t, c.want, stderr)
-		})
-	}
+	})
 }
 
-func TestHelpIsNoError(t *testing.T) {
-	status, stdout, stderr := analysed(t, nil, "-help")
-	assert.Equal(t, show.StatusOK, status)
-	assert.True(t, strings.HasPrefix(stdout, "loganalyser sums up"), stdout)
-	assert.Empty(t, stderr)
-}
+func TestHelpIsNoError(t *testing.T) { usage.Help(t, program(t.Context()), "loganalyser sums up") }

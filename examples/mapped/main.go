@@ -5,9 +5,9 @@
 //	go run ./examples/mapped -nats nats://127.0.0.1:4222 -groups index        # ends when all documents are indexed
 //	go run ./examples/mapped -nats nats://127.0.0.1:4222 -groups ocr          # as often as wanted; they join and leave
 //	go run ./examples/mapped -nats nats://127.0.0.1:4222 -groups load         # ends when all documents are sent
-//	go run ./examples/mapped -nats nats://127.0.0.1:4222 -status              # meanwhile: a table of the processes, and what waits
+//	go run ./examples/mapped -nats nats://127.0.0.1:4222 -status              # meanwhile: a table of the processes and the waiting messages
 //
-// The process of group load makes documents, those of group ocr read them, which takes long, and the process of group index counts their
+// The process of group load makes documents, the processes of group ocr read them, which takes long, and the process of group index counts their
 // words. Which process runs which group is said by pipeline.Map, and which process this one is by pipeline.Place: the stages do not know.
 package main
 
@@ -17,10 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/golda-dev/golda/adapter/nats"
@@ -30,11 +27,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { show.Main(run) }
 
 // config holds the values of the flags.
 type config struct {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/internal/usage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,7 +45,7 @@ func TestWithoutTheRuleTheyWaitForEachOther(t *testing.T) {
 }
 
 func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
-	cases := map[string]struct{ args, want string }{
+	usage.Refused(t, run, map[string][2]string{
 		"an unknown flag": {"-no", "philosophers: flag provided but not defined: -no; see -help\n"},
 		"not a number":    {"-meals x", "philosophers: invalid value \"x\" for flag -meals: parse error\n"},
 		"all at once": {
@@ -52,20 +53,7 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 			"philosophers: stray argument \"x\"; everything is set with flags, see -help; -philosophers 1: at least 2; -meals -1: at least 0; " +
 				"-eat -1s: at least 0; -patience -2s: longer than a meal, which takes -1s\n",
 		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr := philosophers(c.args)
-			assert.Equal(t, show.StatusUsage, status)
-			assert.Empty(t, stdout)
-			assert.Equal(t, c.want, stderr)
-		})
-	}
+	})
 }
 
-func TestHelpIsNoError(t *testing.T) {
-	status, stdout, stderr := philosophers("-help")
-	assert.Equal(t, show.StatusOK, status)
-	assert.True(t, strings.HasPrefix(stdout, "philosophers has philosophers dine"), stdout)
-	assert.Empty(t, stderr)
-}
+func TestHelpIsNoError(t *testing.T) { usage.Help(t, run, "philosophers has philosophers dine") }

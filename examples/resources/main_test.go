@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/internal/usage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,7 +80,7 @@ func TestTheTextHasALineForEachRound(t *testing.T) {
 }
 
 func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
-	cases := map[string]struct{ args, want string }{
+	usage.Refused(t, run, map[string][2]string{
 		"an unknown flag": {"-no", "resources: flag provided but not defined: -no; see -help\n"},
 		"not a number":    {"-rounds x", "resources: invalid value \"x\" for flag -rounds: parse error\n"},
 		"a round of one":  {"-resources 1", "resources: -rules both: a round has at least 2 resources\n"},
@@ -88,20 +89,7 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 			"resources: stray argument \"y\"; everything is set with flags, see -help; -resources 27: from 1 to 26; -rounds -1: at least 0; " +
 				"-rules \"x\": one, round, both or none; -hold -1s: at least 0; -crash 9: from 0 to 8: the pauses before restarts grow\n",
 		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr := resources(c.args)
-			assert.Equal(t, show.StatusUsage, status)
-			assert.Empty(t, stdout)
-			assert.Equal(t, c.want, stderr)
-		})
-	}
+	})
 }
 
-func TestHelpIsNoError(t *testing.T) {
-	status, stdout, stderr := resources("-help")
-	assert.Equal(t, show.StatusOK, status)
-	assert.True(t, strings.HasPrefix(stdout, "resources turns resources on and off"), stdout)
-	assert.Empty(t, stderr)
-}
+func TestHelpIsNoError(t *testing.T) { usage.Help(t, run, "resources turns resources on and off") }

@@ -12,7 +12,7 @@ import (
 
 type none = struct{}
 
-// board has the resources and what becomes of them.
+// board has the resources and their states.
 type board struct {
 	resources []rpc.Address
 

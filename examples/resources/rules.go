@@ -71,7 +71,7 @@ func (c config) synchronize(ctx context.Context, node *rpc.Node, of []rpc.Addres
 
 // fault is a constraint that panics now and then. It outlives the incarnations of its synchronizer, one of which runs at a time.
 type fault struct {
-	left      int // so many panics
+	left      int // panics that are still to come
 	evaluated int
 }
 

@@ -32,11 +32,12 @@ func (p *printer) HandleCommand(context.Context, string) behaviour.Outcome {
 }
 
 // backoff: a stage in which every command crashes does not spin. Its worker is replaced at once the first time, then
-// after pauses that double. The commands in the queue stay there.
+// after pauses that double. The stage is given a longest pause, because a printer that is off is not the fault of a page: so the
+// commands in the queue stay there. Without it the pauses would delay no page by more than a tenth of a second.
 func backoff(ctx context.Context, s *story) error {
 	const pages, off = 40, 1200 * time.Millisecond
 	printer := &printer{}
-	printing := stage.New("print", printer, stage.Workers(1, 1))
+	printing := stage.New("print", printer, stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Max: time.Second}))
 	p, err := startQuietly(ctx, "backoff", printing)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/internal/usage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,7 +116,7 @@ func TestTooLittleToTakeIsADeadlockOfTheProducers(t *testing.T) {
 }
 
 func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
-	cases := map[string]struct{ args, want string }{
+	usage.Refused(t, run, map[string][2]string{
 		"an unknown flag": {"-no", "tasks: flag provided but not defined: -no; see -help\n"},
 		"not a number":    {"-items x", "tasks: invalid value \"x\" for flag -items: parse error\n"},
 		"only one fault":  {"-items -1", "tasks: -items -1: at least 0\n"},
@@ -124,21 +125,7 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 			"tasks: stray argument \"x\"; everything is set with flags, see -help; -producers -1: at least 0; " +
 				"-items -1: at least 0; -places 0: at least 1; -take -2: at least 0, or -1 for all\n",
 		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr := tasks(c.args)
-			assert.Equal(t, show.StatusUsage, status)
-			assert.Empty(t, stdout)
-			assert.Equal(t, c.want, stderr)
-		})
-	}
+	})
 }
 
-func TestHelpIsNoError(t *testing.T) {
-	status, stdout, stderr := tasks("-help")
-	assert.Equal(t, show.StatusOK, status)
-	assert.True(t, strings.HasPrefix(stdout, "tasks lets producers and a consumer"), stdout)
-	assert.Contains(t, stdout, "-producers")
-	assert.Empty(t, stderr)
-}
+func TestHelpIsNoError(t *testing.T) { usage.Help(t, run, "tasks lets producers and a consumer") }

@@ -96,7 +96,7 @@ func (c *conn) expires(at time.Duration) { c.deadline.Store(int64(at)) }
 
 func (c *conn) expired(now time.Duration) bool { return int64(now) >= c.deadline.Load() }
 
-// keep keeps bytes that are not parsed yet. They may be part of those that are kept already.
+// keep keeps bytes that are not parsed yet. They may be part of the bytes that are kept already.
 func (c *conn) keep(rest []byte) {
 	if len(rest) == 0 {
 		c.in = nil // an idle connection holds no memory

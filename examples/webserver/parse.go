@@ -109,7 +109,7 @@ func (p *parse) frame(c *conn) {
 	c.ans.keep = !req.ProtoAtLeast(1, 1)
 }
 
-// fill reads more bytes, behind those that are there. It takes the signals before it reads, and puts them back only if
+// fill reads more bytes, behind the bytes that are there. It takes the signals before it reads, and puts them back only if
 // it has read something and there may be more. So a signal without bytes costs one read.
 func (p *parse) fill(c *conn) error {
 	woken := c.signals.take(readable | hungUp)

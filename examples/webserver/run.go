@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/golda-dev/golda/examples/internal/show"
@@ -29,21 +28,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return show.StatusOK
 	}
 	if err != nil {
-		return complain(stderr, show.StatusUsage, err)
+		return show.Faults(stderr, "webserver", show.StatusUsage, err)
 	}
 	r := &runner{config: c, stdout: stdout, stderr: stderr}
 	if err := r.prepare(ctx); err != nil {
-		return complain(stderr, show.StatusUsage, err)
+		return show.Faults(stderr, "webserver", show.StatusUsage, err)
 	}
 	return r.run(ctx)
-}
-
-// complain writes an error, one line for each fault.
-func complain(stderr io.Writer, status int, err error) int {
-	for line := range strings.Lines(err.Error()) {
-		_, _ = fmt.Fprintln(stderr, "webserver:", strings.TrimSpace(line)) // if stderr is closed, the status must do
-	}
-	return status
 }
 
 // runner is one run of the program with valid flags.
@@ -113,7 +104,7 @@ func (r *runner) run(ctx context.Context) int {
 	defer show.ServeMetrics(r.gauges, s.line)() //nolint:contextcheck // metrics are served while an interrupted run drains
 	if err := s.line.Start(context.WithoutCancel(ctx)); err != nil {
 		s.poller.close()
-		return complain(r.stderr, show.StatusFailed, err)
+		return show.Faults(r.stderr, "webserver", show.StatusFailed, err)
 	}
 	_, _ = fmt.Fprintf(r.stderr, "webserver: serving at http://%s with policy %s; stop with Ctrl-C\n", r.listener.Addr(), r.policy.Name())
 	err := s.serveUntil(ctx)
@@ -121,7 +112,7 @@ func (r *runner) run(ctx context.Context) int {
 	done := result{server: s, end: end, wall: s.now(), peak: show.PeakMemory()}
 	err = errors.Join(cmp.Or(s.line.Err(), err, stopped), done.tell(r.stdout, r.json))
 	if err != nil {
-		return complain(r.stderr, show.StatusFailed, err)
+		return show.Faults(r.stderr, "webserver", show.StatusFailed, err)
 	}
 	return show.StatusOK
 }

@@ -29,7 +29,7 @@ func (s *signals) raise(some sign) (mine bool) {
 // new.
 func (s *signals) drop(some sign) { s.bits.And(^uint32(some)) }
 
-// take clears signals, as drop does, and returns those that were set.
+// take clears signals, as drop does, and returns the signals that were set.
 func (s *signals) take(some sign) sign { return sign(s.bits.And(^uint32(some))) & some }
 
 // has reports whether any of some is set.

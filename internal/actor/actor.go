@@ -12,9 +12,12 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	proto "github.com/asynkron/protoactor-go/actor"
+
+	"github.com/golda-dev/golda/internal/goid"
 )
 
 // The names of protoactor that the project uses.
@@ -52,6 +55,20 @@ func NewSystem(log *slog.Logger) *System {
 	)
 	thin(s.ProcessRegistry)
 	return s
+}
+
+// shared is the system of the pipelines that were given none.
+var shared = sync.OnceValue(func() *System { return NewSystem(slog.New(slog.DiscardHandler)) })
+
+// Shared returns the system of the pipelines that were given none: a new system takes 67,000 allocations and some 5 ms, nearly
+// all of it for a table of processes that fits a million of them. Make each name in it unique; see [Unique]. In a bubble of testing/synctest it returns a new system, because no goroutine outside may serve its actors.
+//
+// It logs nothing: the project itself reports what happens to actors.
+func Shared() *System {
+	if goid.InBubble() {
+		return NewSystem(slog.New(slog.DiscardHandler))
+	}
+	return shared()
 }
 
 // buckets is how many of its registry's 1,024 buckets a system keeps.

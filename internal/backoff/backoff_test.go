@@ -25,3 +25,13 @@ func TestAShareMakesAPauseLongerOrShorter(t *testing.T) {
 		require.Equal(t, want, backoff.Pause(100, 1000, 1, share), share)
 	}
 }
+
+func TestAPauseThatAnotherProgramAsksForIsBounded(t *testing.T) {
+	for asked, want := range map[time.Duration]time.Duration{
+		-1: 0, 0: 0, time.Second: time.Second, time.Minute: time.Minute, time.Minute + 1: time.Minute, math.MaxInt64: time.Minute,
+	} {
+		pause, cut := backoff.Heed(asked, backoff.LongestAsked)
+		require.Equal(t, want, pause, asked)
+		require.Equal(t, asked > time.Minute, cut, asked)
+	}
+}

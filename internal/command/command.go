@@ -24,30 +24,35 @@ type Envelope struct {
 	note note
 }
 
-// note packs what else is known about a command. From the lowest bit: five flags; in eight bits the pack, or the place of the
+// note packs what else is known about a command. From the lowest bit: four flags; in eight bits the pack, or the place of the
 // stage that emitted the command if there is no pack; and when it was queued. For a command that was tried before, the time
-// shares its bits with the number of tries, so it is less exact.
+// shares its bits with the number of tries and of refusals, so it is less exact.
 type note uint64
 
 const (
 	child note = 1 << iota
-	proven
 	woken
 	tried
 	packed
 
-	packAt  = 5
+	packAt  = 4
 	pack    = note(MaxPack) << packAt   // the pack if packed is set; otherwise the emitter's place plus one, or 0
-	sinceAt = 13                        // when it was queued, in nanoseconds; or
+	sinceAt = 12                        // when it was queued, in nanoseconds; or
 	tries   = note(MaxTries) << sinceAt // how often it was tried,
-	laterAt = sinceAt + 16              // and when it was queued,
-	coarse  = 13                        // in units of 2 to this power of nanoseconds
+	refused = note(1) << (sinceAt + 16) // whether it was refused since,
+	laterAt = sinceAt + 17              // and when it was queued,
+	coarse  = 14                        // in units of 2 to this power of nanoseconds; if it was refused,
+	againAt = laterAt
+	again   = note(MaxRefusals) << againAt // how often,
+	longAt  = againAt + 3                  // and when it was queued,
+	rough   = 17                           // in units of 2 to this power of nanoseconds
 )
 
-// MaxPack is the largest pack. MaxTries is the largest number of tries that is counted.
+// MaxPack is the largest pack. MaxTries is the largest number of tries that is counted, MaxRefusals that of refusals in a row.
 const (
-	MaxPack  = 255
-	MaxTries = 1<<16 - 1
+	MaxPack     = 255
+	MaxTries    = 1<<16 - 1
+	MaxRefusals = 1<<3 - 1
 )
 
 // Emitters is how many stages can be recorded as the emitter of a command: those at the first places of a pipeline.
@@ -105,19 +110,28 @@ func (e *Envelope) Continue(load any, from *Envelope) {
 // Moment is an instant of the pipeline's clock as envelopes store it. The zero Moment is no instant.
 type Moment uint64
 
-// At returns the moment of a reading of the pipeline's clock, in nanoseconds. Moments repeat after 26 days: a command that has
+// At returns the moment of a reading of the pipeline's clock, in nanoseconds. Moments repeat after 52 days: a command that has
 // waited for more than half of that seems to have been queued just now.
 func At(now int64) Moment { return max(Moment(now)<<sinceAt, 1<<sinceAt) }
 
-// later returns the moment as the envelope of a tried command stores it: to 8 µs. It repeats after 78 hours.
-func (m Moment) later() note { return max(note(m)>>(sinceAt+coarse)<<laterAt, 1<<laterAt) }
+// timeAt returns where the note of a tried command has the time, and its unit: 16 µs, or 131 µs if it was refused.
+func (n note) timeAt() (at, unit int) {
+	if n&refused != 0 {
+		return longAt, rough
+	}
+	return laterAt, coarse
+}
+
+// later returns the moment as the note of a tried command stores it. It repeats after 156 hours.
+func (m Moment) later(at, unit int) note { return max(note(m)>>(sinceAt+unit)<<at, 1<<at) }
 
 // Enter records when the command entered the queue of the inbox where it is.
 func (e *Envelope) Enter(m Moment) {
 	if e.note&tried == 0 {
 		e.note = e.note&(1<<sinceAt-1) | note(m)
 	} else {
-		e.note = e.note&(1<<laterAt-1) | m.later()
+		at, unit := e.note.timeAt()
+		e.note = e.note&(1<<at-1) | m.later(at, unit)
 	}
 }
 
@@ -128,8 +142,9 @@ func (e *Envelope) Waited(now int64) (waited time.Duration, known bool) {
 		ago := note(At(now)) - e.note&^(1<<sinceAt-1)
 		return sinceThen(time.Duration(ago)>>sinceAt, e.note>>sinceAt)
 	}
-	ago := At(now).later() - e.note&^(1<<laterAt-1)
-	return sinceThen(time.Duration(ago)>>laterAt<<coarse, e.note>>laterAt)
+	at, unit := e.note.timeAt()
+	ago := At(now).later(at, unit) - e.note&^(1<<at-1)
+	return sinceThen(time.Duration(ago)>>at<<unit, e.note>>at)
 }
 
 // Seen is how many envelopes are inspected for a time: of so many at the head of a queue at least one should have it.
@@ -167,6 +182,32 @@ func (e *Envelope) Failed() {
 	e.note = e.note&(1<<sinceAt-1) | tried | note(n)<<sinceAt
 }
 
+// Refused counts a refusal of what the handler needs: the command was not tried, and will be queued again. It keeps the time, because
+// the command has waited since.
+func (e *Envelope) Refused() {
+	n, refusals, when := e.Tries(), min(e.Refusals()+1, MaxRefusals), note(0)
+	switch {
+	case e.note&tried == 0 && e.note>>sinceAt != 0:
+		when = Moment(e.note>>sinceAt<<sinceAt).later(longAt, rough)
+	case e.note&(tried|refused) == tried && e.note>>laterAt != 0:
+		when = Moment(e.note>>laterAt<<(coarse+sinceAt)).later(longAt, rough)
+	case e.note&(tried|refused) == tried|refused:
+		when = e.note >> longAt << longAt
+	}
+	e.note = e.note&(1<<sinceAt-1) | tried | refused | note(n)<<sinceAt | note(refusals)<<againAt | when
+}
+
+// Refusals returns how often the command was refused in a row, up to [MaxRefusals].
+func (e *Envelope) Refusals() int {
+	if e.note&(tried|refused) != tried|refused {
+		return 0
+	}
+	return int(e.note & again >> againAt)
+}
+
+// Returned reports whether the command was handled at the present stage before: it was tried or refused.
+func (e *Envelope) Returned() bool { return e.note&tried != 0 }
+
 // Pack returns how many commands, this one and those right behind it, must be handled in one batch and apart from all others,
 // because the batch that they were in crashed. It returns 0 if there is no such rule.
 func (e *Envelope) Pack() int {
@@ -185,13 +226,6 @@ func (e *Envelope) SetPack(n int) {
 		e.note &^= pack | packed
 	}
 }
-
-// Proven reports whether a canary has crashed with the command, or is handling it. If the command comes back, the old version
-// must handle it.
-func (e *Envelope) Proven() bool { return e.note&proven != 0 }
-
-// Prove sets what [Envelope.Proven] reports.
-func (e *Envelope) Prove(yes bool) { e.set(proven, yes) }
 
 // Woken reports whether the command was suspended and may be resumed: Load is the run.
 func (e *Envelope) Woken() bool { return e.note&woken != 0 }

@@ -20,15 +20,16 @@ func TestTheFactsInAnEnvelopesNoteAreIndependent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const (
 			longest, exactly      = 13 * 24 * time.Hour, time.Nanosecond
-			longestTried, roughly = 38 * time.Hour, 2 << 13
+			longestTried, roughly = 38 * time.Hour, 3 << 17
 		)
 		var (
-			e                          Envelope
-			isChild, isProven, isWoken bool
-			packed, tries              int
-			entered                    bool
-			when                       int64
-			place                      = -1
+			e                       Envelope
+			isChild, isWoken        bool
+			packed, tries, refusals int
+			returned                bool
+			entered                 bool
+			when                    int64
+			place                   = -1
 		)
 		if rapid.Bool().Draw(t, "emitted") {
 			place = rapid.IntRange(0, Emitters).Draw(t, "place")
@@ -43,7 +44,8 @@ func TestTheFactsInAnEnvelopesNoteAreIndependent(t *testing.T) {
 				e.Enter(At(when))
 				entered = true
 			},
-			"fail": func(*rapid.T) { e.Failed(); tries, entered = tries+1, false },
+			"fail":   func(*rapid.T) { e.Failed(); tries, refusals, returned, entered = tries+1, 0, true, false },
+			"refuse": func(*rapid.T) { e.Refused(); refusals, returned = min(refusals+1, MaxRefusals), true },
 			"pack": func(t *rapid.T) {
 				packed = rapid.IntRange(0, MaxPack).Draw(t, "pack")
 				e.SetPack(packed)
@@ -51,8 +53,7 @@ func TestTheFactsInAnEnvelopesNoteAreIndependent(t *testing.T) {
 					place = -1
 				}
 			},
-			"prove": func(t *rapid.T) { isProven = rapid.Bool().Draw(t, "proven"); e.Prove(isProven) },
-			"wake":  func(*rapid.T) { e.Wake(); isWoken = true },
+			"wake": func(*rapid.T) { e.Wake(); isWoken = true },
 			"carry": func(t *rapid.T) {
 				to := &e
 				if rapid.Bool().Draw(t, "elsewhere") {
@@ -61,17 +62,18 @@ func TestTheFactsInAnEnvelopesNoteAreIndependent(t *testing.T) {
 				}
 				to.Continue("another", &e)
 				e = *to
-				isProven, isWoken, entered, packed, tries = false, false, false, 0, 0
+				isWoken, entered, returned, packed, tries, refusals = false, false, false, 0, 0, 0
 			},
 			"": func(t *rapid.T) {
 				assert.Equal(t, isChild, e.Child())
 				assert.Equal(t, place, e.Emitter())
-				assert.Equal(t, isProven, e.Proven())
 				assert.Equal(t, isWoken, e.Woken())
 				assert.Equal(t, packed, e.Pack())
 				assert.Equal(t, tries, e.Tries())
+				assert.Equal(t, refusals, e.Refusals())
+				assert.Equal(t, returned, e.Returned())
 				most, within := longest, exactly
-				if tries > 0 {
+				if returned {
 					most, within = longestTried, roughly
 				}
 				later := rapid.Int64Range(0, int64(most)).Draw(t, "later")

@@ -20,6 +20,7 @@ type Ticket struct {
 	result  any                      // written by the root's end, before pending drops
 	failed  atomic.Pointer[failures] // nil while no command has failed
 	then    func(result any, err error)
+	of      *whole                  // nil unless it is the ticket of a result of several commands
 	holders atomic.Pointer[holders] // nil while no command is held back
 	// done is the chan struct{} that waiting goroutines receive from, if there are any. At the end it is over.
 	done atomic.Value
@@ -56,6 +57,9 @@ func NewWatch(of *Origin, heard bool, then func(err error)) *Ticket {
 // Watches reports whether the ticket was made by [NewWatch] and is not heard.
 func (t *Ticket) Watches() bool { return t != nil && t.watches }
 
+// Heard reports whether the ticket was made by [NewWatch] and is heard.
+func (t *Ticket) Heard() bool { return t != nil && t.ends && !t.watches }
+
 // WantsResult reports whether a caller may wait for the result of the command, and not only for its end.
 func (t *Ticket) WantsResult() bool { return t != nil && !t.ends }
 
@@ -64,7 +68,12 @@ func (t *Ticket) WantsResult() bool { return t != nil && !t.ends }
 func (t *Ticket) Want(result reflect.Type) { t.want = result }
 
 // Wanted returns what Want said; nil if the result may be of any type.
-func (t *Ticket) Wanted() reflect.Type { return t.want }
+func (t *Ticket) Wanted() reflect.Type {
+	if t == nil {
+		return nil
+	}
+	return t.want
+}
 
 // Open opens a zero Ticket for one command. It is for callers that have allocated the ticket as part of another value.
 func (t *Ticket) Open() {
@@ -84,6 +93,19 @@ func (t *Ticket) Origin() *Origin {
 func (t *Ticket) Join() {
 	if t != nil {
 		t.pending.Add(1)
+	}
+}
+
+// retain adds one to the commands that the ticket waits for. It returns false if the ticket has ended.
+func (t *Ticket) retain() bool {
+	for {
+		n := t.pending.Load()
+		if n <= 0 {
+			return false
+		}
+		if t.pending.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
 }
 

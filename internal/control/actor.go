@@ -79,9 +79,13 @@ func (a *loopActor) handleRequests() {
 	}
 }
 
-// change changes the desired state, and asks all policies again.
+// change changes the desired state, stops the policies of stages that were removed, and asks all other policies again.
 func (a *loopActor) change(do func(*State)) {
 	do(a.loop.state)
+	a.stopPolicies(func(p *activePolicy) bool { return p.group != "" && !a.loop.state.hasGroup(p.group) })
+	a.loop.mu.Lock()
+	a.loop.dropPoliciesLocked()
+	a.loop.mu.Unlock()
 	for _, p := range a.active {
 		a.consult(p, controller.Event{Kind: controller.EventTopology, Stage: controller.NoStage}, a.view(p))
 	}

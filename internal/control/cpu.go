@@ -35,6 +35,15 @@ func (m *cpuMeter) usage(cpus int) float64 {
 	return m.share(cpuSample{time.Now(), used}, cpus)
 }
 
+// machine returns the share of all CPUs of the machine that was used, by this process and all others, in the same way.
+func (m *cpuMeter) machine() float64 {
+	busy, cpus, known := cputime.Machine()
+	if !known {
+		return 0
+	}
+	return m.share(cpuSample{time.Now(), busy}, cpus)
+}
+
 // share returns the usage at a time.
 func (m *cpuMeter) share(now cpuSample, cpus int) (share float64) {
 	if len(m.samples) == 0 {

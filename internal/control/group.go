@@ -7,7 +7,8 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// A group may have a controller of its own; the pipeline's controller governs all other stages. A controller is shown the
+// A group may have a controller of its own; the pipeline's controller governs all other stages. A stage that is in no group is
+// a group of one, whose pool is the stage's own. A controller is shown the
 // stages and pools that it governs, as if there were no others, and may turn only their knobs. So no knob has two owners, and
 // a policy needs to know nothing of groups.
 

@@ -64,7 +64,7 @@ type Config struct {
 	Limiter  *logs.Limiter
 
 	Groups   []Group
-	Policies map[string][]controller.Policy // by group; "" is the pipeline's own controller
+	Policies map[string][]controller.Policy // by group or stage; "" is the pipeline's own controller
 }
 
 // Loop controls the stages of one pipeline. It outlives the actor that does the work, so that a crash of the actor loses
@@ -83,6 +83,7 @@ type Loop struct {
 	state   *State // the actor's, once it has started
 	running running
 	cpu     cpuMeter // the actor's, for all policies
+	machine cpuMeter // the same of the whole machine
 
 	calling atomic.Uint64 // the number of the goroutine that calls a policy; 0: none does
 
@@ -148,6 +149,12 @@ func (l *Loop) Update(change func(*State)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(l.state)
+	l.dropPoliciesLocked()
+}
+
+// dropPoliciesLocked drops the policies of stages that were removed.
+func (l *Loop) dropPoliciesLocked() {
+	maps.DeleteFunc(l.policies, func(group string, _ []controller.Policy) bool { return group != "" && !l.state.hasGroup(group) })
 }
 
 // send sends a message to the actor, if it has started.

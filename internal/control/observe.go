@@ -19,6 +19,9 @@ func (l *Loop) snapshot() *controller.Snapshot {
 		InFlight: r.InFlight, Entry: l.state.entry,
 		Stages: make([]controller.StageStats, 0, len(r.Stages)),
 	}
+	if l.state.machine {
+		s.MachineUsage = l.machine.machine()
+	}
 	for _, c := range r.Stages {
 		st, accounts := l.state.stages[c.Name()], r.of(c)
 		if st == nil { // it has just been added, and the state does not have it yet

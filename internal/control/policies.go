@@ -65,7 +65,7 @@ func (l *Loop) newPolicy(group string, policy controller.Policy) (*activePolicy,
 	case group == "":
 		return nil, fmt.Errorf("policy %q: %w", policy.Name(), err)
 	default:
-		return nil, fmt.Errorf("group %q: policy %q: %w", group, policy.Name(), err)
+		return nil, fmt.Errorf("%q: policy %q: %w", group, policy.Name(), err)
 	}
 }
 
@@ -195,6 +195,9 @@ func (a *loopActor) consult(p *activePolicy, ev controller.Event, s *controller.
 		p.visits = max(n, 0)
 		l.state.visits[p.group] = p.visits // of several policies of a controller, the last one's number counts
 		l.reportVisits()
+	}
+	if on, ok := p.decisions.WantsMachine(); ok {
+		l.state.machine = on
 	}
 	changes, faults := controller.Settle(p.policy.Name(), s, &p.decisions)
 	for _, err := range faults {

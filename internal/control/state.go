@@ -26,17 +26,19 @@ type Group struct {
 // State is the desired state: how all knobs are to be turned. Policies change it, and what runs is then made to follow. So a
 // policy that takes over can start from the pipeline's own settings, and only what is different in the end is touched.
 type State struct {
-	entry  controller.Admission
-	stages map[string]*stageState
-	pools  map[string]*poolState // the shared ones
-	order  []string              // of pools, in the order in which they were added
-	visits map[string]int        // by group: after how many visits its controller's policies want to be notified; 0: never
+	entry   controller.Admission
+	stages  map[string]*stageState
+	pools   map[string]*poolState // the shared ones
+	machine bool                  // snapshots have the use of the machine
+
+	order  []string       // of pools, in the order in which they were added
+	visits map[string]int // by group: after how many visits its controller's policies want to be notified; 0: never
 }
 
 // stageState is the desired state of a stage, and of its own pool.
 type stageState struct {
 	options    Options
-	group      string // that declares it, "" if none does
+	group      string // whose controller governs it, if it has one: the group that declares it, or else the stage itself
 	pool       string // whose workers visit it; its own name for its own pool
 	workers    int    // of its own pool, if it has workers of its own
 	knobs      inbox.Knobs
@@ -78,7 +80,7 @@ func NewState(stages []Options, groups []Group) *State {
 func (s *State) Add(o Options) {
 	fewest, _ := o.Bounds()
 	s.stages[o.Name()] = &stageState{
-		options: o, pool: o.Name(), workers: fewest, knobs: o.Preset(), discipline: o.Discipline().Name(),
+		options: o, group: o.Name(), pool: o.Name(), workers: fewest, knobs: o.Preset(), discipline: o.Discipline().Name(),
 	}
 }
 
@@ -107,6 +109,15 @@ func (st *stageState) admits() controller.Admission {
 
 // own reports whether the stage has workers of its own.
 func (st *stageState) own() bool { return st.pool == st.options.Name() }
+
+// hasGroup reports whether a controller may govern a group: one that the pipeline declares, or a stage that is in none.
+func (s *State) hasGroup(group string) bool {
+	if p := s.pools[group]; p != nil && p.group {
+		return true
+	}
+	st := s.stages[group]
+	return st != nil && st.group == group
+}
 
 // inGroup returns functions that report whether a stage, and whether a pool, belongs to a group.
 func (s *State) inGroup(group string) (stage, pool func(name string) bool) {

@@ -47,7 +47,7 @@ const (
 func TestAStateStartsAsTheOptionsSetIt(t *testing.T) {
 	s, _ := stateOf()
 	require.Equal(t, stageState{
-		options: s.stages["a"].options, pool: "a", workers: 2, discipline: "fifo",
+		options: s.stages["a"].options, group: "a", pool: "a", workers: 2, discipline: "fifo",
 		knobs: inbox.Knobs{Capacity: 64, Instances: 8, Batch: 1, Quality: 1},
 	}, *s.stages["a"])
 	require.Equal(t, "g", s.stages["c"].pool)

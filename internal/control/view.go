@@ -26,7 +26,7 @@ type waits struct {
 
 // activePolicy is a policy at work.
 type activePolicy struct {
-	group      string // the group whose controller has the policy, "" for the pipeline's
+	group      string // the group or stage whose controller has the policy, "" for the pipeline's
 	policy     controller.Policy
 	controller controller.Controller
 	claims     []controller.Knob // the knobs that it may turn; nil: all

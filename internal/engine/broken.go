@@ -10,13 +10,15 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// BrokenError is why a stage gave up: its workers crashed one after another, and not one command was completed in between.
+// BrokenError is why a stage gave up: its workers could not start, or crashed more often than its limit allows, and not one command
+// was completed in between.
 // Package stage documents it.
 type BrokenError struct {
-	Stage   string
-	Crashes int     // in a row; all crashes of one command count once
-	First   error   // the first crash, nil if it is one of Last
-	Last    []error // the last crashes, the newest at the end
+	Stage     string
+	Crashes   int     // in a row; all crashes of one command count once
+	Unstarted int     // those at the end that were workers which could not start
+	First     error   // the first crash, nil if it is one of Last
+	Last      []error // the last crashes, the newest at the end
 
 	// Each crash but the last was followed by a fresh worker, some of them after a pause.
 	Pauses int
@@ -27,10 +29,18 @@ type BrokenError struct {
 func (e *BrokenError) Error() string {
 	last := "no crash recorded"
 	if len(e.Last) > 0 {
-		last = plain.Text(e.Last[len(e.Last)-1])
+		last = strings.TrimPrefix(plain.Text(e.Last[len(e.Last)-1]), fmt.Sprintf("stage %q: ", e.Stage))
 	}
-	return fmt.Sprintf("stage %q: gave up after %d crashes in a row without a completed command; last: %s",
-		e.Stage, e.Crashes, last)
+	return fmt.Sprintf("stage %q: gave up after %s; last: %s", e.Stage, e.count(), last)
+}
+
+// count describes the streak.
+func (e *BrokenError) count() string {
+	count := fmt.Sprintf("%d crashes in a row without a completed command", e.Crashes)
+	if e.Unstarted > 0 {
+		count += fmt.Sprintf(", the last %d of workers that could not start", e.Unstarted)
+	}
+	return count
 }
 
 // Unwrap returns the crashes that are known.
@@ -45,7 +55,7 @@ func (e *BrokenError) Unwrap() []error {
 // escalation.
 func (e *BrokenError) Story() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "stage %q gave up after %d crashes in a row without a completed command\n", e.Stage, e.Crashes)
+	fmt.Fprintf(&b, "stage %q gave up after %s\n", e.Stage, e.count())
 	fmt.Fprintf(&b, "tried: to start a fresh worker after each, %d times after a pause, %v of pauses in all\n",
 		e.Pauses, e.Paused.Round(time.Millisecond))
 	if e.First != nil {

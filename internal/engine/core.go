@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"math"
 	"reflect"
 	"runtime/pprof"
 	"slices"
@@ -14,7 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/synchronize"
+	"github.com/golda-dev/golda/internal/states"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
@@ -46,14 +45,10 @@ type endpoint struct {
 
 // upgrading is the state of a stage's upgrades.
 type upgrading struct {
-	mu      sync.Mutex      // guards all below, and what Attach sets
-	running bool            // the stage's supervisor runs: instances are started
-	trying  bool            // an upgrade prepares its rollout
-	rollout *worker.Rollout // the last one
-}
-
-func (u *upgrading) underWayLocked() bool {
-	return u.trying || u.rollout != nil && u.rollout.OnTrial()
+	mu       sync.Mutex    // guards all below, and what Attach sets
+	turn     chan struct{} // holds an element while an upgrade is under way; nil if there was none
+	running  bool          // the stage's supervisor runs: instances are started
+	switched chan struct{} // is closed when the last upgrade has replaced the version; nil if there was none
 }
 
 // Config is what the options of a stage come to.
@@ -66,8 +61,15 @@ type Config struct {
 	Timeout      time.Duration
 	Grace        time.Duration
 	RetryIf      func(error) bool
-	Endures      int // how many crashes beyond one for each worker the stage endures
+	Refusal      func(error) (asked time.Duration, refused bool)
+	Endures      int           // how many crashes in a row, beyond one for each worker, the stage endures
+	EnduresStart int           // how many failures to start, in the same way
+	StartsFor    time.Duration // for how long failures to start are endured at least
 	Outs         []behaviour.Outlet
+	Stateful     states.Stateful   // what a checkpoint of the pipeline saves of the stage; nil: nothing
+	Single       bool              // a command makes one further command for each of Outs, at most
+	KeyOf        func(cmd any) any // the key of a command, for the log; nil if the stage is not keyed
+	Made         Made              // where the stage was made
 }
 
 // Typed is the side of a stage that has its command type and its public types.
@@ -81,10 +83,6 @@ type Typed interface {
 	Key() (of func(cmd any) uint64, err error)
 	// Faults returns all that is wrong with the stage's options.
 	Faults() []error
-	// Holds returns why a synchronizer cannot hold back commands of a method; "" if it can.
-	Holds(method string) (problem string)
-	// Synchronize makes the stage a member of its pipeline's board.
-	Synchronize(m *synchronize.Member)
 	// Surround sets the middleware of the stage's pipeline, a []stage.Middleware, before an instance starts.
 	Surround(around any)
 	// Snapshot returns the accounts of the stage as a stage.Snapshot.
@@ -130,6 +128,9 @@ func (c *Core) SetBoxes(boxes command.Recycler) { c.staff.Boxes = boxes }
 // Name returns the stage's name.
 func (c *Core) Name() string { return c.config.Inbox.Name }
 
+// Made returns where the stage was made.
+func (c *Core) Made() string { return c.config.Made.String() }
+
 // Type returns the type of the stage's commands.
 func (c *Core) Type() reflect.Type { return c.typed.Type() }
 
@@ -139,11 +140,13 @@ func (c *Core) Key() (of func(cmd any) uint64, err error) { return c.typed.Key()
 // Faults returns all that is wrong with the stage's options.
 func (c *Core) Faults() []error { return c.typed.Faults() }
 
-// Holds returns why a synchronizer cannot hold back commands of a method; "" if it can.
-func (c *Core) Holds(method string) (problem string) { return c.typed.Holds(method) }
-
-// Synchronize makes the stage a member of its pipeline's board, before it starts.
-func (c *Core) Synchronize(m *synchronize.Member) { c.typed.Synchronize(m) }
+// KeyOf returns the key of a command, and whether the stage is keyed. It calls user code.
+func (c *Core) KeyOf(cmd any) (key any, keyed bool) {
+	if c.config.KeyOf == nil || !c.typed.Takes(cmd) {
+		return nil, false
+	}
+	return c.config.KeyOf(cmd), true
+}
 
 // Takes returns the type of the stage's commands, in words.
 func (c *Core) Takes() string { return c.typed.Type().String() }
@@ -151,9 +154,15 @@ func (c *Core) Takes() string { return c.typed.Type().String() }
 // Snapshot returns a stage.Snapshot of the accounts. This package does not know that type.
 func (c *Core) Snapshot(accounts inbox.Accounts) any { return c.typed.Snapshot(&accounts) }
 
-// Outs returns the ports that the stage declares, without those that are nil: they are among the faults.
+// Outs returns the ports and stages that the stage declares, without those that are missing: they are among the faults.
 func (c *Core) Outs() []behaviour.Outlet {
-	return slices.DeleteFunc(slices.Clone(c.config.Outs), func(p behaviour.Outlet) bool { return IsNil(p) })
+	return slices.DeleteFunc(slices.Clone(c.config.Outs), IsMissing)
+}
+
+// IsMissing reports whether a stage declares nil, or a stage that was not made with a function of package stage.
+func IsMissing(p behaviour.Outlet) bool {
+	s, ok := p.(interface{ Core() *Core })
+	return IsNil(p) || ok && s.Core() == nil
 }
 
 // Owes reports whether suspended handlers, or results that wait for their turn, have something for another stage.
@@ -161,6 +170,12 @@ func (c *Core) Owes(to *behaviour.Inlet) bool { return c.staff.Owes(to) }
 
 // Inbox returns the stage's inbox.
 func (c *Core) Inbox() *inbox.Inbox { return c.inbox }
+
+// Stateful returns what a checkpoint of the pipeline saves of the stage; nil if that is nothing.
+func (c *Core) Stateful() states.Stateful { return c.config.Stateful }
+
+// Single reports whether a command makes one further command for each port, at most.
+func (c *Core) Single() bool { return c.config.Single }
 
 // Blocking reports whether the stage's handlers wait rather than compute.
 func (c *Core) Blocking() bool { return c.config.Blocking }
@@ -186,8 +201,10 @@ func (c *Core) Attach(env *Env) {
 	s := c.staff
 	s.TTL, s.ExpiresAt = c.config.Inbox.TTL, c.config.ExpiresAt
 	s.Timeout, s.Grace, s.RetryIf = c.config.Timeout, c.config.Grace, c.config.RetryIf
+	s.Refusal = c.config.Refusal
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, labelled(env.Context, env.Name, c.Name())
-	s.Endures, s.Pause, s.Apart = int32(min(c.config.Endures, math.MaxInt32)), c.config.Inbox.Rest, actor.Apart(env.System)
+	s.Endures, s.EnduresStart, s.StartsFor = int32(c.config.Endures), int32(c.config.EnduresStart), c.config.StartsFor
+	s.Apart = actor.Apart(env.System)
 	c.inbox.StartWorker = c.Pool.startCalled
 	c.typed.Surround(env.Around)
 	c.Pool.attach(env)

@@ -30,9 +30,9 @@ func (h *crashHistory) addPause(d time.Duration) {
 
 // broken returns the error of a stage that gives up. The pauses of the stage's own workers are counted here, those of the
 // workers of shared pools in the inbox.
-func (h *crashHistory) broken(in *inbox.Inbox, crashes int) *BrokenError {
+func (h *crashHistory) broken(in *inbox.Inbox, v inbox.Verdict) *BrokenError {
 	streak := in.CrashStreak()
-	e := &BrokenError{Stage: in.Name(), Crashes: crashes, Last: h.last}
+	e := &BrokenError{Stage: in.Name(), Crashes: v.Streak, Unstarted: v.Unstarted, Last: h.last}
 	if !slices.Contains(h.last, streak.First) {
 		e.First = streak.First
 	}

@@ -24,7 +24,7 @@ func TestTheHistoryKeepsTheLastCrashesAndTheSumOfThePauses(t *testing.T) {
 			h.add(crashes[i])
 			h.addPause(time.Second)
 		}
-		e := h.broken(in, n)
+		e := h.broken(in, inbox.Verdict{Streak: n})
 		require.Equal(t, crashes[n-last:], e.Last)
 		require.Equal(t, n, e.Crashes)
 		require.Equal(t, n, e.Pauses)
@@ -35,7 +35,7 @@ func TestTheHistoryKeepsTheLastCrashesAndTheSumOfThePauses(t *testing.T) {
 func TestAHistoryEndsWithItsStreak(t *testing.T) {
 	now := time.Duration(0)
 	host := &inbox.Pipeline{Clock: func() int64 { return int64(now) }}
-	crash := func(s *worker.Stage) { s.Inbox.CrashIdle() }
+	crash := func(s *worker.Stage) { s.Inbox.CrashIdle(new(inbox.Member)) }
 	stages := make([]*worker.Stage, 2)
 	for i := range stages {
 		stages[i] = &worker.Stage{Inbox: inbox.New(inbox.Config{Name: strconv.Itoa(i), StreakEnds: time.Minute})}

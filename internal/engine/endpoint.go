@@ -99,11 +99,15 @@ func (c *Core) receive(message any, sender *actor.PID) {
 
 // Resubmit submits a command whose type the caller does not know. It refuses a command of another type than the stage's
 // with a [*TypeError].
-func (c *Core) Resubmit(ctx context.Context, cmd any) error {
+func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
 	if err := c.CheckType(cmd); err != nil {
 		return err
 	}
-	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
+	from := command.Submitted(ctx, c.inbox.Pipeline())
+	if ended != nil {
+		from = command.NewWatch(from, false, func(error) { ended() }).Origin()
+	}
+	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: from})
 }
 
 // ErrNotBegun is what an error of [Core.HandleCall] is if the command was not accepted, because the stage takes no more from outside. Package

@@ -51,7 +51,7 @@ type workerGroup interface {
 	Shrink(n int)
 	Unshrink(n int) int
 	ForgetShrink()
-	CrashIdle()
+	CrashIdle(m *inbox.Member)
 }
 
 // NewPool returns a pool that stages can share, with bounds for the number of its workers.

@@ -10,10 +10,6 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// mostAbandoned is how many abandoned handlers may still run. Each holds a goroutine and what it works on; beyond that
-// number the stage gives up.
-const mostAbandoned = 1024
-
 // errVanished is the failure of a worker that reported none.
 var errVanished = errors.New("a worker ended without being asked to")
 
@@ -227,7 +223,7 @@ func (ps *poolSupervisor) replace(ctx actor.Context, w *worker.Worker) {
 	err := w.Failure()
 	if err == nil { // something stopped its actor from outside: no worker ends in this way
 		err = fmt.Errorf("stage %q: %w", ps.pool.name(), errVanished)
-		ps.pool.group.CrashIdle()
+		ps.pool.group.CrashIdle(&w.Member)
 		ps.pool.env.Log.Warn("worker vanished", "stage", ps.pool.name())
 	}
 	staff := w.Stage()
@@ -235,19 +231,17 @@ func (ps *poolSupervisor) replace(ctx actor.Context, w *worker.Worker) {
 		ps.restart(ctx, w)
 		return
 	}
-	streak := staff.Inbox.Streak()
-	beyond := streak - ps.target
+	verdict := staff.Inbox.Judge(&w.Member, ps.target)
 	history := ps.crashHistory(staff)
 	history.add(err)
 	switch {
-	case beyond > int(staff.Endures) || staff.Inbox.AbandonedRunning() > mostAbandoned:
+	case verdict.Streak-ps.target > int(staff.Endures) || verdict.Unstarted-ps.target > int(staff.EnduresStart) && verdict.Since >= staff.StartsFor:
 		w.Unclaim()
-		ps.giveUp(ctx, history.broken(staff.Inbox, streak))
-	case beyond > 0 && ps.pool.shared == nil:
-		pause := staff.Pause(beyond)
-		history.addPause(pause)
-		ps.restartAfter(ctx, w, pause)
-	default: // other stages need a shared worker, so the inbox pauses instead
+		ps.giveUp(ctx, history.broken(staff.Inbox, verdict))
+	case verdict.Pause > 0:
+		history.addPause(verdict.Pause)
+		ps.restartAfter(ctx, w, verdict.Pause)
+	default:
 		ps.restart(ctx, w)
 	}
 }

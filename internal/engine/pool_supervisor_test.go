@@ -78,8 +78,10 @@ type fixture struct {
 func newFixture(n int, start func() error) *fixture {
 	f := &fixture{}
 	f.Core = New(&Config{
-		Inbox:  &inbox.Config{Name: "s", Capacity: 1, Batch: 1, StreakEnds: time.Hour, Rest: func(beyond int) time.Duration { return time.Duration(beyond) * time.Second }},
-		Fewest: n, Most: 9, Endures: 2,
+		Inbox: &inbox.Config{Name: "s", Capacity: 1, Batch: 1, StreakEnds: time.Hour, Pauses: &inbox.Pauses{
+			Start: func(beyond int) time.Duration { return time.Duration(beyond) * time.Second },
+		}},
+		Fewest: n, Most: 9, Endures: 1 << 20, EnduresStart: 2,
 	}, untyped{})
 	f.Install(f.NewVersion(func(of *worker.Version) worker.Instance {
 		return counted{of: of, start: start, begun: &f.begun, stopped: &f.stopped}

@@ -2,78 +2,74 @@ package engine
 
 import (
 	"context"
-	"errors"
 
-	"github.com/golda-dev/golda/internal/trial"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/worker"
 )
 
-// The errors of an upgrade. Package stage/upgrade documents them.
-var (
-	ErrUpgrading = errors.New("stage: another upgrade is under way")
-	ErrEnded     = errors.New("stage: it has stopped")
-)
-
-// Upgrade starts a rollout of a version, and ends it at once unless it is a canary.
-func (c *Core) Upgrade(ctx context.Context, to *worker.Version, limits trial.Limits, canary bool) (*worker.Rollout, error) {
+// Upgrade makes another version the present one, and returns the one before. If the stage runs, the first instance is started before. One
+// upgrade follows the other.
+func (c *Core) Upgrade(ctx context.Context, to *worker.Version) (before *worker.Version, err error) {
 	if c.process != "" {
 		return nil, &ElsewhereError{c.Name(), c.process, "it can be upgraded there only"}
 	}
-	if err := c.claimUpgrade(); err != nil {
+	done, err := c.upgrade.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
-	r, err := c.rollOut(ctx, to, limits, canary)
-	c.upgrade.mu.Lock()
-	c.upgrade.trying = false
-	c.upgrade.mu.Unlock()
+	defer done()
+	if err := to.Build(); err != nil {
+		return nil, err
+	}
+	switched, err := c.prepare(ctx, to)
 	if err != nil {
 		to.Stop()
 		return nil, err
 	}
-	if !canary {
-		r.Decide(trial.Promoted, nil)
-		return r, r.Why() // not nil if the stage ended first
-	}
-	return r, nil
+	defer close(switched)
+	before = c.staff.Replace(to)
+	c.logUpgrade(before, to)
+	return before, nil
 }
 
-// claimUpgrade keeps other upgrades out while one is under way.
-func (c *Core) claimUpgrade() error {
-	c.upgrade.mu.Lock()
-	defer c.upgrade.mu.Unlock()
-	switch {
-	case c.upgrade.underWayLocked():
-		return ErrUpgrading
-	case c.hasEndedLocked():
-		return ErrEnded
+// begin waits until no other upgrade is under way. The caller calls done when it has ended.
+func (u *upgrading) begin(ctx context.Context) (done func(), err error) {
+	u.mu.Lock()
+	if u.turn == nil {
+		u.turn = make(chan struct{}, 1)
 	}
-	c.upgrade.trying = true
-	return nil
+	turn := u.turn
+	u.mu.Unlock()
+	select {
+	case turn <- struct{}{}: // also if ctx has ended: then the start of the first instance returns the reason
+		return func() { <-turn }, nil
+	default:
+	}
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
-// rollOut makes an instance of a version and starts the rollout. If the stage runs, the instance is started; it belongs to
-// the supervisor then. So if the supervisor starts or ends meanwhile, the instance is started or stopped too, and the loop
-// checks again.
-func (c *Core) rollOut(ctx context.Context, to *worker.Version, limits trial.Limits, canary bool) (*worker.Rollout, error) {
-	if err := to.Build(); err != nil {
-		return nil, err
-	}
+// prepare starts the first instance of a version if the stage runs; the instance belongs to the supervisor then. So if the supervisor
+// starts or ends meanwhile, the instance is started or stopped too, and the loop checks again. From when prepare returns the supervisor's end
+// waits until switched is closed.
+func (c *Core) prepare(ctx context.Context, to *worker.Version) (switched chan struct{}, err error) {
 	for started := false; ; {
 		c.upgrade.mu.Lock()
 		ended, running := c.hasEndedLocked(), c.upgrade.running
 		if !ended && running == started {
-			defer c.upgrade.mu.Unlock()
-			r := c.staff.NewRollout(to, limits, c.logRollout)
-			c.upgrade.rollout = r
-			if canary {
-				r.Try()
-			}
-			return r, nil
+			switched = make(chan struct{})
+			c.upgrade.switched = switched
+			c.upgrade.mu.Unlock()
+			return switched, nil
 		}
 		c.upgrade.mu.Unlock()
 		switch {
 		case ended:
-			return nil, ErrEnded
+			return nil, inbox.ErrStopped
 		case running:
 			if err := to.Start(ctx); err != nil {
 				return nil, err
@@ -102,60 +98,31 @@ func (c *Core) startVersion() error {
 	return c.staff.Present().StartShared()
 }
 
-// stopVersion stops idle and shared instances, when all workers have ended. The trial of a canary ends with them.
+// stopVersion stops idle and shared instances, when all workers have ended.
 func (c *Core) stopVersion() {
 	c.upgrade.mu.Lock()
 	c.upgrade.running = false
+	switched := c.upgrade.switched
 	c.upgrade.mu.Unlock()
 	suspended := c.unwind()
-	c.EndTrial()
+	if switched != nil {
+		<-switched // an upgrade may hold an idle instance
+	}
 	c.stopAll(c.inbox.TakeIdleInstances())
 	if !suspended && c.inbox.Pool() == nil { // otherwise a shared pool still works for the stage
 		c.staff.Present().StopUnused()
 	}
 }
 
-// EndTrial rolls back what is on trial: the stage ends, or was removed from its pipeline.
-func (c *Core) EndTrial() {
-	c.upgrade.mu.Lock()
-	r := c.upgrade.rollout
-	c.upgrade.mu.Unlock()
-	if r != nil {
-		r.Decide(trial.RolledBack, ErrEnded)
-		<-r.Settled() // another goroutine may have decided, and may still hold an instance
-	}
-}
-
-// logRollout logs how a rollout ended.
-func (c *Core) logRollout(r *worker.Rollout) {
+// logUpgrade logs an upgrade of a stage that was started.
+func (c *Core) logUpgrade(before, to *worker.Version) {
 	c.upgrade.mu.Lock()
 	env := c.env
 	c.upgrade.mu.Unlock()
-	if env == nil {
-		return // the stage has not been started
+	if env != nil {
+		env.Log.Info("upgraded", "stage", c.Name(), "old", before.Name(), "new", to.Name())
 	}
-	log := env.Log
-	old, fresh := r.Versions()
-	args := []any{"stage", c.Name(), "old", old.Name(), "new", fresh.Name()}
-	if why := r.Why(); why != nil {
-		_ = worker.Guard(c.Name(), func() error { // the reason may hold an error of user code, which may panic
-			log.Warn("upgrade rolled back", append(args, "reason", why)...)
-			return nil
-		})
-		return
-	}
-	log.Info("upgraded", args...)
 }
 
 // Version returns what the present version calls itself.
 func (c *Core) Version() string { return c.staff.Present().Name() }
-
-// Trial returns the rollout that is on trial, or nil if there is none.
-func (c *Core) Trial() *worker.Rollout {
-	c.upgrade.mu.Lock()
-	defer c.upgrade.mu.Unlock()
-	if r := c.upgrade.rollout; r != nil && r.OnTrial() {
-		return r
-	}
-	return nil
-}

@@ -44,10 +44,23 @@ type Cursor struct {
 	ages  sync.Mutex // held while since is set; taken before turn
 	since time.Time  // with turn held: when the next command began to wait; zero means when it is submitted
 
-	away   atomic.Pointer[error]  // why the source has no commands for now; nil if it has
-	window atomic.Pointer[Window] // nil without a checkpoint
+	held   atomic.Pointer[chan struct{}] // closed when submissions may go on; nil if they may
+	away   atomic.Pointer[error]         // why the source has no commands for now; nil if it has
+	window atomic.Pointer[Window]        // nil without a checkpoint
 	// Begun is called when the cursor gets its window, once.
 	Begun func(*Window, Save)
+	// Whole is why the source may not hear of the ends of its commands, nor have a checkpoint of its own; nil if it may. It is set like the
+	// names.
+	Whole error
+	// Stands is called when a submission has waited for the first command in the window for a minute, then for two more, and so on. It
+	// is set like the names, and may be nil.
+	Stands func(waited time.Duration)
+	// Full is called when the source submits nothing more until some of its commands have ended, and about every second while that
+	// lasts. It is set like the names, and may be nil.
+	Full func()
+	// Bounded is called when a source says how many of its commands are in the pipeline at once, and returns why it could wait for ever. It
+	// is set like the names, and may be nil.
+	Bounded func(Bound) error
 }
 
 type key struct{}
@@ -97,8 +110,50 @@ func (c *Cursor) give(next int64, given bool) {
 	c.next, c.given = next, given
 }
 
+// Start sets the position at which the first run begins. It is called before that.
+func (c *Cursor) Start(position int64) { c.position.Store(position) }
+
+// Hold has later submissions wait until release is called. One that is under way goes on: see [Cursor.Still].
+func (c *Cursor) Hold() (release func()) {
+	held := make(chan struct{})
+	c.held.Store(&held)
+	return func() {
+		c.held.Store(nil)
+		close(held)
+	}
+}
+
+// Still reports whether no submission is under way while the cursor is held.
+func (c *Cursor) Still() bool {
+	if !c.turn.TryLock() {
+		return false
+	}
+	c.turn.Unlock()
+	return true
+}
+
+// lock begins a submission, when none is under way and the cursor is not held.
+func (c *Cursor) lock(ctx context.Context) error {
+	for {
+		c.turn.Lock()
+		held := c.held.Load()
+		if held == nil {
+			return nil
+		}
+		c.turn.Unlock()
+		select {
+		case <-*held:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // Hear calls submit, and lets ended be called at the end of the command that it submits.
 func (c *Cursor) Hear(ended func(err error), submit func() error) error {
+	if c.Whole != nil {
+		return &FatalError{c.Whole}
+	}
 	c.hears.Lock()
 	defer c.hears.Unlock()
 	c.hear(ended)
@@ -114,6 +169,13 @@ func (c *Cursor) hear(ended func(err error)) {
 
 // IsPaused reports whether what the source feeds is paused.
 func (c *Cursor) IsPaused() bool { return c != nil && c.Paused != nil && c.Paused() }
+
+// IsFull is called by a source that submits nothing more until some of its commands have ended, about every second.
+func (c *Cursor) IsFull() {
+	if c != nil && c.Full != nil {
+		c.Full()
+	}
+}
 
 // Since calls submit, and lets the command that it submits have waited since a time, which counts for the time to live that its stage
 // gives it.
@@ -188,7 +250,9 @@ type Terms struct {
 
 // Submit calls accept for one command, and if that returns nil moves the position. Several calls wait for one another.
 func (c *Cursor) Submit(ctx context.Context, accept func(Terms) error) error {
-	c.turn.Lock()
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
 	defer c.turn.Unlock()
 	next := c.position.Load() + 1
 	if c.given {
@@ -205,7 +269,7 @@ func (c *Cursor) Submit(ctx context.Context, accept func(Terms) error) error {
 		c.position.Store(next)
 		return nil
 	}
-	n, err := w.enter(ctx, next)
+	n, err := w.enter(ctx, next, waiting{c.IsFull, c.Stands})
 	if err != nil {
 		return err
 	}

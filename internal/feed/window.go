@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/golda-dev/golda/internal/ring"
 )
@@ -20,7 +21,13 @@ type Window struct {
 	reached int64
 	free    chan struct{} // closed when a place comes free; nil if no command waits for one
 	changed chan struct{} // has one element when reached has changed
+
+	limit time.Duration // for how long a command waits until that is reported; for the command that waits
 }
+
+// firstStand is for how long a command waits until that is reported for the first time. Each report doubles the time before the next
+// one, since commands may take long.
+const firstStand = time.Minute
 
 // place is the place of one command in a window.
 type place struct {
@@ -28,7 +35,9 @@ type place struct {
 	ended    bool
 }
 
-func newWindow(from int64) *Window { return &Window{reached: from, changed: make(chan struct{}, 1)} }
+func newWindow(from int64) *Window {
+	return &Window{reached: from, changed: make(chan struct{}, 1), limit: firstStand}
+}
 
 // Reached returns the position up to which all commands have ended.
 func (w *Window) Reached() int64 {
@@ -48,27 +57,55 @@ func (w *Window) Touch() {
 	}
 }
 
-// enter takes a command in, and returns its number. It waits while the window is full.
-func (w *Window) enter(ctx context.Context, position int64) (uint64, error) {
-	for {
-		w.mu.Lock()
-		if w.places.Len() < Width {
-			n := w.first + uint64(w.places.Len())
-			w.places.Push(place{position: position})
-			w.mu.Unlock()
-			return n, nil
-		}
-		if w.free == nil {
-			w.free = make(chan struct{})
-		}
-		free := w.free
-		w.mu.Unlock()
+// waiting is what is called while a command waits: full every second, and stands if that takes long. Stands may be nil.
+type waiting struct {
+	full   func()
+	stands func(waited time.Duration)
+}
+
+// enter takes a command in, and returns its number. It waits while the window is full. One command enters at a time.
+func (w *Window) enter(ctx context.Context, position int64, calls waiting) (uint64, error) {
+	n, free := w.tryEnter(position)
+	if free == nil {
+		return n, nil
+	}
+	since := time.Now()
+	timer := time.NewTimer(w.limit)
+	defer timer.Stop()
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for free != nil {
 		select {
 		case <-free:
+			n, free = w.tryEnter(position)
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
+		case <-look.C:
+			calls.full()
+		case <-timer.C:
+			w.limit *= 2
+			timer.Reset(w.limit)
+			if calls.stands != nil {
+				calls.stands(time.Since(since))
+			}
 		}
 	}
+	return n, nil
+}
+
+// tryEnter takes a command in if there is a place. Otherwise it returns a channel that is closed when a place comes free.
+func (w *Window) tryEnter(position int64) (n uint64, free <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.places.Len() < Width {
+		n = w.first + uint64(w.places.Len())
+		w.places.Push(place{position: position})
+		return n, nil
+	}
+	if w.free == nil {
+		w.free = make(chan struct{})
+	}
+	return 0, w.free
 }
 
 // withdraw takes back the command that entered last.

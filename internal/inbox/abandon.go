@@ -1,8 +1,10 @@
 package inbox
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -11,15 +13,18 @@ import (
 // nothing for it.
 //
 // The worker's memory is its own, and there is no time for it to report of each command how far it is. So the inbox keeps
-// copies of what it gives out, and knows how many at their end were not booked as done. These it ends. One of them may well
-// have been handled: then its outcome is lost.
+// copies of what it gives out, and knows how many at their end were not booked as done. These it ends. Some of them may well
+// have been handled: then their outcome is lost. Which ones that are is known only if the worker says what it begins, see [Member.Begun]. The worker
+// stores that first and looks then whether the inbox is halted, and the inbox is halted before it is read: so no command behind is ever begun.
+//
+// Where commands suspend, the inbox keeps no copies: a suspended command is in no worker's batch, and another worker, or none, may end
+// it. There a run says which goroutine ends its command, so the caller of [Inbox.EndWith] owns the worker or the run.
 //
 // Nothing of what is ended here may have gone on elsewhere. Commands leave a worker's batch before they are booked, but only
 // between the end of a batch and the next turn, when no handler runs: a worker that [Member.Delivers] is not abandoned, for
 // it will be here in a moment.
 
-// keepCopy keeps copies of what a worker was given. It does not where commands suspend: a suspended command is in no worker's
-// batch, and has an end of its own.
+// keepCopy keeps copies of what a worker was given. It does not where commands suspend.
 func (s *state) keepCopy(m *Member, n int) {
 	if !m.listed {
 		s.holding = m.link(s.holding)
@@ -32,6 +37,9 @@ func (s *state) keepCopy(m *Member, n int) {
 	}
 	m.copies = append(m.copies[:0], m.Batch[:n]...)
 	m.Delivers = false
+	if m.Begun.Load() != 0 {
+		m.Begun.Store(NoneBegun)
+	}
 }
 
 // drop forgets what a worker was given, when it may be long until it is given more.
@@ -66,13 +74,10 @@ func (s *state) unlist(m *Member) {
 	m.listed, m.before, m.behind = false, nil, nil
 }
 
-// Holders returns the workers that have commands in their batch; none, where commands suspend.
+// Holders returns the workers that have commands in their batch.
 func (in *Inbox) Holders() (held []*Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.queue.woken != nil {
-		return nil
-	}
 	for m := in.holding; m != nil; m = m.behind {
 		if m.inHand > 0 {
 			held = append(held, m)
@@ -81,7 +86,8 @@ func (in *Inbox) Holders() (held []*Member) {
 	return held
 }
 
-// Abandon gives a worker up: what it has in its batch at this inbox, which is halted, ends with err. It returns the function
+// Abandon gives a worker up: what it has in its batch at this inbox, which is halted, ends, and the command that the worker has not returned
+// from does so with err; see [Member.Begun]. It returns the function
 // that reports these ends; nil if the worker has nothing in its batch here, or delivers. The caller has the worker's own
 // lock; see [Member.Delivers].
 func (in *Inbox) Abandon(m *Member, err error) (report func()) {
@@ -92,9 +98,11 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 		return nil
 	}
 	m.abandoned = true
-	left := slices.Clone(m.copies[len(m.copies)-int(m.inHand):])
+	given := len(m.copies)
+	left := slices.Clone(m.copies[given-int(m.inHand):])
 	in.abandonNumbers(m)
 	in.unlist(m)
+	in.cancelPermit(m)
 	m.drop()
 	in.release(m, len(left))
 	in.yield(m)
@@ -104,11 +112,48 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 		in.unblock(m)
 		in.leaveOwn(m)
 	}
-	in.counts.dead.add(reason.Stopped, len(left))
 	in.counts.abandoned++
 	in.counts.stuck++
-	fx.end(left, reason.Stopped, err)
+	in.endLeft(m, left, given, err, &fx)
 	return fx.later(in)
+}
+
+// errHandled is the error of a command whose handler had returned.
+var errHandled = fmt.Errorf("%w: the command was handled, and what came of it is lost", ErrStopped)
+
+// endLeft books the end of the commands that are left of a batch: the one that the worker has begun last ends with err. If that one is not
+// known, all do.
+func (s *state) endLeft(m *Member, left []command.Envelope, given int, err error, fx *effects) {
+	begun := int(m.Begun.Load())
+	if begun == 0 {
+		s.counts.dead.add(reason.Stopped, len(left))
+		fx.end(left, reason.Stopped, err)
+		return
+	}
+	done := max(0, begun-1-(given-len(left)))
+	through := max(0, begun-(given-len(left)))
+	s.counts.dead.add(reason.Stopped, through)
+	fx.end(left[:done], reason.Stopped, s.wrap(errHandled))
+	fx.end(left[done:through], reason.Stopped, err)
+	s.endStopped(left[through:], fx)
+}
+
+// EndWith ends the last commands of the batch of a worker, whose inbox is halted: the first of them with err, and the others as
+// [Inbox.End] does. The caller owns the worker. EndWith returns the function that reports these ends.
+func (in *Inbox) EndWith(m *Member, t *Tally, es []command.Envelope, err error) (report func()) {
+	var fx effects
+	in.mu.Lock()
+	in.book(m, t, &fx)
+	in.cancelPermit(m)
+	in.counts.dead.add(reason.Stopped, 1)
+	fx.endOne(es[0], reason.Stopped, err)
+	rest := in.suspendWoken(m, es[1:])
+	in.endStopped(rest, &fx)
+	in.release(m, 1+len(rest))
+	in.checkQuiet(&fx)
+	report = fx.later(in)
+	in.unlock(&fx)
+	return report
 }
 
 // holds reports whether a worker has commands of this inbox in its batch. The member itself is not asked: it may be at
@@ -130,5 +175,4 @@ func (sp *SharedPool) Abandon(m *Member) {
 	sp.mu.Lock()
 	sp.depart(m)
 	sp.mu.Unlock()
-	sp.searched()
 }

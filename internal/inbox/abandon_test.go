@@ -41,7 +41,7 @@ func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.
 	before := Counts([]*Inbox{in})
 	late := Tally{OK: 2}
 	require.False(t, in.Book(m, &late))
-	require.False(t, in.RetryLater(m, &late, command.Envelope{Load: 1}, nil))
+	require.False(t, in.RetryLater(m, &late, command.Envelope{Load: 1}, nil, 0))
 	require.False(t, in.Crash(m, &late, &m.Batch[1], m.Batch[2:3], true, ErrStopped))
 	require.False(t, in.NoInstance(m, &late, m.Batch[1:3], ErrStopped))
 	require.False(t, in.End(m, &late, m.Batch[1:3]))

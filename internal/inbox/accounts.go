@@ -14,6 +14,7 @@ type Accounts struct {
 	OK, Forwarded, Emitted, Errors uint64
 	Rejected, Shed, Dead           map[reason.Reason]uint64
 	Crashes, Retries, Restarts     uint64
+	Streak                         int    // crashes since a command was last completed
 	RetriesRefused                 uint64 // by the retry budget
 	Queued, InHand, Delayed        int
 	Suspended                      int // of those in hand, suspended
@@ -35,6 +36,7 @@ type Accounts struct {
 	BusyTime                       time.Duration
 	BlockedTime, IdleTime          time.Duration
 	RateWait                       time.Duration   // for how long commands have waited for the rate
+	KeyCapacity                    int             // slots that the commands of one key may hold; 0: there is no bound
 	RateKeys                       int             // keys whose commands wait for the rate of their key
 	GuardHeld                      int             // of those queued, held back by guards
 	Guards                         []GuardAccounts // nil if there are none
@@ -71,12 +73,8 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 		}
 		all[i] = read(in, now)
 	}
-	after := make([]effects, len(inboxes))
-	for i, in := range inboxes {
-		in.finish(&after[i])
-	}
-	for i, in := range inboxes {
-		after[i].happen(in)
+	for _, in := range inboxes {
+		in.finish()
 	}
 	return all
 }
@@ -88,13 +86,14 @@ func (s *state) accounts(now int64) Accounts {
 		Submitted: s.counts.submitted, Received: s.counts.received,
 		OK: s.counts.ok, Forwarded: s.counts.forwarded, Emitted: s.counts.emitted + s.emittedSingly.Load(), Errors: s.counts.errors,
 		Rejected: maps.Clone(s.counts.rejected), Shed: maps.Clone(s.counts.shed), Dead: maps.Clone(s.counts.dead),
-		Crashes: s.counts.crashes, Retries: s.counts.retries, Restarts: s.counts.restarts,
+		Crashes: s.counts.crashes, Streak: int(s.counts.streak), Retries: s.counts.retries, Restarts: s.counts.restarts,
 		RetriesRefused: s.counts.retriesRefused,
 		Queued:         s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
 		Suspended: s.suspended(), Carried: int(s.carried) + s.queue.results(), Waiting: s.queue.results(),
 		Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(now),
-		Submitters: int(s.waiters.n - s.waiters.retries), Senders: len(s.forSlots) + len(s.barred), Reserved: int(s.reserved),
-		Live: s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
+		Submitters: int(s.waiters.n-s.waiters.retries) + s.linedAtLanes, Senders: len(s.forSlots) + len(s.forPlaces) + len(s.barred), Reserved: int(s.reserved),
+		KeyCapacity: s.queue.keyBound(),
+		Live:        s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
 		Pool: s.pool, Knobs: s.knobs.Knobs,

@@ -103,7 +103,7 @@ var errGate = errors.New("its gate panicked")
 func admitted(g controller.Gate, cmd any, queued, capacity int) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %s", errGate, plain.Text(v))
+			err = fmt.Errorf("%w: %s", errGate, describe(v))
 		}
 	}()
 	return g.Admit(cmd, queued, capacity)

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
@@ -17,6 +18,10 @@ const (
 	stillness = time.Millisecond
 )
 
+// mostAbandoned is how many abandoned handlers may still run. Each holds a goroutine and what it works on; beyond that
+// number the inbox gives out no command until one has returned.
+const mostAbandoned = 1024
+
 // available is how many commands could be given out now, if there were enough workers. While the inbox is paused, or all
 // instances are taken, commands that were started go on; so they do while the others wait for the inbox's rate. A halted
 // inbox gives out nothing.
@@ -25,7 +30,7 @@ func (s *state) available() int {
 		return s.availableWoken()
 	}
 	if s.knobs.Paused {
-		return s.queue.granted()
+		return 0
 	}
 	if s.queue.rated() {
 		s.advanceKeys()
@@ -53,7 +58,7 @@ func (s *state) availableWoken() int {
 	case s.halted.Load():
 		return 0
 	case s.knobs.Paused:
-		return s.runnable() + s.queue.granted()
+		return s.runnable()
 	}
 	if s.queue.rated() {
 		s.advanceKeys()
@@ -81,8 +86,11 @@ func (s *state) resultsFull() bool {
 }
 
 // takeable is how many of the queued commands a worker could take now. While as many results of an ordered stage wait as it
-// has slots, these are only commands that came back.
+// has slots, these are only commands that came back. While too many abandoned handlers run, it is none.
 func (s *state) takeable() int {
+	if s.counts.abandoned >= mostAbandoned {
+		return 0
+	}
 	if s.resultsFull() {
 		return len(s.queue.sequence.back)
 	}
@@ -134,6 +142,14 @@ func unstartedOf(batch []command.Envelope) (n int) {
 		}
 	}
 	return n
+}
+
+// unwoken returns the commands of a batch that have not been started before.
+func unwoken(batch []command.Envelope) []command.Envelope {
+	if unstartedOf(batch) == len(batch) {
+		return batch
+	}
+	return slices.DeleteFunc(slices.Clone(batch), func(e command.Envelope) bool { return e.Woken() })
 }
 
 // returnPermits puts the permits of n commands back whose handlers were not called. The places are those of the commands.
@@ -193,7 +209,7 @@ func (s *state) lingering() bool {
 	if linger <= 0 || s.queue.Len() >= min(s.knobs.Batch, s.knobs.Capacity) || s.runnable() > 0 {
 		return false
 	}
-	if s.Pipeline().Draining.Load() || s.phase() >= draining {
+	if s.Pipeline().Draining.Load() || s.phase() >= draining || s.linedAtLanes+len(s.forPlaces) > 0 {
 		return false
 	}
 	waited, known := s.queue.oldest().Waited(s.now())

@@ -89,7 +89,6 @@ func (sp *SharedPool) Leave(m *Member, t *Tally) {
 		fx.wakeWorker(sp.callIdle())
 	}
 	sp.unlock(&fx)
-	sp.searched()
 }
 
 // Shrink asks n workers to leave.
@@ -121,4 +120,4 @@ func (sp *SharedPool) ForgetShrink() {
 }
 
 // CrashIdle is for a worker that ended between two inboxes: no inbox counts it.
-func (sp *SharedPool) CrashIdle() {}
+func (sp *SharedPool) CrashIdle(*Member) {}

@@ -67,7 +67,9 @@ func (s *state) skip(m *Member, t *Tally, es []command.Envelope, at places, rest
 	s.book(m, t, fx)
 	s.release(m, len(es))
 	s.returnPermits(len(es), at)
-	s.cancelGuarded(es, at)
+	if unstartedOf(es) > 0 {
+		s.cancelPermit(m)
+	}
 	s.startOthers(fx)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)
@@ -86,7 +88,7 @@ func (s *state) book(m *Member, t *Tally, fx *effects) {
 		s.counts.ok += uint64(t.OK)
 		s.counts.forwarded += uint64(t.Forwarded)
 		s.counts.errors += uint64(t.Errors)
-		s.counts.streak = 0
+		s.endStreak(fx)
 		s.release(m, done)
 		s.lookAtEntries(fx)
 	}
@@ -94,7 +96,7 @@ func (s *state) book(m *Member, t *Tally, fx *effects) {
 		s.queue.sequence.deposit(m.Numbers)
 	}
 	if t.Suspended > 0 && s.cfg.Holder != nil {
-		s.counts.streak = 0 // a command that waits for others has been handled without a crash
+		s.endStreak(fx) // a command that waits for others has been handled without a crash
 	}
 	s.suspend(m, t.Suspended)
 	s.counts.emitted += uint64(t.Emitted)
@@ -116,10 +118,10 @@ func (s *state) measure(t *Tally) {
 }
 
 // RetryLater takes back the present command of a worker, whose try ended in an error, to be tried once more. It returns false
-// if the command has been tried often enough, and then leaves it in the worker's batch, or if the worker was abandoned. A
-// keyed stage may also take back the rest of the batch, so that no later command of the same key is handled before; see
+// if the command has been tried often enough, and then leaves it in the worker's batch, or if the worker was abandoned. The
+// command waits at least as long as asked. A keyed stage may also take back the rest of the batch, so that no later command of the same key is handled before; see
 // [Inbox.TakesBack].
-func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []command.Envelope) bool {
+func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []command.Envelope, asked time.Duration) bool {
 	if e.Tries() >= in.cfg.Retry.Attempts {
 		return false
 	}
@@ -136,7 +138,7 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 			in.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
 		}
 		in.loseHold(m, len(rest))
-		in.retryLater(m, e, at, &fx)
+		in.retryLater(m, e, at, asked, &fx)
 	}
 	in.unlock(&fx)
 	return ok
@@ -167,10 +169,10 @@ func (in *Inbox) SpendRetry(t *Tally) bool {
 	return false
 }
 
-func (s *state) retryLater(m *Member, e command.Envelope, at place, fx *effects) {
+func (s *state) retryLater(m *Member, e command.Envelope, at place, asked time.Duration, fx *effects) {
 	e.SetPack(0)
-	s.postpone(e, at)
-	s.counts.streak = 0
+	s.postpone(e, at, asked)
+	s.endStreak(fx)
 	s.release(m, 1)
 	s.callWorker(fx)
 }
@@ -178,13 +180,12 @@ func (s *state) retryLater(m *Member, e command.Envelope, at place, fx *effects)
 // End ends the commands at the end of a worker's batch that were not started when the inbox was halted, as [Inbox.Halt] ends
 // those that are queued. It returns false if the worker was abandoned.
 func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
-	at := in.payers(rest)
 	var fx effects
 	in.mu.Lock()
 	ours := !m.abandoned
 	if ours {
 		in.book(m, t, &fx)
-		in.cancelGuarded(rest, at)
+		in.cancelPermit(m)
 		rest = in.suspendWoken(m, rest)
 		in.release(m, len(rest))
 		in.endStopped(rest, &fx)

@@ -14,7 +14,9 @@ import (
 
 // Why a command is refused, or ended without an answer.
 var (
-	ErrFull       = errors.New("stage: full")
+	ErrFull = errors.New("stage: full")
+	// ErrFullLoop is the ErrFull of a handler that must not wait for a stage.
+	ErrFullLoop   = fmt.Errorf("%w", ErrFull)
 	ErrClosed     = errors.New("stage: closed")
 	ErrDraining   = fmt.Errorf("%w: draining", ErrClosed)
 	ErrNotRunning = errors.New("stage: not running")
@@ -39,6 +41,9 @@ const (
 	DropOldest
 )
 
+// QuarterOfCapacity is the bound for the commands of one key that follows the capacity: a quarter of it, at least 1.
+const QuarterOfCapacity = -1
+
 // Config is what a stage asks of its inbox. It has been checked.
 type Config struct {
 	Name     string
@@ -55,6 +60,8 @@ type Config struct {
 	Retry   Retry
 	// Instances is how many workers may be here at once.
 	Instances int
+	// KeyCapacity is how many commands of one key may hold slots, with Key; or [QuarterOfCapacity]; 0: any number.
+	KeyCapacity int
 	// Discipline is the order of the queue; nil is first in, first out.
 	Discipline queue.Discipline
 	// Key makes the stage a keyed one: commands of one key are handled one after the other. It is given the command as its
@@ -66,8 +73,8 @@ type Config struct {
 	Ordered bool
 	// Holder is the behaviour if its handlers wait for one another; otherwise nil.
 	Holder link.Holder
-	// Rest is how long a shared pool leaves the inbox alone when there were so many crashes too many.
-	Rest func(beyond int) time.Duration
+	// Pauses says how long the stage pauses when its workers crash one after another; nil: not at all.
+	Pauses *Pauses
 	// StreakEnds is how long after a crash the next one begins a new streak.
 	StreakEnds time.Duration
 	// Together says that commands are handled together: a worker takes as many as there are, however long the last ones took.
@@ -76,12 +83,21 @@ type Config struct {
 	Elsewhere error
 }
 
+// Pauses are the pauses of a stage whose workers crash one after another.
+type Pauses struct {
+	// Crash returns the pause after a crash that was charged to a command, Start the one after a worker that could not start. Beyond is
+	// how many of them there were one after another, beyond one for each worker.
+	Crash, Start func(beyond int) time.Duration
+	// Delay bounds the delay of a waiting command by the pauses after crashes, all of them together: however many commands before it
+	// crash. 0 is no bound.
+	Delay time.Duration
+}
+
 // Guards are the guards of a stage's methods, in the order in which they were given. Method is the method of a command, which
 // is given as envelopes have it; it calls user code.
 type Guards struct {
-	Method  func(load any) string
-	State   []StateGuard
-	Request []RequestGuard
+	Method func(load any) string
+	State  []StateGuard
 }
 
 // StateGuard is a guard of a method that sees no commands.
@@ -90,18 +106,14 @@ type StateGuard struct {
 	Guard  guard.Guard
 }
 
-// RequestGuard is a guard of a method that sees the commands.
-type RequestGuard struct {
-	Method string
-	Guard  guard.RequestGuard
-}
-
 // Retry says how often and when a command is tried again; see stage.
 type Retry struct {
 	Attempts     int
 	Backoff, Max time.Duration
 	Jitter       float64
 	Budget       float64 // 0: any number of retries; otherwise at least a millionth
+	// LongestAsked is the longest pause that another program may ask for.
+	LongestAsked time.Duration
 }
 
 // Knobs are what can be changed about an inbox while it is open.

@@ -2,8 +2,9 @@
 // that several inboxes share.
 //
 // An inbox belongs to its stage and outlives every actor: workers come, crash and go, the queue stays. It is a state machine
-// behind one lock. A worker takes the lock once for each batch, a submitter once for each command. Under the lock no code of
-// others runs, but that a change of discipline asks waiting commands for their keys. A transition only changes the state and
+// behind one lock. A worker takes the lock once for each batch, a submitter once for each command. Under the lock runs no code of
+// users, with two exceptions: a change of discipline asks waiting commands for their keys, and guards are evaluated in the step that
+// gives the command out. A transition reads the pipeline's clock, changes the state and
 // collects effects; [Inbox.unlock] is the one function that applies them, in the one order that is written there. No
 // goroutine ever holds the locks of two inboxes, except [Snapshot], which takes them in order of their places. The order of
 // the locks is: a worker's emitting (package worker), an inbox's, a shared pool's.
@@ -53,6 +54,11 @@
 //	submitted + received = ok + forwarded + errors + shed + dead + queued + in hand + delayed
 //
 // holds for each inbox, and with it the accounting law of the whole pipeline; see package pipeline.
+//
+// # Transitions as conversations
+//
+// The files in testdata are conversations with an inbox: what a worker, a submitter or the pipeline does, and all that follows
+// from it. Begin with crash.txt, hand_over.txt and drain.txt. A change of the code that changes one of them changes a promise.
 //
 // # Where things are
 //

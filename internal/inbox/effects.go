@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/synchronize"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -25,12 +24,13 @@ type effects struct {
 
 // others are the effects that few transitions have.
 type others struct {
-	wake      []*Member             // further workers to wake
-	unbarred  chan struct{}         // to close: senders that were barred may try again
-	unstalled []*Inbox              // inboxes behind from which shared pools may take again
-	pokes     []*synchronize.Member // stages whose synchronizers may allow more
+	wake      []*Member     // further workers to wake
+	unbarred  chan struct{} // to close: senders that were barred may try again
+	unstalled []*Inbox      // inboxes behind from which shared pools may take again
 	ended     []endings
 	failed    []failure
+	slowed    int        // the length of a streak of crashes whose pause is to be reported
+	recovered int        // the length of a streak of crashes with pauses that has ended
 	first     [1]endings // the store of ended, and of one command: most often there is no more
 	one       [1]command.Envelope
 }
@@ -144,25 +144,22 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 // in an order on which others rely:
 //
 //  1. The counts are booked: the transition did that, under the lock.
-//  2. Workers are woken, stages look again that synchronizers may allow more, and submitters go on.
+//  2. Workers are woken, and submitters go on.
 //  3. The pipeline is notified: the inbox is full, a drain may look, the entry may let in more.
 //  4. Commands that failed because their callers have given up have their tickets settled.
 //  5. Commands that ended are reported, one after the other: the letter is kept, then the ticket is settled, so that a
-//     caller that learns of the end finds the letter. Subscribers come last, after all tickets, for they may take their
-//     time.
+//     caller that learns of the end finds the letter. Subscribers come after all tickets, for they may take their time.
+//  6. The pipeline logs that a streak of crashes slows the stage down, or has ended.
 //
 // No other function wakes workers or signals waiters on behalf of an inbox. There are two exceptions: a worker that hands over
 // with [Member.DefersWakes] wakes the called worker itself, and callers of effects.later report ended commands themselves.
 func (in *Inbox) unlock(fx *effects) {
-	in.finish(fx)
+	in.finish()
 	fx.happen(in)
 }
 
 // finish is the part of unlock that needs the lock.
-func (in *Inbox) finish(fx *effects) {
-	if g := in.queue.guarded; g != nil && g.member != nil {
-		in.settle(fx)
-	}
+func (in *Inbox) finish() {
 	if in.timers.set != 0 {
 		in.timers.arm(in)
 	}
@@ -186,9 +183,6 @@ func (fx *effects) apply(in *Inbox) {
 		x = &others{}
 	}
 	x.wakeAll()
-	for _, m := range x.pokes {
-		m.Poke()
-	}
 	for w := fx.first; w != nil; {
 		next := w.next
 		w.next = nil
@@ -210,11 +204,26 @@ func (fx *effects) apply(in *Inbox) {
 	for _, e := range x.ended {
 		in.report(e)
 	}
+	x.reportStreak(in)
 }
 
 func (x *others) wakeAll() {
 	for _, m := range x.wake {
 		m.Wake()
+	}
+}
+
+// reportStreak notifies the pipeline of a streak of crashes that slows the stage down, or has ended.
+func (x *others) reportStreak(in *Inbox) {
+	if x.slowed+x.recovered == 0 {
+		return
+	}
+	pl := in.Pipeline()
+	if x.slowed > 0 && pl.Slowed != nil {
+		pl.Slowed(in, x.slowed)
+	}
+	if x.recovered > 0 && pl.Recovered != nil {
+		pl.Recovered(in, x.recovered)
 	}
 }
 

@@ -50,7 +50,8 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 	}
 	pl := &Pipeline{
 		Base: time.Now(), Quiet: make(chan struct{}, 1), Full: func(*Inbox) { note("full") },
-		Keep: func(e Ending) { note("keep " + e.Cmd.(string)) }, Ended: func(e Ending) { note("subscriber " + e.Cmd.(string)) },
+		Keep:  func(e Ending) uint64 { note("keep " + e.Cmd.(string)); return 0 },
+		Ended: func(e Ending) { note("subscriber " + e.Cmd.(string)) },
 	}
 	in = New(Config{Name: "s", Capacity: 2, Batch: 2, StreakEnds: time.Minute})
 	in.Attach(pl)
@@ -198,7 +199,7 @@ func (w *walk) giveUp(r *rand.Rand) {
 	x := w.waiting[i]
 	w.mu.Lock()
 	require.True(w.t, x.lined, "a waiter that was not signalled is in line")
-	w.waiters.leave(x)
+	w.leaveLine(x)
 	w.mu.Unlock()
 	w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
 }
@@ -241,7 +242,7 @@ func (w *walk) work(m *Member, r *rand.Rand) {
 	case r.IntN(5) == 0:
 		e := todo[0]
 		e.Failed()
-		if !w.RetryLater(m, w.tallies[m], e, nil) {
+		if !w.RetryLater(m, w.tallies[m], e, nil, 0) {
 			w.tallies[m].Errors++
 		}
 		w.todo[m] = todo[1:]

@@ -1,12 +1,10 @@
 package inbox
 
 import (
-	"reflect"
 	"slices"
 
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/requests"
 	"github.com/golda-dev/golda/stage/queue"
 )
@@ -16,36 +14,25 @@ func (q *guarded) look() {
 	if q.looked {
 		return
 	}
-	q.enter()
-	defer q.leave()
 	clear(q.failed)
-	if q.member == nil {
-		q.next = q.queue.Candidate(nil, nil)
-	} else {
-		q.lookAtRules()
-	}
+	q.next = q.queue.Candidate(nil, nil)
 	q.looked = true
-	if q.next != nil && q.failed[q.next.Method] != nil {
-		entry(q.next).failed = q.failed[q.next.Method]
+	if q.next != nil {
+		entry(q.next).fault = q.failed[q.next.Method]
 	}
 	q.profile()
 }
 
 // takeable is how many commands may be given out: the guards are asked again after each.
 func (q *guarded) takeable() int {
-	if q.look(); q.next == nil && q.due == nil {
+	if q.look(); q.next == nil {
 		return 0
 	}
 	return 1
 }
 
 // Len returns how many commands wait.
-func (q *guarded) Len() int {
-	if q.due != nil {
-		return q.queue.Pending() + 1
-	}
-	return q.queue.Pending()
-}
+func (q *guarded) Len() int { return q.queue.Pending() }
 
 func (q *guarded) make(e command.Envelope, k queue.Key) *requests.Request {
 	var c *guardedCommand
@@ -56,9 +43,6 @@ func (q *guarded) make(e command.Envelope, k queue.Key) *requests.Request {
 	}
 	c.e = e
 	c.Request.Request = guard.Request{Process: q.stage, Method: q.names.name(k)}
-	if q.sees[c.Method] {
-		c.Args = link.Bare(e.Load)
-	}
 	c.Value = c
 	return &c.Request
 }
@@ -100,78 +84,26 @@ func (q *guarded) PushFront(es []command.Envelope, keys []queue.Key) {
 
 // PopInto gives out the next command that may be.
 func (q *guarded) PopInto(dst []command.Envelope) int {
-	q.enter()
-	defer q.leave()
 	if len(dst) == 0 || q.takeable() == 0 {
 		return 0
 	}
-	r := q.due
-	if r == nil {
-		r = q.next
-		q.accept(r)
-	}
-	q.due, q.next = nil, nil
-	method, failed := r.Method, entry(r).failed
+	r := q.next
+	q.next = nil
+	q.queue.Accept(r)
+	q.track(r.Method, 1)
+	q.given = Permit{valid: true, method: r.Method, Fault: entry(r).fault}
 	dst[0] = q.open(r)
-	if failed != nil {
-		q.faults = append(q.faults[max(len(q.faults)-mostFaults, 0):], guardFault{method, link.Bare(dst[0].Load), failed})
-	}
 	q.stale()
 	return 1
 }
 
-// accept counts a command that is given out.
-func (q *guarded) accept(r *requests.Request) {
-	q.queue.Accept(r)
-	q.track(r.Method, 1)
-	if q.member == nil {
-		return
-	}
-	q.callRules(func() {
-		if err := q.member.Accepted(r.Request, q.queue.Count(r.Method)); err != nil && entry(r).failed == nil {
-			entry(r).failed = err
-		}
-	})
-}
-
-// mostFaults is how many faults are kept of commands that have not come to their handlers. Some never do.
-const mostFaults = 1024
-
-// fault returns why a command that has come to its handler is to crash; nil if it is not.
-func (q *guarded) fault(method string, cmd any) error {
-	i := slices.IndexFunc(q.faults, func(f guardFault) bool { return f.method == method && reflect.DeepEqual(f.cmd, cmd) })
-	if i < 0 {
-		return nil
-	}
-	err := q.faults[i].err
-	q.faults = slices.Delete(q.faults, i, i+1)
-	return err
-}
-
 // Drop removes the command that has waited for longest.
 func (q *guarded) Drop() command.Envelope {
-	q.enter()
-	defer q.leave()
-	r := q.oldest()
+	r := q.queue.Oldest()
 	q.stale()
 	q.next = nil
-	if r != q.due {
-		q.queue.Withdraw(r)
-		return q.open(r)
-	}
-	method := r.Method
-	q.due = nil
-	e := q.open(r)
-	q.cancelled(method, link.Bare(e.Load))
-	return e
-}
-
-// oldest returns the command that has waited for longest. One that an atomic rule has allowed is the last.
-func (q *guarded) oldest() *requests.Request {
-	if r := q.queue.Oldest(); r != nil {
-		return r
-	}
-	return q.due
+	q.queue.Withdraw(r)
+	return q.open(r)
 }
 
 // At returns the command that has waited for longest, and nil for others: in which order they come out is not known.
@@ -183,7 +115,7 @@ func (q *guarded) At(i int) *command.Envelope {
 }
 
 // Oldest returns the command that has waited for longest.
-func (q *guarded) Oldest() *command.Envelope { return envelope(q.oldest()) }
+func (q *guarded) Oldest() *command.Envelope { return envelope(q.queue.Oldest()) }
 
 // Count counts the commands for which so is true.
 func (q *guarded) Count(so func(*command.Envelope) bool) (n int) {
@@ -193,19 +125,14 @@ func (q *guarded) Count(so func(*command.Envelope) bool) (n int) {
 		}
 		return true
 	})
-	if q.due != nil && so(envelope(q.due)) {
-		n++
-	}
 	return n
 }
 
-// Remove takes out the waiting commands that is reports. One that an atomic rule has allowed does not wait any more.
-func (q *guarded) Remove(is func(*command.Envelope) bool) (es []command.Envelope) {
-	q.enter()
-	defer q.leave()
+// Remove removes and returns the commands for which match returns true.
+func (q *guarded) Remove(match func(*command.Envelope) bool) (es []command.Envelope) {
 	var removed []*requests.Request
 	q.queue.Waiting(func(r *requests.Request) bool {
-		if is(envelope(r)) {
+		if match(envelope(r)) {
 			removed = append(removed, r)
 		}
 		return true

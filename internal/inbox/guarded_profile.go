@@ -18,12 +18,7 @@ type GuardAccounts struct {
 	Run    time.Duration // of the commands that were current
 	// During has, for other methods, for how long the method was held back while commands of the other were current.
 	During map[string]time.Duration
-	By     string                   // what holds the commands back now: guards, or a rule of a synchronizer
-	WaitBy map[string]time.Duration // the parts of Wait, by that
 }
-
-// byGuards stands for the stage's own guards among what holds commands back.
-const byGuards = "guard"
 
 // held is how many commands wait whose guards hold them back, as far as is known.
 func (q *guarded) held() (n int) {
@@ -35,34 +30,20 @@ func (q *guarded) held() (n int) {
 	return n
 }
 
-// profile notes which methods are held back from now on, and by what, and which are not any more.
+// profile notes which methods are held back from now on, and which are not any more.
 func (q *guarded) profile() {
 	q.queue.Methods(func(method string, c guard.Counters) {
 		held := c.Pending > 0 && q.queue.Shut(method)
 		p := q.profiles[method]
-		if p == nil && !held {
-			return
-		}
-		p = q.of(method)
-		by := byGuards
-		if rule := q.by[method]; rule != "" {
-			by = rule
-		}
 		switch {
-		case p.held == held && (!held || p.by == by):
+		case p == nil && !held, p != nil && p.held == held:
 		case !held:
 			p.add(q.now())
 			p.held = false
 		default:
-			if p.held {
-				p.add(q.now())
-			} else {
-				p.holds++
-			}
-			p.held, p.since, p.by, p.others = true, q.now(), by, q.current()
-			if by != byGuards {
-				p.others = append(p.others, q.member.Others(method)...)
-			}
+			p = q.of(method)
+			p.holds++
+			p.held, p.since, p.others = true, q.now(), q.current()
 		}
 	})
 }
@@ -81,7 +62,6 @@ func (q *guarded) current() (methods []string) {
 func (p *guardProfile) add(now int64) {
 	d := time.Duration(now - p.since)
 	p.wait += d
-	p.waitBy[p.by] += d
 	for _, method := range p.others {
 		p.during[method] += d
 	}
@@ -93,14 +73,13 @@ func (q *guarded) accounts(now int64) (all []GuardAccounts) {
 		a := GuardAccounts{Method: method, Counters: c}
 		if p := q.profiles[method]; p != nil {
 			then := *p
-			then.during, then.waitBy = maps.Clone(p.during), maps.Clone(p.waitBy)
+			then.during = maps.Clone(p.during)
 			if then.held {
 				then.add(now)
-				a.By = then.by
 			}
 			a.Held, a.Holds, a.Wait = then.held, then.holds, then.wait
 			a.Run = then.run + time.Duration(then.current)*time.Duration(now)
-			a.During, a.WaitBy = then.during, then.waitBy
+			a.During = then.during
 		}
 		all = append(all, a)
 	})

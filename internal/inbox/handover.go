@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -37,33 +38,121 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 		s.holdBack(m, len(es), back, park, fx)
 		return 0
 	}
-	line, known := s.unpark(m)
+	var full *lane // a lane without a place, for which n commands are left
+	n := 0
+	line, known, was := s.unparkKeeping(m)
+	l := s.queue.bounded()
 	switch {
 	case s.knobs.Disabled:
+		s.queue.lanes.unreserve(was.lane, was.places)
 		s.shedDisabled(es, fx)
 		s.grantSlots(fx) // those that it was promised are for the next
 		return len(es)
+	case back && l != nil && m != nil && m.own == nil:
+		taken = len(es)
+		s.force(l, es, at, now, m.at)
 	case back:
 		taken = len(es)
-	case line == 0: // otherwise other workers were here before
+		s.admit(es, at, now)
+	case line > 0: // other workers were here before
+	case l != nil:
+		taken, full, n = s.receiveByKey(l, es, at, now, s.free(), &was)
+	default:
 		taken = min(len(es), max(s.free(), 0))
+		s.admit(es[:taken], at, now)
 	}
-	s.admit(es[:taken], at, now)
 	left := es[taken:]
 	if len(left) > 0 && s.cfg.Overflow != Wait {
 		s.overflow(left, at.rest(taken), fx)
 		left = nil
 	}
 	if len(left) > 0 && (park || known) {
-		s.forSlots = slices.Insert(s.forSlots, line, sender{m: m, n: len(left)})
+		if full == nil {
+			s.forSlots = slices.Insert(s.forSlots, line, sender{m: m, n: len(left), lane: was.lane, places: was.places})
+			was = sender{}
+		} else {
+			s.awaitPlaces(full, n, m, was.lane == full)
+		}
 		m.ready.Store(!park)
 	}
 	s.checkFull(fx)
 	s.callWorker(fx)
+	l.unreserve(was.lane, was.places)
+	if l != nil && (full != nil || len(l.vacated) > 0) || known && s.waiters.n > 0 {
+		s.grantSlots(fx) // what was promised and not used, or to a submitter behind a worker that has left the line
+	}
 	if m != nil && m.DefersWakes && fx.wake != nil && !fx.ends() {
 		m.Called, fx.wake = fx.wake, m.Called // the caller wakes it; dead letters may take their time
 	}
 	return len(es) - len(left)
+}
+
+// receiveByKey queues the commands of a worker for which there are slots, and places of their keys, and moves the others to the end
+// of es. P is what the worker has been promised; it keeps what it did not use. The result is how many were taken, and the first
+// lane without a place, with how many commands are left for it.
+func (s *state) receiveByKey(l *lanes, es []command.Envelope, at places, now int64, free int, p *sender) (taken int, full *lane, n int) {
+	s.stamp(es, now)
+	s.watchLapses(es)
+	left := 0
+	for i := range es {
+		k := s.keyOf(at, i)
+		if free > 0 {
+			ln := l.of(k)
+			promised := ln == p.lane && p.places > 0
+			if promised {
+				p.places--
+				ln.reserved--
+			}
+			if promised || l.lets(ln) {
+				l.push(ln, &es[i])
+				free--
+				taken++
+				continue
+			}
+			if full == nil {
+				full = ln
+			}
+			if ln == full {
+				n++
+			}
+		}
+		es[left] = es[i]
+		if i < len(at.keys) {
+			at.keys[left] = k
+		}
+		left++
+	}
+	copy(es[taken:], es[:left])
+	copy(at.keys[min(taken, len(at.keys)):], at.keys[:min(left, len(at.keys))])
+	s.counts.received += uint64(taken)
+	if free <= 0 {
+		full = nil
+	}
+	return taken, full, n
+}
+
+// keyOf returns the key of one of many commands.
+func (s *state) keyOf(at places, i int) (k queue.Key) {
+	if at.of == s.queue.keyOf.Load() {
+		k = keyAt(at.keys, i)
+	}
+	return k
+}
+
+// force queues commands that a shared worker brings, which never waits. The pool takes no more from the inbox where they come from
+// while one of their keys is over its bound.
+func (s *state) force(l *lanes, es []command.Envelope, at places, now int64, from *Inbox) {
+	s.counts.received += uint64(len(es))
+	s.stamp(es, now)
+	s.watchLapses(es)
+	for i := range es {
+		ln := l.of(s.keyOf(at, i))
+		l.push(ln, &es[i])
+		if over := (overKey{ln, from}); l.places(ln) < 0 && from != nil && !slices.Contains(s.overKeys, over) {
+			s.waitsAt(ln).stalls = true
+			s.overKeys = append(s.overKeys, over)
+		}
+	}
 }
 
 // holdBack parks a worker that cannot hand over in the present phase.
@@ -73,11 +162,11 @@ func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
 	if known {
 		s.barred = slices.Delete(s.barred, at, at+1)
 	} else {
-		_, known = s.unpark(m) // others get the slots that it was promised
+		known = s.unpark(m) // others get the slots that it was promised
 		at = len(s.barred)
 	}
 	if park || known {
-		s.barred = slices.Insert(s.barred, at, sender{m, n, back})
+		s.barred = slices.Insert(s.barred, at, sender{m: m, n: n, back: back})
 		m.ready.Store(!park)
 	}
 	s.grantSlots(fx)
@@ -123,7 +212,7 @@ func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 	s.counts.received += uint64(len(es))
 	for i, e := range es {
 		if s.cfg.Overflow == Reject {
-			s.shedOne(e, reason.Full, ErrFull, fx)
+			s.shedOne(e, reason.Full, s.fullError(at.at(i)), fx)
 		} else {
 			s.dropFor(e, at.at(i), fx)
 		}
@@ -195,8 +284,9 @@ func (s *state) send(x *sending, suspends bool, fx *effects) (sendStep, *waiter,
 		}
 		return waitsForPhase, nil, nil
 	}
-	if s.cfg.Overflow == Wait && !s.halted.Load() && !s.knobs.Disabled && s.free() <= 0 && !x.shared && !x.back {
-		w := s.waiters.join(entrant{e: x.es[0], at: x.at.at(0), inside: true, emitter: x.emitter}, suspends, true)
+	if s.cfg.Overflow == Wait && !s.halted.Load() && !s.knobs.Disabled && !x.shared && !x.back &&
+		(s.free() <= 0 || s.isKeyFull(x.at.at(0))) {
+		w := s.awaitSlot(entrant{e: x.es[0], at: x.at.at(0), inside: true, emitter: x.emitter}, suspends, true)
 		return waitsForSlot, w, nil
 	}
 	x.emitter.countEmitted()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
@@ -31,11 +32,16 @@ type Pipeline struct {
 	Reach func(from, to *Inbox) (back, ok bool)
 	// Keep keeps the letter of a command that ended without an answer, or with an error that leaves one. It is called
 	// before the ticket is settled: a caller that learns of the end may look for the letter. It does not block. May be nil.
-	Keep func(Ending)
+	Keep func(Ending) (letter uint64)
+	// Follows says that workers store in [Member.Begun] which command of a batch they begin. It is set before the stages start.
+	Follows bool
 	// Ended is called for the same commands, after their tickets were settled: it may take its time.
 	Ended func(Ending)
 	// Full is called when an inbox has become full, once until it is not. May be nil.
 	Full func(*Inbox)
+	// Slowed is called when an inbox pauses for the first time in a streak of crashes, and again at each pause by which the streak has
+	// doubled. Recovered is called when a command is completed after such a streak. Both get the length of the streak, and may be nil.
+	Slowed, Recovered func(in *Inbox, crashes int)
 	// RoundEnd is called when the first worker has ended a round of a visit plan, and Visited after every so many visits as
 	// [SharedPool.ReportVisits] says. Both may be nil.
 	RoundEnd, Visited func(*SharedPool)
@@ -54,7 +60,8 @@ type Pipeline struct {
 	MaxInFlight int
 
 	deadLettered atomic.Uint64
-	settling     atomic.Int32 // goroutines that end commands which have lapsed
+	answered     atomic.Uint64 // of deadLettered, those that left no letter
+	settling     atomic.Int32  // goroutines that end commands which have lapsed
 
 	admission Admission
 	entrants  entrants
@@ -114,7 +121,15 @@ type Ending struct {
 	Err    error
 	Tries  int
 	At     time.Time
-	From   int // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
+	From   int  // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
+	Heard  bool // the source of the command deals with its end; see command.NewWatch
+	// Checkpointed says that the command is of a feed with a checkpoint, which passes it unless a hard stop has ended it.
+	Checkpointed bool
+	// Origin is the command's; nil if it has none.
+	Origin *command.Origin
+	// Answered says that the command leaves no letter, because a caller has it and the error.
+	Answered bool
+	Letter   uint64 // the number of its letter; 0 if there is none, or it is not known yet
 }
 
 // Inbox is the queue of one stage, its accounts, and its view of the workers: a state machine behind a lock. An exported
@@ -159,6 +174,7 @@ func (in *Inbox) configure(cfg Config) {
 	if cfg.Ordered {
 		in.queue.inSequence()
 	}
+	in.boundKeys()
 	in.queue.order(cfg.Discipline)
 	in.rate, in.retryBudget = newLimit(cfg.Rate), newBudget(cfg.Retry.Budget)
 }
@@ -175,8 +191,25 @@ func (in *Inbox) Relay(batch, instances int, elsewhere error) {
 	q.keyOf.Store(nil)
 	in.configure(Config{
 		Name: in.cfg.Name, Capacity: in.cfg.Capacity, Overflow: in.cfg.Overflow, Batch: batch, Together: true, Instances: instances,
-		Retry: Retry{Attempts: 1}, Rest: in.cfg.Rest, StreakEnds: in.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
+		Retry: Retry{Attempts: 1}, Pauses: in.cfg.Pauses, StreakEnds: in.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
 	})
+}
+
+// boundKeys fits the bound to the capacity. If there are more places now, what waits for them is looked at by the next grant.
+func (s *state) boundKeys() {
+	l := s.queue.lanes
+	if l == nil || !l.keyed || s.cfg.KeyCapacity == 0 {
+		return
+	}
+	before := l.most
+	if l.most = s.cfg.KeyCapacity; l.most == QuarterOfCapacity {
+		l.most = max(s.knobs.Capacity/4, 1)
+	}
+	if l.most > before && len(s.atLanes) > 0 {
+		for ln := range s.atLanes {
+			l.vacate(ln)
+		}
+	}
 }
 
 // Inlet returns the inbox as commands are forwarded to it.
@@ -237,6 +270,7 @@ type counts struct {
 	crashes, retries, restarts     uint64
 	retriesRefused                 uint64
 	streak                         int32  // crashes since a command was last completed
+	unstarted                      int32  // those at the end of the streak that were workers which could not start
 	abandoned                      int32  // handlers that were given up and still run
 	stuck                          uint64 // handlers that were given up
 	visits                         uint64

@@ -15,7 +15,7 @@ func (in *Inbox) placesBack(m *Member, es []command.Envelope) places {
 	case in.HoldsLanes():
 		return places{keys: m.Holds.last(len(es))}
 	case in.queue.lanes != nil, in.queue.guarded != nil: // these are not changed
-		return in.queue.places(es)
+		return in.queue.places(unwoken(es))
 	case in.Ordered():
 		return places{keys: m.Numbers.last(len(es))}
 	default:
@@ -82,7 +82,7 @@ func (s *state) forgetLanes(m *Member) {
 
 // payers returns the places of commands that may get permits of their keys back.
 func (in *Inbox) payers(es []command.Envelope) places {
-	if in.queue.rated() || in.queue.guarded != nil { // these are not changed
+	if in.queue.rated() { // which is not changed
 		return in.queue.places(es)
 	}
 	return places{}

@@ -35,7 +35,7 @@ func testTheInboxOfAKeyedStage(t *testing.T, suspends bool) {
 				t.Run(fmt.Sprintf("%s/%d/%v", ruleNames[rule], capacity, backoff), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						rapid.Check(timeless{t}, func(t *rapid.T) {
-							m := newKeyedModel(rule, capacity, backoff, suspends)
+							m := newKeyedModel(rule, capacity, rapid.SampledFrom([]int{0, 1, 2, QuarterOfCapacity}).Draw(t, "places"), backoff, suspends)
 							defer m.stop()
 							for range 4 {
 								t.Repeat(m.actions())
@@ -63,6 +63,9 @@ type keyedModel struct {
 	working [modelKeys]*keyedRun    // what has the key, if handlers suspend; until what came of it has been handed over
 	workers []*keyedWorker
 	waiters []*modelWaiter
+	senders []*keySender
+	taken   []command.Envelope // what a worker was just given
+	came    [modelKeys]int     // how many came back or along a back edge, beside places that are promised, since a key was below its bound
 	ended   []Ending
 	callers callers
 	next    int
@@ -90,12 +93,20 @@ type keyedWorker struct {
 	tally                  Tally
 }
 
-func newKeyedModel(rule Overflow, capacity int, backoff time.Duration, suspends bool) *keyedModel {
+// keySender is a worker of an inbox before, with what it has for this one.
+type keySender struct {
+	Member
+
+	items []command.Envelope
+	woken atomic.Bool
+}
+
+func newKeyedModel(rule Overflow, capacity, places int, backoff time.Duration, suspends bool) *keyedModel {
 	m := &keyedModel{suspends: suspends, callers: newCallers()}
 	m.inbox = New(Config{
 		Name: "keyed", Capacity: capacity, Batch: 6, Overflow: rule, StreakEnds: time.Minute, Instances: 10,
-		Retry: Retry{Attempts: 3, Backoff: backoff, Max: time.Minute},
-		Key:   func(cmd any) queue.Key { return 1 + modelKey(cmd.(int)) },
+		Retry: Retry{Attempts: 3, Backoff: backoff, Max: time.Minute}, KeyCapacity: places,
+		Key: func(cmd any) queue.Key { return 1 + modelKey(cmd.(int)) },
 	})
 	if suspends {
 		m.inbox.SetSuspends()
@@ -106,6 +117,15 @@ func newKeyedModel(rule Overflow, capacity int, backoff time.Duration, suspends 
 	m.pool = NewSharedPool("pool", pl)
 	m.inbox.Open()
 	m.inbox.limit = 3
+	before := New(Config{Name: "before", Capacity: 10, Batch: 6, StreakEnds: time.Minute, Instances: 10})
+	before.Attach(pl)
+	before.Open()
+	for range 2 {
+		s := new(keySender)
+		s.Wake = func() { s.woken.Store(true) }
+		before.Join(&s.Member, false)
+		m.senders = append(m.senders, s)
+	}
 	for i := range 5 {
 		w := &keyedWorker{shared: i >= 3}
 		w.Wake = func() { w.woken.Store(true) }
@@ -136,7 +156,8 @@ func (m *keyedModel) start(w *keyedWorker) {
 func (m *keyedModel) actions() map[string]func(*rapid.T) {
 	seldom := (&inboxModel{}).seldom
 	return map[string]func(*rapid.T){
-		"": m.check, "submit": m.submit, "submit2": m.submit, "submit3": m.submit, "hand over": m.handOver, "cancel": m.cancel,
+		"": m.check, "submit": m.submit, "submit2": m.submit, "submit3": m.submit, "hand over": m.handOver, "bring": m.bring, "bring2": m.bring,
+		"bring on": m.bringOn, "withdraw": seldom(m.withdraw), "capacity": seldom(m.changeCapacity), "cancel": m.cancel,
 		"turn": m.turn, "turn2": m.turn, "turn3": m.turn, "turn4": m.turn, "finish": m.finish, "finish2": m.finish, "skip": m.skip,
 		"retry": m.retry, "crash": m.crash, "carry": m.carry, "leave": seldom(m.leave), "join": m.join, "bind": seldom(m.bind),
 		"pause": seldom(m.pause), "tick": m.tick, "halt": seldom(seldom(m.halt)), "suspend": m.suspend, "suspend2": m.suspend,
@@ -158,6 +179,7 @@ func (m *keyedModel) back(es ...command.Envelope) {
 		}
 		k := modelKey(e.Load.(int))
 		m.working[k] = nil
+		m.came[k]++
 		m.queued[k] = slices.Insert(m.queued[k], 0, e.Load.(int))
 	}
 }
@@ -194,6 +216,107 @@ func (m *keyedModel) handOver(t *rapid.T) {
 	for _, e := range es {
 		if !m.halted {
 			m.arrived(e.Load.(int))
+			m.came[modelKey(e.Load.(int))]++ // along a back edge, beside the places that are promised
+		}
+	}
+}
+
+// bring has a worker of the inbox before hand over, and wait for what is not taken.
+func (m *keyedModel) bring(t *rapid.T) {
+	m.endLapsed(t)
+	s := m.senders[rapid.IntRange(0, len(m.senders)-1).Draw(t, "sender")]
+	if len(s.items) > 0 {
+		t.Skip("it has something")
+	}
+	for range rapid.IntRange(1, 5).Draw(t, "n") {
+		s.items = append(s.items, m.callers.envelope(m.newID(t)))
+	}
+	m.handOn(t, s)
+}
+
+// bringOn has a worker that waits hand over, woken or not.
+func (m *keyedModel) bringOn(t *rapid.T) {
+	m.endLapsed(t)
+	s := m.senders[rapid.IntRange(0, len(m.senders)-1).Draw(t, "sender")]
+	if len(s.items) == 0 {
+		t.Skip("it has nothing")
+	}
+	m.handOn(t, s)
+}
+
+func (m *keyedModel) handOn(t *rapid.T, s *keySender) {
+	s.woken.Store(false)
+	all := slices.Clone(s.items)
+	n := m.inbox.HandOver(&s.Member, s.items, 0, false, true)
+	s.items = slices.Clone(s.items[n:])
+	for _, e := range all {
+		id := e.Load.(int)
+		left := slices.ContainsFunc(s.items, func(o command.Envelope) bool { return o.Load.(int) == id })
+		if !left && !m.halted {
+			m.arrived(id)
+		}
+	}
+	m.collect(t)
+}
+
+// withdraw has a worker go on with other work.
+func (m *keyedModel) withdraw(t *rapid.T) {
+	s := m.senders[rapid.IntRange(0, len(m.senders)-1).Draw(t, "sender")]
+	m.inbox.Withdraw(&s.Member)
+	m.collect(t)
+	s.woken.Store(true) // it comes again by itself
+}
+
+func (m *keyedModel) changeCapacity(t *rapid.T) {
+	n := rapid.IntRange(1, 64).Draw(t, "capacity")
+	m.inbox.Adjust(func(k *Knobs) { k.Capacity = n })
+	m.collect(t)
+}
+
+// bounds checks the places of keys, and what waits for them.
+func (m *keyedModel) bounds(t *rapid.T) {
+	in := m.inbox
+	l := in.queue.lanes
+	if m.halted {
+		return
+	}
+	for k, q := range m.queued {
+		if len(q) <= l.most && l.byKey[queue.Key(k+1)] == nil || l.byKey[queue.Key(k+1)] != nil && l.places(l.byKey[queue.Key(k+1)]) >= 0 {
+			m.came[k] = 0
+		}
+	}
+	reserved, lined, senders := 0, 0, 0
+	for _, ln := range l.byKey {
+		reserved += int(ln.reserved)
+		if w := in.atLanes[ln]; w != nil {
+			lined += w.line.Len()
+			senders += w.senders
+			if l.places(ln) > 0 && w.line.Len() > 0 && w.senders == 0 {
+				t.Fatalf("a place of key %d is free, and %d commands wait for it", ln.key, w.line.Len())
+			}
+			if l.places(ln) >= l.most && w.senders > 0 {
+				t.Fatalf("all places of key %d are free, and a worker waits for them", ln.key)
+			}
+		}
+	}
+	for _, p := range slices.Concat(in.forSlots, in.promises) {
+		reserved -= p.places
+	}
+	for w := in.waiters.first; w != nil; w = w.after {
+		if w.lane != nil {
+			reserved--
+		}
+	}
+	if reserved != 0 || lined != in.linedAtLanes || senders != len(in.forPlaces) || len(l.vacated) > 0 || !m.halted && len(in.overKeys) > 0 {
+		t.Fatalf("%d places reserved too many, %d commands wait, counted %d; %d workers, counted %d; %d lanes are to be looked at",
+			reserved, lined, in.linedAtLanes, senders, len(in.forPlaces), len(l.vacated))
+	}
+	if in.free() > 0 && in.waiters.n > 0 && len(in.forSlots) == 0 {
+		t.Fatalf("%d slots are free, and %d commands wait for them", in.free(), in.waiters.n)
+	}
+	for _, s := range m.senders {
+		if len(s.items) > 0 && !s.woken.Load() && !in.InLine(&s.Member) {
+			t.Fatal("a worker waits, and is in no line")
 		}
 	}
 }
@@ -201,6 +324,23 @@ func (m *keyedModel) handOver(t *rapid.T) {
 // collect notes which of the commands that waited for a slot are queued, and what the inbox has ended.
 func (m *keyedModel) collect(t *rapid.T) {
 	synctest.Wait()
+	var before [modelKeys]int
+	for k := range m.queued {
+		before[k] = len(m.queued[k])
+	}
+	defer func() {
+		for k, most := 0, m.inbox.queue.lanes.most; k < modelKeys && most > 0; k++ {
+			n := len(m.queued[k])
+			for _, e := range m.taken {
+				if id, fresh := e.Load.(int); fresh && modelKey(id) == queue.Key(k) {
+					n--
+				}
+			}
+			if n > max(before[k], most+m.came[k]) {
+				t.Fatalf("%d commands of key %d are here; the bound is %d, and %d were here before", n, k, most, before[k])
+			}
+		}
+	}()
 	m.waiters = slices.DeleteFunc(m.waiters, func(x *modelWaiter) bool {
 		select {
 		case err := <-x.result:
@@ -217,7 +357,7 @@ func (m *keyedModel) collect(t *rapid.T) {
 		m.queued[k] = slices.DeleteFunc(m.queued[k], func(id int) bool { return gone[id] })
 	}
 	for _, e := range m.ended {
-		if e.Reason != reason.Oldest && e.Reason != reason.Newest {
+		if e.Reason != reason.Oldest && e.Reason != reason.Newest && e.Reason != reason.Full {
 			continue // the model knows
 		}
 		id := e.Cmd.(int)
@@ -293,7 +433,9 @@ func (m *keyedModel) takeTurn(t *rapid.T, w *keyedWorker, park bool) {
 		n = m.inbox.Turn(&w.Member, &w.tally, park)
 	}
 	w.parked = park && n == 0
+	m.taken = w.Member.Batch[:max(n, 0)]
 	m.collect(t)
+	m.taken = nil
 	w.at = 0
 	for i, e := range w.Member.Batch[:max(n, 0)] {
 		if m.suspends {
@@ -444,7 +586,7 @@ func (m *keyedModel) retry(t *rapid.T) {
 	}
 	e := w.todo[0]
 	e.Failed()
-	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:]) {
+	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:], 0) {
 		if m.suspends {
 			m.back(w.todo[0])
 			m.done(w, false)
@@ -566,6 +708,7 @@ func (m *keyedModel) halt(*rapid.T) {
 // check holds after every step.
 func (m *keyedModel) check(t *rapid.T) {
 	m.collect(t)
+	m.bounds(t)
 	l := m.inbox.queue.lanes
 	n, takeable, held := 0, 0, 0
 	inUse := func(k queue.Key) bool { return m.holder[k-1] != nil || m.working[k-1] != nil }
@@ -573,9 +716,13 @@ func (m *keyedModel) check(t *rapid.T) {
 		n += ln.ring.Len()
 		ready := ln.ring.Len() > 0 && !ln.held && !ln.blocked
 		if ready {
-			takeable++
-			if !m.suspends {
-				takeable += ln.ring.Len() - 1
+			switch {
+			case m.suspends:
+				takeable++
+			case ln.again > 0:
+				takeable += min(ln.ring.Len(), int(ln.again))
+			default:
+				takeable += ln.ring.Len()
 			}
 		}
 		if ln.held {
@@ -639,8 +786,18 @@ func (m *keyedModel) settle(t *rapid.T) {
 				m.takeTurn(t, w, true)
 			}
 		}
+		for _, s := range m.senders {
+			if len(s.items) > 0 && s.woken.Load() {
+				m.handOn(t, s)
+			}
+		}
 		m.tick(t)
 		m.check(t)
+	}
+	for _, s := range m.senders {
+		if len(s.items) > 0 {
+			t.Fatalf("a worker still waits with %d commands", len(s.items))
+		}
 	}
 	l := m.inbox.queue.lanes
 	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queued+s.InHand+s.Delayed+len(m.waiters) > len(m.suspended) {

@@ -29,17 +29,22 @@ import (
 // dry if it has commands and no permit. Ready lanes are listed in the order in which they became ready, empty ones in the order in
 // which they became empty, dry ones by when their next permits are there. n counts the commands of all lanes, takeable those of the
 // ready ones for which there are permits.
+//
+// Commands that a worker gives back unhandled, after a crash, keep their turn: a lane with some is before those without, and gives out
+// no others with them. So crashes do not put off the turn of a lane, however many commands come meanwhile. A command that is tried
+// again has no turn.
 type lanes struct {
 	byKey       map[queue.Key]*lane
 	ready       laneList
 	empty       laneList // a key that comes again needs no new lane
 	room        int      // slots of the rings of empty lanes
 	n, takeable int
-	latest      queue.Key           // of the command that came last
-	run         int                 // how many commands of that key came one after the other
 	taken       []*lane             // lanes that PopInto has taken, and no worker holds yet
 	held        map[*Member][]*lane // what workers hold; not a field of Member, which most stages need without it
 	emptied     [][]*lane           // of workers that hold nothing any more, for the next
+
+	most    int     // commands of one key that hold slots; 0: any number. See key_places.go, as for vacated
+	vacated []*lane // lanes at which something waits, and which may have places
 
 	keyed bool    // one worker at a time has the commands of a lane
 	byOne bool    // and one command at a time, which holds the lane: its handler may suspend
@@ -55,6 +60,10 @@ type lane struct {
 	key        queue.Key
 	held       bool      // a worker has its commands, or one of them was given out and has not ended
 	blocked    bool      // a command waits for its next try
+	reserved   int32     // places that are promised
+	again      int32     // commands at the front that were given out and came back: they keep their turn
+	waited     bool      // something waits for places
+	vacated    bool      // is among the vacated
 	permits    *bucket   // nil: there is no rate
 	due        int64     // when a dry lane has its next permit
 	dryAt      int       // the place among the dry lanes, counted from 1; 0: it is not dry
@@ -77,6 +86,17 @@ func (l *laneList) add(ln *lane) {
 		ln.prev.next = ln
 	}
 	l.last = ln
+	l.n++
+}
+
+// addFirst puts a lane before all others.
+func (l *laneList) addFirst(ln *lane) {
+	if ln.next, ln.in = l.first, l; ln.next == nil {
+		l.last = ln
+	} else {
+		ln.next.prev = ln
+	}
+	l.first = ln
 	l.n++
 }
 
@@ -163,28 +183,12 @@ func (l *lanes) hasRoom(ln *lane) bool {
 
 // Push queues a command behind all others of its key.
 func (l *lanes) Push(e command.Envelope, k queue.Key) {
-	if e.Tries() == 0 {
-		l.came(k)
-	}
-	ln := l.of(k)
-	ln.ring.Push(e)
+	l.push(l.of(k), &e)
+}
+
+func (l *lanes) push(ln *lane, e *command.Envelope) {
+	*ln.ring.Next() = *e
 	l.added(ln, 1)
-}
-
-// came notes that a command came.
-func (l *lanes) came(k queue.Key) {
-	if k != l.latest {
-		l.latest, l.run = k, 0
-	}
-	l.run++
-}
-
-// runOf is how many commands of a key came last, one after the other.
-func (l *lanes) runOf(k queue.Key) int {
-	if k != l.latest {
-		return 0
-	}
-	return l.run
 }
 
 // PushAll queues commands in order.
@@ -194,12 +198,15 @@ func (l *lanes) PushAll(es []command.Envelope, keys []queue.Key) {
 	}
 }
 
-// PushFront puts commands back before all others of their keys. If they hold their lanes they do not any more.
+// PushFront puts commands back before all others of their keys. If they hold their lanes they do not any more. They keep their turn:
+// they come out again before the commands of other lanes, and those that have come to their lanes since do not come with them.
 func (l *lanes) PushFront(es []command.Envelope, keys []queue.Key) {
 	for i := range slices.Backward(es) {
 		ln := l.of(keyAt(keys, i))
 		ln.held = ln.held && !l.byOne
 		ln.ring.PushFront(es[i : i+1])
+		ln.again++
+		l.unlist(ln)
 		l.added(ln, 1)
 	}
 }
@@ -236,11 +243,11 @@ func (l *lanes) update(ln *lane) {
 	switch {
 	case ln.held || ln.blocked || ln.in != nil || ln.dryAt > 0:
 	case ln.ring.Len() > 0 && l.allowed(ln) > 0:
-		l.ready.add(ln)
-		l.count(ln)
+		l.list(ln)
 	case ln.key == NoKey: // its command has left
 	case ln.ring.Len() > 0:
 		l.dryUp(ln)
+	case ln.reserved > 0 || ln.waited: // commands of the key are about to come
 	case l.full != nil:
 		l.keepSpent(ln)
 	case l.hasRoom(ln):
@@ -248,6 +255,16 @@ func (l *lanes) update(ln *lane) {
 	default:
 		delete(l.byKey, ln.key)
 	}
+}
+
+// list lists a lane as ready.
+func (l *lanes) list(ln *lane) {
+	if ln.again > 0 {
+		l.ready.addFirst(ln)
+	} else {
+		l.ready.add(ln)
+	}
+	l.count(ln)
 }
 
 // unlist takes a lane out of the lists of those that have commands.
@@ -278,6 +295,8 @@ func (l *lanes) PopInto(dst []command.Envelope) (n int) {
 		}
 		some := ln.ring.PopInto(dst[n : n+min(len(dst)-n, l.allowed(ln))])
 		n += some
+		ln.again = max(ln.again-int32(some), 0)
+		l.vacate(ln)
 		if ln.permits != nil {
 			ln.permits.take(some)
 		}
@@ -313,7 +332,11 @@ func (l *lanes) free(m *Member) {
 		return
 	}
 	for _, ln := range held {
-		ln.held = false
+		if ln.held = false; ln.again == 0 {
+			l.update(ln)
+		}
+	}
+	for _, ln := range slices.Backward(held) { // so that the first comes first
 		l.update(ln)
 	}
 	clear(held)
@@ -326,6 +349,7 @@ func (l *lanes) free(m *Member) {
 func (l *lanes) block(k queue.Key) {
 	ln := l.of(k)
 	ln.blocked = true
+	ln.again = 0
 	ln.held = ln.held && !l.byOne
 }
 
@@ -333,6 +357,7 @@ func (l *lanes) block(k queue.Key) {
 func (l *lanes) unblock(e command.Envelope, k queue.Key) {
 	ln := l.of(k)
 	ln.blocked = false
+	ln.again = 0
 	ln.held = ln.held && !l.byOne
 	ln.ring.PushFront([]command.Envelope{e})
 	l.added(ln, 1)
@@ -342,15 +367,19 @@ func (l *lanes) unblock(e command.Envelope, k queue.Key) {
 func (l *lanes) release(k queue.Key) {
 	ln := l.of(k)
 	ln.blocked = false
+	l.vacate(ln)
 	l.update(ln)
 }
 
 // Drop removes the first command of the lane that is next, or of any lane if none is ready.
-func (l *lanes) Drop() (e command.Envelope) {
-	ln := l.any()
+func (l *lanes) Drop() (e command.Envelope) { return l.dropOf(l.any()) }
+
+// dropOf removes the first command of a lane, which has one.
+func (l *lanes) dropOf(ln *lane) (e command.Envelope) {
 	l.unlist(ln)
 	e = ln.ring.Pop()
 	l.n--
+	l.vacate(ln)
 	l.update(ln)
 	return e
 }
@@ -410,6 +439,7 @@ func (l *lanes) Remove(is func(*command.Envelope) bool) (es []command.Envelope) 
 	remove := func(ln *lane) {
 		removed := ln.ring.Remove(is)
 		es = append(es, removed...)
+		l.vacate(ln)
 		switch {
 		case len(removed) == 0:
 		case ln.ring.Len() > 0:
@@ -440,6 +470,7 @@ func (l *lanes) Drain() []command.Envelope {
 	empty := func(ln *lane) {
 		l.unlist(ln)
 		n += ln.ring.PopInto(es[n:])
+		l.vacate(ln)
 		l.update(ln)
 	}
 	for l.ready.n > 0 {
@@ -450,6 +481,41 @@ func (l *lanes) Drain() []command.Envelope {
 	}
 	l.n = 0
 	return es
+}
+
+// places is how many more commands of a key may come in. It is below zero if some were let in beyond the bound.
+func (l *lanes) places(ln *lane) int {
+	if ln.key == NoKey {
+		return l.most
+	}
+	taken := ln.ring.Len() + int(ln.reserved)
+	if ln.blocked {
+		taken++
+	}
+	return l.most - taken
+}
+
+// lets reports whether a command that comes finds a place that no other waits for.
+func (l *lanes) lets(ln *lane) bool { return l.places(ln) > 0 && !ln.waited }
+
+// vacate notes that there may be a place for what waits at a lane.
+func (l *lanes) vacate(ln *lane) {
+	if ln.waited && !ln.vacated {
+		ln.vacated = true
+		l.vacated = append(l.vacated, ln)
+	}
+}
+
+// reserve reserves places; unreserve gives them back, or makes them those of commands that are queued.
+func (l *lanes) reserve(ln *lane, n int) { ln.reserved += int32(n) }
+
+func (l *lanes) unreserve(ln *lane, n int) {
+	if ln == nil || n == 0 {
+		return
+	}
+	ln.reserved -= int32(n)
+	l.vacate(ln)
+	l.update(ln)
 }
 
 // fillUp gives a lane a full bucket.
@@ -469,6 +535,9 @@ func (l *lanes) allowed(ln *lane) int {
 	n := ln.ring.Len()
 	if l.byOne {
 		n = min(n, 1)
+	}
+	if l.keyed && ln.again > 0 {
+		n = min(n, int(ln.again))
 	}
 	if ln.permits == nil {
 		return n

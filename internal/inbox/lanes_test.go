@@ -18,6 +18,7 @@ type laneModel struct {
 	waiting map[queue.Key][]int
 	holder  map[queue.Key]int  // the worker; 0: none
 	blocked map[queue.Key]bool // by a retry
+	again   map[queue.Key]int  // commands that came back and keep their turn
 }
 
 func (m *laneModel) ready(k queue.Key) bool {
@@ -27,7 +28,7 @@ func (m *laneModel) ready(k queue.Key) bool {
 func TestLanesAgreeWithAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLanes(true, Rate{})
-		m := laneModel{map[queue.Key][]int{}, map[queue.Key]int{}, map[queue.Key]bool{}}
+		m := laneModel{map[queue.Key][]int{}, map[queue.Key]int{}, map[queue.Key]bool{}, map[queue.Key]int{}}
 		const workers = 3
 		var members [workers + 1]Member
 		batches := [workers + 1][]command.Envelope{}
@@ -79,6 +80,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					m.holder[k] = w
 					require.Equal(t, m.waiting[k][0], e.Load, "in order")
 					m.waiting[k] = m.waiting[k][1:]
+					m.again[k] = max(m.again[k]-1, 0)
 				}
 				batches[w] = batch[:n]
 			},
@@ -91,15 +93,18 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					l.PushFront(rest, keys(rest))
 					for _, e := range slices.Backward(rest) {
 						m.waiting[key(e)] = slices.Insert(m.waiting[key(e)], 0, e.Load.(int))
+						m.again[key(e)]++
 					}
 					switch k := key(culprit); rapid.IntRange(0, 2).Draw(t, "then") {
 					case 0: // it ends
 					case 1: // it is tried again at once
 						l.unblock(culprit, ofLane(k))
+						m.again[k] = 0
 						m.waiting[k] = slices.Insert(m.waiting[k], 0, culprit.Load.(int))
 					default:
 						l.block(ofLane(k))
 						m.blocked[k] = true
+						m.again[k] = 0
 						delayed[k] = culprit
 					}
 				}
@@ -116,6 +121,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					e := delayed[k]
 					l.unblock(e, ofLane(k))
 					m.blocked[k] = false
+					m.again[k] = 0
 					m.waiting[k] = slices.Insert(m.waiting[k], 0, e.Load.(int))
 					delete(delayed, k)
 					return
@@ -149,6 +155,9 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					n += len(m.waiting[k])
 					if m.ready(k) {
 						takeable += len(m.waiting[k])
+						if again := m.again[k]; again > 0 {
+							takeable += min(again, len(m.waiting[k])) - len(m.waiting[k])
+						}
 					}
 					if ofLane(k) != NoKey && (len(m.waiting[k]) > 0 || m.holder[k] > 0 || m.blocked[k]) {
 						lanes++

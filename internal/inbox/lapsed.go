@@ -105,7 +105,7 @@ func (s *state) endLapsed(lapsed map[*command.Origin]error, fx *effects) {
 	ordered := s.queue.sequence != nil // results wait for what is in packs, so a worker ends it
 	es := s.queue.remove(func(e *command.Envelope) bool { return (e.Pack() == 0 || !ordered) && (givenUp(e) || tooOld(e)) })
 	s.breakPacks(es)
-	es = append(es, s.removePostponed(givenUp)...)
+	es = append(es, s.removePostponed(func(e *command.Envelope) bool { return givenUp(e) || tooOld(e) })...)
 	if len(es) == 0 {
 		return
 	}

@@ -10,6 +10,8 @@ type waiter struct {
 	suspends      bool          // the goroutine is a handler that suspends, so ready is closed instead
 	queued        bool          // guarded by the lock, as are the next two; false if dismissed
 	lined         bool          // still in line
+	lane          *lane         // of which it has a place, or waits for one; nil: there is no bound for its key
+	atLane        bool          // it waits for a place, in the line of the lane
 	before, after *waiter
 	next          *waiter // in a chain of effects
 }
@@ -39,19 +41,26 @@ type line struct {
 // Len returns how many commands wait.
 func (l *line) Len() int { return int(l.n) }
 
-// join puts a command into the line, at its head if first.
-func (l *line) join(x entrant, suspends, first bool) *waiter {
-	var w *waiter
+// waiter returns a waiter for a command.
+func (l *line) waiter(x entrant, suspends bool) (w *waiter) {
 	switch {
 	case x.retry:
 		w = new(waiter)
-		l.retries++
 	case l.spare != nil && !suspends:
 		w, l.spare = l.spare, nil
 	default:
 		w = &waiter{ready: make(chan struct{}, 1)}
 	}
-	w.entrant, w.suspends, w.queued, w.lined = x, suspends, false, true
+	w.entrant, w.suspends, w.queued = x, suspends, false
+	return w
+}
+
+// join puts a waiter into the line, at its head if first.
+func (l *line) join(w *waiter, first bool) {
+	w.lined = true
+	if w.retry {
+		l.retries++
+	}
 	switch {
 	case l.n == 0:
 		l.first, l.last = w, w
@@ -63,7 +72,6 @@ func (l *line) join(x entrant, suspends, first bool) *waiter {
 		l.last = w
 	}
 	l.n++
-	return w
 }
 
 // leave takes a command out of the line.

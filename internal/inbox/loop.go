@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // ErrMaxInFlight refuses a further command that a handler sends along an edge of a loop: the pipeline holds as many commands
@@ -82,5 +84,5 @@ func (pl *Pipeline) BoundEntries(capacity int) {
 
 // LoopFull returns the error of a command that the pipeline has no place for.
 func (in *Inbox) LoopFull() error {
-	return fmt.Errorf("stage %q: %w (%d)", in.cfg.Name, ErrMaxInFlight, in.Pipeline().MaxInFlight)
+	return plain.Wrap(fmt.Sprintf("stage %q", in.cfg.Name), fmt.Errorf("%w (%d)", ErrMaxInFlight, in.Pipeline().MaxInFlight))
 }

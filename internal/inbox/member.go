@@ -40,6 +40,10 @@ type Member struct {
 	// Since is when the present batch started, by the pipeline's clock; the same below zero when the batch is done, and 0
 	// before the first. The worker sets it; any goroutine may read it.
 	Since atomic.Int64
+	// Begun is one more than the index of the command of the batch that the worker has begun last; [NoneBegun] if it has begun none, and 0 if
+	// that is not known, or it has begun all at once. The worker sets it if [Pipeline.Follows] is set, before it looks whether the inbox is
+	// halted. Unless it is 0, the inbox sets it to NoneBegun with each batch.
+	Begun atomic.Int32
 	// Called is an idle worker that a hand-over of this one has called with DefersWakes, for this one to wake. Only the
 	// worker touches the two.
 	Called *Member
@@ -56,6 +60,9 @@ type Member struct {
 	Delivers bool
 }
 
+// NoneBegun is the value of [Member.Begun] of a worker that has begun no command of its batch.
+const NoneBegun = -1
+
 // attendance says what a worker of a set does. It is working unless it is idle, waking or blocked.
 type attendance struct {
 	joined  bool
@@ -71,6 +78,7 @@ type custody struct {
 	mark      uint32 // the inbox's when the worker came; see marked
 	listed    bool   // is one of those that have been given commands in this visit
 	abandoned bool   // was given up
+	fault     fault  // how its last crash counts in the streak
 
 	// Carried is how many commands the worker has not been able to hand over, as the inbox knows it; see [Inbox.Carry]. Only
 	// the worker changes it.
@@ -80,8 +88,21 @@ type custody struct {
 	credited       time.Duration      // so much of the present batch's time has been counted
 	copies         []command.Envelope // what it was given last; see abandon.go
 	numbers        []uint64           // of copies, in an ordered stage
+	permit         Permit             // of the command whose handler has not begun, in a stage with guards
 	before, behind *Member            // neighbours among those that are listed
 }
+
+// fault is how a crash counts in a streak.
+type fault uint8
+
+const (
+	// faultless does not count: a further try of a command, or the search for the command of a batch that crashes.
+	faultless fault = iota
+	// charged is a crash of a handler that was charged to a command.
+	charged
+	// notStarted is a worker that could not start: the stage is to blame, not a command.
+	notStarted
+)
 
 // visit is what a worker of a shared pool knows about its route.
 type visit struct {

@@ -31,6 +31,7 @@ func (in *Inbox) Leave(m *Member) {
 
 func (s *state) leave(m *Member) {
 	s.unlist(m)
+	s.cancelPermit(m)
 	m.drop()
 	s.carry(m, 0)
 	s.unblock(m)
@@ -55,7 +56,7 @@ func (in *Inbox) Yield(m *Member) {
 func (in *Inbox) Succeed(from, to *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	from.inUse, to.inUse, to.mark = false, from.inUse, from.mark
+	from.inUse, to.inUse, to.mark, to.fault = false, from.inUse, from.mark, from.fault
 	if in.queue.sequence != nil {
 		in.queue.sequence.succeed(from.Numbers, to.Numbers)
 	}
@@ -66,7 +67,8 @@ func (in *Inbox) Succeed(from, to *Member) {
 func (in *Inbox) ForgetShrink() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.excess, in.counts.streak = 0, 0
+	in.excess = 0
+	in.forgetStreak()
 }
 
 // Shrink asks n workers to leave, first those that were not started yet.

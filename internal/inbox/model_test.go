@@ -580,7 +580,7 @@ func (m *inboxModel) retryLater(t *rapid.T) {
 	e.Failed()
 	id := e.Load.(int)
 	m.tries[id] = e.Tries()
-	ok := m.inbox.RetryLater(&w.Member, &w.tally, *e, nil)
+	ok := m.inbox.RetryLater(&w.Member, &w.tally, *e, nil, 0)
 	want := e.Tries() < 3 && !m.halted
 	if ok != want {
 		t.Fatalf("RetryLater is %v after %d tries", ok, e.Tries())

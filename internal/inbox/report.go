@@ -11,40 +11,65 @@ import (
 )
 
 func (in *Inbox) ending(e *command.Envelope, why reason.Reason, err error, at time.Time) Ending {
-	return Ending{Inbox: in, Cmd: e.Command(), Reason: why, Err: err, Tries: e.Tries(), At: at, From: 1 + e.Emitter()}
+	return Ending{Inbox: in, Cmd: e.Command(), Reason: why, Err: err, Tries: e.Tries(), At: at, From: 1 + e.Emitter(),
+		Heard: e.Ticket().Heard(), Checkpointed: e.Ticket().Watches(), Origin: e.From}
 }
 
 // report reports commands that ended unanswered. For each, the letter is kept before the ticket is settled: a caller that
 // learns of the end may look for the letter. Subscribers come last; they may take their time.
 func (in *Inbox) report(x endings) {
 	pl, now := in.Pipeline(), time.Now()
+	ends := make([]Ending, 0, 8)
 	for i := range x.es {
 		e := &x.es[i]
-		pl.keep(in.ending(e, x.why, x.err, now))
+		end := in.ending(e, x.why, x.err, now)
+		if end.Answered = in.answers(e, x.why); end.Answered {
+			pl.answered.Add(1)
+		}
+		end.Letter = pl.keep(end)
+		ends = append(ends, end)
 		e.Ticket().Settle(e.Child(), nil, x.err)
 	}
-	for i := range x.es {
-		pl.Ended(in.ending(&x.es[i], x.why, x.err, now))
+	for _, end := range ends {
+		pl.Ended(end)
 	}
 	pl.deadLettered.Add(uint64(len(x.es)))
 }
 
-// keep has the pipeline keep a letter.
-func (pl *Pipeline) keep(e Ending) {
-	if pl.Keep != nil {
-		pl.Keep(e)
+// answers reports whether the end of a command leaves no letter, because a caller has both the command and the error: the one that
+// submitted it with a ticket, if it was not tried again in vain. Nor does it if the caller's context has ended: the caller has given up the
+// command, and all that comes of it. A crash is a fault of the program, and leaves a letter in any case. So does a hard stop, which often ends
+// the caller too, unless the source of the command keeps it.
+func (in *Inbox) answers(e *command.Envelope, why reason.Reason) bool {
+	t := e.Ticket()
+	switch {
+	case t == nil || t.Watches() || why == reason.Crash || why == reason.Stopped && !t.Heard():
+		return false
+	default:
+		return !e.Child() && !in.usedUp(e) || e.From.Ended() != nil
 	}
+}
+
+// keep has the pipeline keep a letter, and returns its number; 0 if it is not kept.
+func (pl *Pipeline) keep(e Ending) (letter uint64) {
+	if pl.Keep == nil {
+		return 0
+	}
+	return pl.Keep(e)
 }
 
 // ReportLost reports a message that was no command yet: there is no ticket for it.
 func (pl *Pipeline) ReportLost(e Ending) {
 	e.At = time.Now()
-	pl.keep(e)
+	e.Letter = pl.keep(e)
 	pl.Ended(e)
 }
 
 // DeadLettered returns how many of the commands that the accounts have as shed or dead-lettered were reported.
 func (pl *Pipeline) DeadLettered() uint64 { return pl.deadLettered.Load() }
+
+// Answered returns how many of the commands that DeadLettered counts left no letter, because a caller was answered.
+func (pl *Pipeline) Answered() uint64 { return pl.answered.Load() }
 
 // Settles reports whether commands that wait are being ended because they have lapsed. They are booked, and not all of their tickets
 // have ended.
@@ -57,17 +82,15 @@ func (in *Inbox) Answer(e *command.Envelope, err error) {
 	}
 }
 
-// Fail reports a command that ended with an error and is booked as such. It leaves a letter unless a caller has both the
-// command and the error: the one that submitted it with a ticket, if it was not tried again in vain. Nor does it if the
-// caller's context has ended: the caller has given up the command, and all that comes of it.
+// Fail reports a command that ended with an error and is booked as such. It leaves a letter unless a caller is answered.
 func (in *Inbox) Fail(e *command.Envelope, err error) {
-	if t := e.Ticket(); t != nil && !t.Watches() && (!e.Child() && !in.usedUp(e) || e.From.Ended() != nil) {
+	if in.answers(e, reason.Error) {
 		in.Answer(e, err)
 		return
 	}
 	pl := in.Pipeline()
 	end := in.ending(e, reason.Error, err, time.Now())
-	pl.keep(end)
+	end.Letter = pl.keep(end)
 	in.Answer(e, err)
 	pl.Ended(end)
 }

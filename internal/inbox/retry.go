@@ -16,11 +16,12 @@ const mostYielding = 1024
 // postpone keeps a command until its next try. Meanwhile it holds a slot, so retries are never refused: an inbox that is
 // full of them takes nothing else. The caller has checked that the command may be tried again, and that the inbox is not
 // halted.
-func (s *state) postpone(e command.Envelope, at place) {
+//
+// The pause is at least as long as asked.
+func (s *state) postpone(e command.Envelope, at place, asked time.Duration) {
 	s.counts.retries++
 	e.SetPack(min(e.Pack(), 1)) // it leaves its pack; a pack of one stays
-	e.Prove(false)
-	pause := s.cfg.Retry.pause(e.Tries(), rand.Float64())
+	pause := max(s.cfg.Retry.pause(e.Tries()+e.Refusals(), rand.Float64()), asked)
 	if pause <= 0 {
 		s.requeueRetry(&e, at)
 		return
@@ -38,7 +39,7 @@ func (s *state) postpone(e command.Envelope, at place) {
 	}
 }
 
-// pause is how long to wait after so many tries. The backoff doubles up to its maximum; then a share of it, at most Jitter, is
+// pause is how long to wait after so many tries and refusals. The backoff doubles up to its maximum; then a share of it, at most Jitter, is
 // subtracted or added. Die is random, in [0, 1).
 func (p Retry) pause(tries int, die float64) time.Duration {
 	return backoff.Pause(p.Backoff, p.Max, tries, p.Jitter*(2*die-1))
@@ -55,7 +56,7 @@ func (s *state) requeueRetry(e *command.Envelope, at place) {
 		return
 	}
 	if s.yieldsSlot() {
-		s.waiters.join(entrant{e: *e, at: at, retry: true}, false, false)
+		s.waiters.join(s.waiters.waiter(entrant{e: *e, at: at, retry: true}, false), false)
 		return
 	}
 	s.push(e, at)
@@ -84,7 +85,8 @@ func (s *state) recallRetries(fx *effects) {
 func (s *state) dismissWaiters(fx *effects) {
 	s.recallRetries(fx)
 	for w := s.waiters.first; w != nil; w = s.waiters.first {
-		s.waiters.leave(w)
+		s.leaveLine(w)
 		fx.signal(w)
 	}
+	s.dismissAtLanes(fx)
 }

@@ -336,7 +336,7 @@ func (m *sequenceModel) retry(t *rapid.T) {
 	e := w.todo[0]
 	e.Failed()
 	m.book(w)
-	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:]) {
+	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:], 0) {
 		m.back = append(m.back, e.Load.(int))
 		w.todo = w.todo[1:]
 		w.cur++

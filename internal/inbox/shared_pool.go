@@ -31,7 +31,6 @@ type SharedPool struct {
 	reportEvery             atomic.Int64 // after how many visits the pipeline is notified; 0: never
 	noted                   atomic.Int32 // inboxes with a token, in a polled shared pool; written with mu
 	route                   atomic.Pointer[route]
-	expectant               atomic.Pointer[Inbox] // keeps the turn for a worker that was woken; nil: none does. Stored with mu
 
 	mu      sync.Mutex // guards all below
 	members []*Inbox

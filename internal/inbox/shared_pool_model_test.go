@@ -523,7 +523,7 @@ func (pm *poolModel) retryLater(t *rapid.T) {
 	e := w.todo[0]
 	e.Failed()
 	pm.updateQueue(t, w.inbox)
-	ok := w.inbox.RetryLater(&w.Member, &w.tally, e, nil)
+	ok := w.inbox.RetryLater(&w.Member, &w.tally, e, nil, 0)
 	if ok != (e.Tries() < 3) {
 		t.Fatalf("RetryLater is %v after %d tries", ok, e.Tries())
 	}

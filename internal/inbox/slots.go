@@ -13,7 +13,13 @@ import (
 //
 // A command of a submitter is queued at once, so that its slot is never held for a goroutine that has still to run.
 func (s *state) grantSlots(fx *effects) {
+	s.grantPlaces(fx)
 	free := s.free()
+	if len(s.forSlots) == 1 && s.forSlots[0].places > 0 && s.waiters.n == 0 && free > 0 { // it has waited for places only
+		n := min(free, s.forSlots[0].places)
+		fx.wakeWorker(s.promise(n))
+		free -= n
+	}
 	if len(s.forSlots)+len(s.behind) > 0 && free < s.half() {
 		return
 	}
@@ -42,6 +48,10 @@ func (s *state) grantSlots(fx *effects) {
 // enqueue queues a command that waits in line.
 func (s *state) enqueue(w *waiter, fx *effects) {
 	s.waiters.leave(w)
+	if w.lane != nil {
+		w.lane.reserved-- // which the command gets
+		w.lane = nil
+	}
 	s.push(&w.e, w.at)
 	w.queued = true
 	switch {
@@ -58,35 +68,49 @@ func (s *state) enqueue(w *waiter, fx *effects) {
 
 // promise reserves n slots for the worker that has been parked for longest.
 func (s *state) promise(n int) *Member {
-	m := s.forSlots[0].m
+	p := s.forSlots[0]
 	s.forSlots = slices.Delete(s.forSlots, 0, 1)
-	s.promises = append(s.promises, sender{m: m, n: n})
+	p.n = n
+	s.promises = append(s.promises, p)
 	s.reserved += int32(n)
 	s.outside = true
-	m.ready.Store(true)
-	return m
+	p.m.ready.Store(true)
+	return p.m
 }
 
-// unpark takes a worker out of the lines here and releases the slots that it was promised; the caller takes them at once.
+// unpark takes a worker out of the lines here and releases the slots and places that it was promised.
+func (s *state) unpark(m *Member) (known bool) {
+	_, known, p := s.unparkKeeping(m)
+	s.queue.lanes.unreserve(p.lane, p.places)
+	return known
+}
+
+// unparkKeeping takes a worker out of the lines here and releases the slots that it was promised; the caller takes them at once.
 // The result is where in the line for slots it belongs if it has to wait on, and whether it was known here: first, if it
 // was promised slots; where it was, if it comes without having been woken, as a new actor of an old worker does; last, if it
-// was not known.
-func (s *state) unpark(m *Member) (at int, known bool) {
+// was not known, or waited for places. The places in was stay reserved.
+func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
 	is := func(p sender) bool { return p.m == m }
 	if i := slices.IndexFunc(s.promises, is); i >= 0 {
-		s.reserved -= int32(s.promises[i].n)
+		was = s.promises[i]
+		s.reserved -= int32(was.n)
 		s.promises = slices.Delete(s.promises, i, i+1)
-		return 0, true
+		return 0, true, was
 	}
 	if i := slices.IndexFunc(s.barred, is); i >= 0 {
 		s.barred = slices.Delete(s.barred, i, i+1)
-		return 0, true
+		return 0, true, was
 	}
 	if i := slices.IndexFunc(s.forSlots, is); i >= 0 {
+		was = s.forSlots[i]
 		s.forSlots = slices.Delete(s.forSlots, i, i+1)
-		return i, true
+		return i, true, was
 	}
-	return len(s.forSlots), false
+	if i := slices.IndexFunc(s.forPlaces, is); i >= 0 {
+		s.leaveLane(i)
+		return len(s.forSlots), true, was
+	}
+	return len(s.forSlots), false, was
 }
 
 // InLine reports whether a worker waits here to hand over.
@@ -94,7 +118,7 @@ func (in *Inbox) InLine(m *Member) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	is := func(p sender) bool { return p.m == m }
-	return slices.ContainsFunc(in.forSlots, is) || slices.ContainsFunc(in.barred, is)
+	return slices.ContainsFunc(in.forSlots, is) || slices.ContainsFunc(in.barred, is) || slices.ContainsFunc(in.forPlaces, is)
 }
 
 // Withdraw takes a worker that goes on with other work out of the line. Others get the slots that it was promised.
@@ -108,6 +132,11 @@ func (in *Inbox) Withdraw(m *Member) {
 
 // releaseSenders wakes all parked workers of an inbox that is halted.
 func (s *state) releaseSenders(fx *effects) {
+	for len(s.forPlaces) > 0 {
+		p := s.forPlaces[0]
+		s.leaveLane(0)
+		s.barred = append(s.barred, sender{m: p.m})
+	}
 	for _, p := range slices.Concat(s.barred, s.forSlots) {
 		p.m.ready.Store(true)
 		fx.wakeWorker(p.m)
@@ -115,6 +144,10 @@ func (s *state) releaseSenders(fx *effects) {
 	for _, p := range s.promises {
 		s.reserved -= int32(p.n)
 	}
+	for _, p := range slices.Concat(s.forSlots, s.promises) {
+		s.queue.lanes.unreserve(p.lane, p.places)
+	}
+	s.unstallOver(nil, fx)
 	s.barred, s.forSlots, s.promises = nil, nil, nil
 	s.unbar(fx)
 }
@@ -131,7 +164,7 @@ func (s *state) unbar(fx *effects) {
 func (in *Inbox) Parked() (all []*Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, p := range slices.Concat(in.forSlots, in.barred) {
+	for _, p := range slices.Concat(in.forSlots, in.barred, in.forPlaces) {
 		all = append(all, p.m)
 	}
 	return all
@@ -144,10 +177,27 @@ func (s *state) dropFor(e command.Envelope, at place, fx *effects) {
 		s.shedOne(e, reason.Newest, ErrShedNewest, fx)
 		return
 	}
-	oldest := s.queue.drop()
+	oldest, ok := s.dropOldest(at)
+	if !ok {
+		s.shedOne(e, reason.Newest, ErrShedNewest, fx)
+		return
+	}
 	s.queue.unpack(oldest)
 	s.push(&e, at)
 	s.shedOne(oldest, reason.Oldest, ErrShed, fx)
+}
+
+// dropOldest removes the oldest command of the queue, or of a key that has no place. It returns false if that has none which waits.
+func (s *state) dropOldest(at place) (oldest command.Envelope, ok bool) {
+	if !s.isKeyFull(at) {
+		return s.queue.drop(), true
+	}
+	l := s.queue.lanes
+	ln := l.byKey[at.key]
+	if ln.ring.Len() == 0 {
+		return oldest, false
+	}
+	return l.dropOf(ln), true
 }
 
 // unstallBehind unstalls the inboxes behind that wait for free slots here, if half of the slots is free.

@@ -71,7 +71,7 @@ func (in *Inbox) isFullFor(behind *Inbox) bool {
 	if in.bars(behind, false) && !in.halted.Load() {
 		return true
 	}
-	return in.isFull() && !in.usePass(behind)
+	return in.isOverFor(behind) || in.isFull() && !in.usePass(behind)
 }
 
 // stallBehind stalls the inbox until another, ahead, has free slots. It returns false if that has some already.
@@ -80,7 +80,7 @@ func (in *Inbox) stallBehind(other *Inbox) bool {
 	in.stalled = true // before the other is asked, so that it cannot unstall this one too early
 	in.mu.Unlock()
 	other.mu.Lock()
-	waits := other.isFull() || other.bars(in, false) && !other.halted.Load()
+	waits := other.isFull() || other.isOverFor(in) || other.bars(in, false) && !other.halted.Load()
 	if waits && !slices.Contains(other.behind, in) {
 		other.behind = append(other.behind, in)
 	}

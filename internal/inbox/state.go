@@ -8,11 +8,11 @@ import (
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
-// state is all that the lock of an inbox guards. Its methods are the transitions and questions: they need the lock, start
-// no goroutine, and call no code of others but a discipline's keys. What is to happen outside they leave in [effects].
+// state is all that the lock of an inbox guards. Its methods are the transitions and questions: they need the lock, and
+// call no code of users but a discipline's keys and guards. They read the pipeline's clock, which a test may replace. What must happen
+// outside they leave in [effects].
 //
 // Each part has an invariant of its own, written where its type is.
 type state struct {
@@ -93,16 +93,22 @@ type slots struct {
 // sender is a worker of another inbox that could not hand over all its commands here: how many are left, or how many slots
 // it was promised.
 type sender struct {
-	m    *Member
-	n    int
-	back bool // it comes along a back edge
+	m      *Member
+	n      int
+	back   bool  // it comes along a back edge
+	lane   *lane // of which it waits for places, or has some; nil: of none
+	places int   // that it has
 }
 
 // senders are the workers of other inboxes that wait here until they can hand over.
 type senders struct {
-	forSlots []sender      // for free slots; first come, first served
-	barred   []sender      // until the phase lets them, whether there are free slots or not
-	unbarred chan struct{} // closed when barred senders may try again; nil if none waits on it
+	forSlots     []sender          // for free slots; first come, first served
+	forPlaces    []sender          // for places of keys; see key_places.go
+	atLanes      map[*lane]*atLane // what waits for places, callers and handlers too
+	linedAtLanes int               // how many of these
+	overKeys     []overKey         // inboxes behind that wait until a key has a place
+	barred       []sender          // until the phase lets them, whether there are free slots or not
+	unbarred     chan struct{}     // closed when barred senders may try again; nil if none waits on it
 }
 
 // served is what a shared pool's visits need, and what inboxes behind know of this one when it is full, for the same visits.
@@ -155,10 +161,29 @@ type CrashStreak struct {
 	Rests  int           // how often shared pools have left the inbox alone; the rests that are over
 	Rested time.Duration // for how long in all
 
-	key     queue.Key // of the last command that counted, in a queue of lanes
-	crashed int64     // when a handler crashed last
-	rested  int64     // until when the inbox is left alone
+	crashed  int64         // when a handler crashed last
+	unable   int64         // when the first of the workers at its end could not start
+	rested   int64         // until when the inbox is left alone
+	share    time.Duration // the longest pause after a crash, for the next so many crashes
+	left     int           // so many
+	reported int           // the length at which Slowed was called last; 0: there was no pause
 }
+
+// atLane is what waits for a place of a key.
+type atLane struct {
+	line    line // callers, and handlers that emit
+	senders int  // workers, which are in forPlaces
+	stalls  bool // inboxes behind, which are in overKeys
+	outside bool // the next place is for one in line, not for a worker
+}
+
+// overKey is a key that a shared pool has brought commands of beyond its bound, and the inbox where they came from.
+type overKey struct {
+	lane *lane
+	from *Inbox
+}
+
+func (w *atLane) isEmpty() bool { return w.line.n == 0 && w.senders == 0 && !w.stalls }
 
 // Pipeline returns the pipeline the inbox belongs to, nil if there is none yet.
 func (s *shared) Pipeline() *Pipeline { return s.pipeline.Load() }
@@ -193,8 +218,19 @@ func (s *state) half() int {
 // load is how many commands are in the inbox.
 func (s *state) load() int { return s.queue.Len() + s.counts.inHand + s.postponed() }
 
-// push queues a command. It reads the clock for one in so many, or for each if it matters how long they have waited.
+// push queues a command.
 func (s *state) push(e *command.Envelope, p place) {
+	s.note(e)
+	if s.queue.line != nil {
+		s.queue.push(*e, p)
+		return
+	}
+	*s.queue.next() = *e
+}
+
+// note notes that a command is about to be queued. It reads the clock for one in so many, or for each if it matters how long they
+// have waited.
+func (s *state) note(e *command.Envelope) {
 	if s.queue.untilStamp--; s.queue.untilStamp < 0 || s.knobs.Linger > 0 || s.cfg.TTL > 0 {
 		s.queue.untilStamp = int32(s.limit) - 1
 		now := s.now()
@@ -211,11 +247,6 @@ func (s *state) push(e *command.Envelope, p place) {
 	if e.From != s.lapsing.lasts && !s.lapsing.watched {
 		s.watchLapse(e)
 	}
-	if s.queue.line != nil {
-		s.queue.push(*e, p)
-		return
-	}
-	*s.queue.next() = *e
 }
 
 // change changes the phase.
@@ -328,5 +359,10 @@ func (s *state) watchLapses(es []command.Envelope) {
 
 // looksFor reports whether commands that have lapsed are to be ended because there are fewer than n free slots.
 func (s *state) looksFor(n int) bool {
-	return s.lapsing.watched && !s.lapsing.looking && s.free() < n && s.now() >= s.lapsing.next
+	return s.free() < n && s.mayLook()
+}
+
+// mayLook reports whether commands may have lapsed, and the last look is long ago.
+func (s *state) mayLook() bool {
+	return s.lapsing.watched && !s.lapsing.looking && s.now() >= s.lapsing.next
 }

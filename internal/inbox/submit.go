@@ -172,13 +172,17 @@ func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waite
 	}
 }
 
-// enterFree takes a command from outside if there is a free slot for which no other command waits.
+// enterFree takes a command from outside if there is a free slot for which no other command waits, and a place of its key.
 func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 	if s.knobs.Disabled || s.waiters.n > 0 || len(s.forSlots) > 0 || s.free() <= 0 {
 		return false
 	}
+	if l := s.queue.bounded(); l == nil {
+		s.push(e, at)
+	} else if !s.enterLane(l, e, at) {
+		return false
+	}
 	s.counts.submitted++
-	s.push(e, at)
 	if s.queue.fresh() >= s.knobs.Capacity {
 		s.checkFull(fx)
 	}
@@ -189,10 +193,10 @@ func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 // enterFull does what the overflow rule says with a command from outside that finds no free slot.
 func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*waiter, error) {
 	switch {
-	case s.looksFor(1):
+	case s.looksFor(1), s.isKeyFull(sub.at) && s.mayLook():
 		return nil, errLook
 	case s.cfg.Overflow == Reject:
-		return nil, s.refuse(reason.Full, s.wrap(ErrFull))
+		return nil, s.refuse(reason.Full, s.wrap(s.fullError(sub.at)))
 	case s.cfg.Overflow != Wait:
 		s.counts.submitted++
 		s.dropFor(*e, sub.at, fx)
@@ -201,9 +205,9 @@ func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*w
 	case !sub.by.asked:
 		return nil, errAskSubmitter
 	case sub.by.forbidWait != "":
-		return nil, s.refuse(reason.Full, fmt.Errorf("stage %q: submitted by a handler %s: %w", s.cfg.Name, sub.by.forbidWait, ErrFull))
+		return nil, s.refuse(reason.Full, fmt.Errorf("stage %q: submitted by a handler %s: %w", s.cfg.Name, sub.by.forbidWait, ErrFullLoop))
 	}
-	return s.waiters.join(entrant{e: *e, at: sub.at}, sub.by.suspends, false), nil
+	return s.awaitSlot(entrant{e: *e, at: sub.at}, sub.by.suspends, false), nil
 }
 
 // refuse counts a command that is not accepted, and returns the error.
@@ -230,12 +234,17 @@ func (in *Inbox) Mistyped() {
 // that the caller has to try again, or why ctx ended.
 func (in *Inbox) await(ctx context.Context, w *waiter) error {
 	gaveUp := Until(ctx, w.ready)
+	var fx effects
 	in.mu.LockForSubmitter()
-	defer in.mu.Unlock()
+	defer in.unlock(&fx)
 	switch {
 	case w.lined:
-		in.waiters.leave(w)
+		keyed := w.lane != nil
+		in.leaveLine(w)
 		in.waiters.keep(w)
+		if keyed { // another command may have its place
+			in.grantSlots(&fx)
+		}
 		return gaveUp
 	case gaveUp == nil: // otherwise the signal is on its way, and the waiter is of no more use
 		in.waiters.keep(w)

@@ -151,28 +151,3 @@ func (sp *SharedPool) pending() bool { return len(sp.ready) > 0 || sp.noted.Load
 func (sp *SharedPool) callIdle() *Member {
 	return sp.pickIdle(func(*Member) bool { return true })
 }
-
-// comes reports whether a worker is on its way to an inbox that has the turn of its synchronizers. It is if it has a token of the inbox.
-// One that was woken while the inbox has a token is, too, but may find other commands first: so the inbox is expectant, and the next worker
-// that has ended its search has it look again. The inbox's lock and the board's are held, so there is one expectant inbox at a time.
-func (sp *SharedPool) comes(s *state) bool {
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	here := 0
-	for i := range sp.ready {
-		if sp.ready[i].inbox == s.self {
-			here++
-		}
-	}
-	if s.noted {
-		here++
-	}
-	switch {
-	case int(s.tokens.Load()) > here:
-		return true
-	case here == 0 || sp.waking == 0:
-		return false
-	}
-	sp.expectant.Store(s.self)
-	return true
-}

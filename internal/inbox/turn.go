@@ -16,6 +16,7 @@ func (in *Inbox) Turn(m *Member, t *Tally, park bool) int {
 
 func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	s.book(m, t, fx)
+	s.cancelPermit(m)
 	m.finishTime()
 	if m.Carried == 0 { // otherwise a worker that came in its place would overtake what it carries
 		s.yield(m)
@@ -77,11 +78,6 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 
 // take moves up to a fair share of the queue into a worker's batch, and no more than most, if that is not 0.
 func (s *state) take(m *Member, most int) int {
-	if g := s.queue.guarded; g != nil {
-		g.stale() // handlers that go on may have changed what guards see
-		g.enter() // what is allowed is given out in the same step
-		defer g.leave()
-	}
 	n, laden := s.available(), s.isLaden(m)
 	if laden {
 		n = min(n, s.runnable())
@@ -106,6 +102,8 @@ func (s *state) take(m *Member, most int) int {
 		s.tellHolds(m, n)
 	case s.queue.keyed():
 		s.queue.lanes.hold(m)
+	case s.queue.guarded != nil:
+		s.tellPermit(m)
 	}
 	if s.queue.sequence != nil {
 		s.number(m, n)

@@ -11,14 +11,6 @@ import (
 // how many commands: 0 if there is nothing to do anywhere, -1 if the worker is to leave. With park, a worker that gets 0 is
 // parked until it is woken.
 func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
-	in, n := sp.turn(m, t, park)
-	if n != 0 {
-		sp.searched()
-	}
-	return in, n
-}
-
-func (sp *SharedPool) turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	gone := sp.arriveOrRetire(m)
 	if in := m.at; in != nil {
 		if n := sp.stay(in, m, t, gone); n > 0 {
@@ -40,7 +32,6 @@ func (sp *SharedPool) turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 			sp.looksOnceMore(m)
 			return nil, 0
 		}
-		sp.searched() // before it is parked: it may be called at once
 		if sp.parked(m) {
 			return nil, 0
 		}
@@ -247,6 +238,7 @@ func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 // visit though there was more to do.
 func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects) (n int, bounded bool) {
 	s.book(m, t, fx)
+	s.cancelPermit(m)
 	m.finishTime()
 	s.yield(m)
 	s.freeLanes(m)

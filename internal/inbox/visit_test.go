@@ -462,7 +462,7 @@ func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
 	w.crash(false)
 	require.Equal(t, 1, tb.inboxes[0].Streak())
 	require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Restarts, "the inbox counts the restart, for a shared pool does not know where the worker crashed")
-	tb.pool.CrashIdle()
+	tb.pool.CrashIdle(nil)
 	tb.pool.Shrink(3)
 	require.Equal(t, 1, tb.pool.Unshrink(1))
 	require.Equal(t, 1, tb.pool.Unshrink(1))

@@ -182,7 +182,7 @@ func (q *waiting) pushAll(es []command.Envelope, p places) {
 	}
 }
 
-// pushFront puts commands back. The places are those of a keyed or ordered stage, where woken commands have none.
+// pushFront puts commands back. Woken commands have no places.
 func (q *waiting) pushFront(es []command.Envelope, p places) {
 	if q.woken != nil {
 		es = q.woken.back(es)
@@ -334,6 +334,22 @@ func (q *waiting) keyed() bool { return q.lanes != nil && q.lanes.keyed }
 // heldByCommands reports whether it is that of a keyed stage whose handlers may suspend, so that commands hold its lanes.
 func (q *waiting) heldByCommands() bool { return q.lanes != nil && q.lanes.byOne }
 
+// bounded returns the lanes if there is a bound for each key; otherwise nil.
+func (q *waiting) bounded() *lanes {
+	if q.lanes == nil || q.lanes.most == 0 {
+		return nil
+	}
+	return q.lanes
+}
+
+// keyBound is how many slots the commands of one key may hold; 0: any number.
+func (q *waiting) keyBound() int {
+	if q.lanes == nil {
+		return 0
+	}
+	return q.lanes.most
+}
+
 // rated reports whether there is a rate for each key.
 func (q *waiting) rated() bool { return q.lanes != nil && q.lanes.full != nil }
 
@@ -346,21 +362,6 @@ func (q *waiting) takeable() int {
 		return q.guarded.takeable()
 	}
 	return q.fresh()
-}
-
-// granted is how many commands an atomic rule has allowed that are still to be given out. Like those that were started they are, even
-// while the inbox is paused.
-func (q *waiting) granted() int {
-	g := q.guarded
-	if g == nil || g.member == nil {
-		return 0
-	}
-	g.enter()
-	g.leave()
-	if g.due == nil {
-		return 0
-	}
-	return 1
 }
 
 // givenBack is how many commands at the front were given back in packs after a crash: they stay before all others in any

@@ -230,7 +230,7 @@ func TestACommandWhoseKeyPanicsHasKeyZero(t *testing.T) {
 			w.turn(false)
 			e := w.Batch[0]
 			e.Failed()
-			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e, nil), "a retry asks for the key too")
+			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e, nil, 0), "a retry asks for the key too")
 			w.n = 0
 			w.turn(false)
 			w.crash(true)
@@ -284,7 +284,7 @@ func TestARetryTakesItsPlaceInTheOrder(t *testing.T) {
 			w.turn(false)
 			e := w.Batch[0]
 			e.Failed()
-			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e, nil))
+			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e, nil, 0))
 			w.n = 0
 			tb.pass(backoff)
 			require.Equal(t, "dear middling cheap", names(w), backoff)
@@ -496,13 +496,13 @@ func TestARetryLingersLikeANewCommand(t *testing.T) {
 		_, cmds := w.turn(false)
 		require.Len(t, cmds, 4)
 		w.Batch[0].Failed()
-		require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, w.Batch[0], nil))
+		require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, w.Batch[0], nil, 0))
 		w.tally.OK = 3
 		_, cmds = w.turn(true)
 		require.Empty(t, cmds)
 		tb.pass(10*time.Millisecond - 10*time.Microsecond)
 		require.Zero(t, w.woken)
-		tb.pass(20 * time.Microsecond)
+		tb.pass(40 * time.Microsecond)
 		require.Equal(t, 1, w.woken)
 		_, cmds = w.turn(true)
 		require.Len(t, cmds, 1)
@@ -523,7 +523,7 @@ func TestNoCommandLingersForEver(t *testing.T) {
 				require.Len(t, cmds, 4)
 				if tried {
 					w.Batch[0].Failed()
-					require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, w.Batch[0], nil))
+					require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, w.Batch[0], nil, 0))
 					w.tally.OK = 3
 				} else {
 					w.tally.OK = 4
@@ -531,9 +531,9 @@ func TestNoCommandLingersForEver(t *testing.T) {
 				}
 				_, cmds = w.turn(true)
 				require.Empty(t, cmds)
-				tb.pass(mostLinger - 10*time.Microsecond)
+				tb.pass(mostLinger - 20*time.Microsecond)
 				require.Zero(t, w.woken)
-				tb.pass(20 * time.Microsecond)
+				tb.pass(40 * time.Microsecond)
 				require.Equal(t, 1, w.woken)
 				_, cmds = w.turn(true)
 				require.Len(t, cmds, 1)
@@ -653,7 +653,7 @@ func TestACommandThatWaitsForItsRetryKeepsItsSlot(t *testing.T) {
 				w.turn(false)
 				e := w.Batch[0]
 				e.Failed()
-				require.True(t, in.RetryLater(&w.Member, &w.tally, e, nil))
+				require.True(t, in.RetryLater(&w.Member, &w.tally, e, nil, 0))
 				w.n = 0
 			}
 			tb.submit(0, "c")

@@ -31,7 +31,6 @@ internal/steer:      controller internal/ring
 controller/leda:    controller
 controller/simulator: controller controller/policy internal/ring internal/steer
 internal/histogram:
-internal/trial:
 stage/queue:        internal/ring
 stage/reason:
 coordination/guard:
@@ -44,26 +43,27 @@ coordination/synchronizer: coordination/guard internal/rules
 internal/layers:
 internal/prose:
 internal/face:
-internal/actor:       internal/bigstack internal/plain
 internal/goid:
+internal/actor:       internal/bigstack internal/goid internal/plain
 internal/stacks:
+internal/states:
 internal/yield:
 internal/cputime:
+internal/kept:
+internal/lockfile:
 internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/link internal/yield
 internal/feed:      internal/ring
-internal/synchronize: coordination/guard internal/rules
 internal/inbox:      behaviour controller coordination/guard stage/queue stage/reason
                     internal/backoff internal/command internal/histogram internal/link internal/plain internal/requests internal/ring internal/steer
-                    internal/synchronize internal/yield
+                    internal/yield
 
 -- first
-worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
-                    internal/trial internal/yield
+worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
+                    internal/yield
 internal/engine:    behaviour stage/queue stage/reason worker
-                    internal/actor internal/bigstack internal/command internal/inbox internal/part internal/plain internal/stacks internal/synchronize internal/trial
-stage/upgrade:      worker internal/engine internal/link internal/trial
+                    internal/actor internal/bigstack internal/command internal/inbox internal/part internal/plain internal/stacks internal/states
 coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
@@ -78,9 +78,9 @@ internal/control:   controller stage/queue worker
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
-stage:              behaviour coordination/guard stage/queue stage/reason stage/upgrade worker
+stage:              behaviour coordination/guard stage/queue stage/reason worker
                     internal/actor internal/backoff internal/command internal/engine internal/histogram internal/link internal/part internal/plain internal/inbox
-                    internal/synchronize internal/trial
+                    internal/states
 
 -- third
 internal/verdict:   stage stage/reason internal/backoff
@@ -89,11 +89,11 @@ coordination/rpc:   coordination/coroutine coordination/guard coordination/synch
                     internal/actor internal/coro internal/link internal/outbound internal/plain internal/requests internal/rules internal/transaction
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
-window:             behaviour stage internal/command internal/link internal/plain
-internal/letters:   stage stage/reason worker internal/logs internal/plain internal/ring
-pipeline:           behaviour controller controller/policy coordination/synchronizer worker source stage stage/reason supervisor
+window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
+internal/letters:   stage stage/reason worker internal/kept internal/lockfile internal/logs internal/plain internal/ring
+pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
                     internal/actor internal/command internal/control internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
-                    internal/link internal/part internal/plain internal/rules internal/synchronize
+                    internal/link internal/lockfile internal/part internal/plain internal/states
 
 -- top: third-party dependencies are allowed.
 stage/stagetest/internal/oracle: pipeline stage internal/actor
@@ -119,6 +119,7 @@ var family = []string{"golang.org/x"}
 
 // testDependencies may be imported by the tests of every package.
 var testDependencies = []string{
+	"github.com/cockroachdb/datadriven", // conversations with an inbox, as files
 	"github.com/stretchr/testify",
 	"go.uber.org/goleak",
 	"pgregory.net/rapid",

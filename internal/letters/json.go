@@ -3,11 +3,14 @@ package letters
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
 
+	"github.com/golda-dev/golda/internal/kept"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/worker"
 )
@@ -36,28 +39,17 @@ type line struct {
 	Last        time.Time       `json:"last"`
 	Type        string          `json:"command_type"`
 	Command     json.RawMessage `json:"command,omitempty"`
+	Data        []byte          `json:"command_data,omitempty"` // as a codec of the user has encoded the command
 	Text        string          `json:"command_text,omitempty"`
 	Cut         bool            `json:"command_cut,omitempty"`
+	Missing     string          `json:"command_missing,omitempty"` // why there is neither Command nor Data
 	Stack       string          `json:"stack,omitempty"`
 }
 
 // MarshalJSON writes a letter whatever its command is. A command that package json can write, and that is not too large, is
 // the field command. Any other is the field command_text, as %+v writes it; command_cut says that the text is cut.
 func (l Letter) MarshalJSON() ([]byte, error) {
-	out := line{
-		ID: l.ID, Pipeline: l.Pipeline, Stage: l.Stage, Reason: l.Reason, Attempts: l.Attempts,
-		At: l.At, EmittedBy: l.EmittedBy, Version: l.Version, Fingerprint: l.Fingerprint, Seen: l.Seen, First: l.First, Last: l.Last,
-		Type: fmt.Sprintf("%T", l.Command), Stack: string(l.Stack[:min(len(l.Stack), maxStack)]),
-	}
-	// The methods of errors and of commands are user code, and may panic.
-	if crash := worker.Guard(l.Stage, func() error {
-		if l.Err != nil {
-			out.Error = plain.Text(l.Err)
-		}
-		return nil
-	}); crash != nil {
-		out.Error = fmt.Sprintf("%T", l.Err)
-	}
+	out := l.line()
 	if err := worker.Guard(l.Stage, func() (err error) {
 		out.Command, err = encode(l.Command)
 		return err
@@ -68,13 +60,52 @@ func (l Letter) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// encode returns a command as JSON, or an error if it is too large or contains itself.
+// line returns the letter as JSON without its command.
+func (l Letter) line() line {
+	out := line{
+		ID: l.ID, Pipeline: l.Pipeline, Stage: l.Stage, Reason: l.Reason, Attempts: l.Attempts,
+		At: l.At, EmittedBy: l.EmittedBy, Version: l.Version, Fingerprint: l.Fingerprint, Seen: l.Seen, First: l.First, Last: l.Last,
+		Type: fmt.Sprintf("%T", l.Command), Stack: string(l.Stack[:min(len(l.Stack), maxStack)]),
+	}
+	if m, ok := errors.AsType[*missing](l.Missing); ok {
+		out.Type, out.Missing = m.of, m.Error()
+	}
+	out.Error = textOf(l.Stage, l.Err)
+	return out
+}
+
+// textOf returns the text of an error. The methods of errors are user code, and may panic.
+func textOf(stageName string, err error) (text string) {
+	if err == nil {
+		return ""
+	}
+	if crash := worker.Guard(stageName, func() error { text = plain.Text(err); return nil }); crash != nil {
+		return fmt.Sprintf("%T", err)
+	}
+	return text
+}
+
+// letter returns a letter that was read, without its command.
+func (x *line) letter() stage.DeadLetter {
+	d := stage.DeadLetter{
+		Pipeline: x.Pipeline, Stage: x.Stage, Reason: x.Reason, Attempts: x.Attempts, At: x.At, EmittedBy: x.EmittedBy,
+	}
+	if x.Error != "" {
+		d.Err = errors.New(x.Error)
+	}
+	if x.Stack != "" {
+		d.Stack = []byte(x.Stack)
+	}
+	return d
+}
+
+// encode returns a command as JSON, or an error if it is too large, contains itself, or has a string that JSON would change.
 func encode(cmd any) ([]byte, error) {
 	left := maxCommand
 	if !fits(reflect.ValueOf(cmd), 0, &left) {
 		return nil, fmt.Errorf("more than %d bytes, or a cycle", maxCommand)
 	}
-	return json.Marshal(cmd)
+	return kept.Marshal(cmd)
 }
 
 // fits reports whether the JSON of a value takes not much more than the bytes that are left, and subtracts them. A value

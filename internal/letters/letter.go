@@ -1,6 +1,7 @@
 package letters
 
 import (
+	"errors"
 	"time"
 
 	"github.com/golda-dev/golda/stage"
@@ -15,7 +16,18 @@ type Letter struct {
 	Fingerprint string
 	Seen        uint64
 	First, Last time.Time
+	Missing     error
 }
+
+// missing is why a letter that was read has no command.
+type missing struct {
+	error
+
+	of string // the type of the command
+}
+
+// Unwrap returns the reason.
+func (m *missing) Unwrap() error { return m.error }
 
 // Group sums up the letters of one stage, reason and fingerprint; see pipeline.LetterGroup.
 type Group struct {
@@ -36,4 +48,31 @@ type Filter struct {
 	If          func(Letter) bool // user code; called without the store's lock
 	OldestFirst bool
 	Limit       int
+}
+
+// Entry is a letter that is put into a store.
+type Entry struct {
+	stage.DeadLetter
+
+	Version, Fingerprint string
+	Heard                bool // the source of the command deals with its end, and keeps what is to be kept
+
+	missing error  // why there is no command
+	awaits  hang   // the return of the handler that may change the command; nil if the body has the command
+	size    int64  // of the command, about
+	body    []byte // for the file; nil if the letter is not for it
+}
+
+// hang is the error of package worker for a command whose handler was given up, if it is known when that returns.
+type hang interface {
+	error
+	Returned() bool
+	AfterReturn(f func())
+}
+
+func hangOf(d *stage.DeadLetter) (h hang, known bool) {
+	if d.Reason == reason.Error {
+		return nil, false
+	}
+	return errors.AsType[hang](d.Err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -19,16 +20,21 @@ import (
 // 1,024 letters wait for it. When they do, the goroutine that delivers the next letter waits too, but no longer than 5 s for
 // a function that does not return: then the letters that find the queue full are logged until it does.
 type Notifier struct {
-	log  *logs.Limiter
-	hide bool // the log shows only the types of commands
+	log *logs.Limiter
+	set Log
 
 	dead, failures []*subscriber
 }
 
-// NewNotifier returns a notifier for subscribers to dead letters and to failures. If hide is true, the log shows only the
-// types of commands.
-func NewNotifier(log *logs.Limiter, hide bool, dead, failures []func(stage.DeadLetter)) *Notifier {
-	n := &Notifier{log: log, hide: hide}
+// Log is what the log lines of letters have.
+type Log struct {
+	Show bool                                              // the commands themselves
+	Key  func(stage string, cmd any) (key any, keyed bool) // calls user code; nil if there are no keys
+}
+
+// NewNotifier returns a notifier for subscribers to dead letters and to failures.
+func NewNotifier(log *logs.Limiter, set Log, dead, failures []func(stage.DeadLetter)) *Notifier {
+	n := &Notifier{log: log, set: set}
 	n.dead, n.failures = n.subscribers("dead-letter", dead), n.subscribers("failure", failures)
 	return n
 }
@@ -44,7 +50,7 @@ func (n *Notifier) subscribers(kind string, fs []func(stage.DeadLetter)) (all []
 				crash.Stage = letter.Stage
 			}
 			report(letter, " subscriber crashed", slog.Any("error", err))
-			n.write(&letter)
+			n.write(&letter, 0)
 		}, func(letter stage.DeadLetter) {
 			report(letter, " subscriber does not return", "for", patience, "waiting", maxQueued)
 		}))
@@ -52,27 +58,41 @@ func (n *Notifier) subscribers(kind string, fs []func(stage.DeadLetter)) (all []
 	return all
 }
 
-// Notify delivers a letter to the subscribers to its kind, or logs it if there are none. A subscriber that does not take
+// Notify delivers a letter to the subscribers to its kind, or logs it with its number if there are none. A subscriber that does not take
 // it has it logged. Notify may wait for a slow subscriber; see [Notifier].
-func (n *Notifier) Notify(letter stage.DeadLetter) {
+func (n *Notifier) Notify(letter stage.DeadLetter, id uint64) {
 	to := n.to(letter.Reason)
 	if len(to) == 0 {
-		n.write(&letter)
+		n.write(&letter, id)
 	}
-	n.deliver(to, letter)
+	n.deliver(to, letter, id)
+}
+
+// NotifyCrash is like [Notifier.Notify], for a letter of a command that crashed its handler. The crash is logged whether there are subscribers
+// or not: one line says what crashed, where, and at which command.
+func (n *Notifier) NotifyCrash(letter stage.DeadLetter, id uint64, crash *stage.CrashError) {
+	k := logs.Kind{Level: slog.LevelWarn, Message: "handler crashed", Stage: letter.Stage, Reason: string(letter.Reason)}
+	n.log.Log(k, func() []any {
+		args := append([]any{"attempt", crash.Attempts, "again", false}, n.describe(&letter, id)...)
+		if crash.Version != "" {
+			args = append(args, "version", crash.Version)
+		}
+		return append(args, "panic", plain.Text(crash.Value), "stack", string(crash.Stack))
+	})
+	n.deliver(n.to(letter.Reason), letter, id)
 }
 
 // NotifyLimited is like [Notifier.Notify], for a letter of a command that was refused because a limit was reached. It logs
 // the message and the limit, at most once a second; if there are no subscribers, that is in place of the letter.
 func (n *Notifier) NotifyLimited(letter stage.DeadLetter, message string, limit int) {
 	n.log.Log(lineOf(slog.LevelWarn, message, &letter), func() []any { return []any{"limit", limit} })
-	n.deliver(n.to(letter.Reason), letter)
+	n.deliver(n.to(letter.Reason), letter, 0)
 }
 
-func (n *Notifier) deliver(to []*subscriber, letter stage.DeadLetter) {
+func (n *Notifier) deliver(to []*subscriber, letter stage.DeadLetter, id uint64) {
 	for _, s := range to {
 		if !s.notify(letter) {
-			n.write(&letter)
+			n.write(&letter, id)
 		}
 	}
 }
@@ -112,7 +132,7 @@ func (n *Notifier) Wait(ctx context.Context, pending func() bool, lastMoment tim
 func (n *Notifier) Close(onlyBehind bool) {
 	for _, s := range n.all() {
 		for _, letter := range s.close(onlyBehind) {
-			n.write(&letter)
+			n.write(&letter, 0)
 		}
 	}
 }
@@ -125,8 +145,8 @@ func (n *Notifier) Undelivered() (count int) {
 	return count
 }
 
-// write logs a letter.
-func (n *Notifier) write(letter *stage.DeadLetter) {
+// write logs a letter. The id is its number in its store; 0 if it is not known.
+func (n *Notifier) write(letter *stage.DeadLetter, id uint64) {
 	message := "dead letter"
 	if letter.Reason == reason.Error {
 		message = "command failed"
@@ -138,11 +158,7 @@ func (n *Notifier) write(letter *stage.DeadLetter) {
 	}
 	l := *letter // copied only now, because a copy that a closure refers to is allocated
 	n.log.Write(k, leftOut, func() []any {
-		args := []any{"reason", l.Reason, "attempts", l.Attempts, "error", l.Err, "command", n.payload(&l)}
-		if l.EmittedBy != "" {
-			args = append(args, "emitted_by", l.EmittedBy)
-		}
-		return args
+		return append([]any{"reason", l.Reason, "attempts", l.Attempts, "error", l.Err}, n.describe(&l, id)...)
 	})
 }
 
@@ -156,11 +172,27 @@ func lineOf(level slog.Level, message string, letter *stage.DeadLetter) logs.Kin
 	return k
 }
 
-// payload returns the command of a letter as the log shows it. A command whose handler has not returned may be written to
-// while it is read, so only its type is shown.
-func (n *Notifier) payload(letter *stage.DeadLetter) any {
-	if n.hide || letter.Reason != reason.Error && errors.Is(letter.Err, stage.ErrStuck) {
-		return fmt.Sprintf("%T", letter.Command)
+// maxKey is how many bytes of a key the log shows.
+const maxKey = 64
+
+// describe returns which command a letter is of: its type, the number of the letter, and its key. The command itself is not read, unless the user
+// wants the log to show it: it may have personal data in it, and the program may be changing it. The function for the key reads it; the user has
+// said that keys do not change.
+func (n *Notifier) describe(l *stage.DeadLetter, id uint64) []any {
+	args := []any{"command", fmt.Sprintf("%T", l.Command)}
+	if id > 0 {
+		args = append(args, "letter", id)
 	}
-	return logs.Payload(letter.Command)
+	if l.EmittedBy != "" {
+		args = append(args, "emitted_by", l.EmittedBy)
+	}
+	if n.set.Key != nil {
+		if key, keyed := n.set.Key(l.Stage, l.Command); keyed {
+			args = append(args, "key", plain.Brief(key, maxKey))
+		}
+	}
+	if n.set.Show && !inUse(l) { // its handler may be writing to it
+		args = append(args, "value", logs.Payload(l.Command))
+	}
+	return args
 }

@@ -2,95 +2,41 @@ package letters
 
 import (
 	"container/heap"
-	"context"
-	"log/slog"
-	"sync"
+	"errors"
+	"slices"
 	"time"
-
-	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Store is a bounded store of letters. When it is full, the oldest letter of the group that has the most letters is evicted
-// for a new one, so that a flood of one cause leaves the letters of other causes in the store. Evictions are counted and
-// logged. Any goroutine may use the store.
-type Store struct {
-	name   string
-	bound  int
-	log    *slog.Logger
-	submit Submit
-
-	mu         sync.Mutex // guards all below
-	slots      []slot     // as many as are in use, or were at once
-	free       []int      // slots that are not in use
-	groups     map[groupKey]*group
-	last       *group // of the last letter: the letters of a flood have one group
-	largest    bySize // groups that have letters
-	ids        uint64
-	dropped    uint64
-	unreported uint64    // dropped letters that were not logged yet
-	reported   time.Time // when dropped letters were last logged
-}
-
-// NewStore returns a store that keeps at most bound letters. Its name is for the log.
-func NewStore(name string, bound int, log *slog.Logger, submit Submit) *Store {
-	return &Store{name: name, bound: bound, log: log, submit: submit, groups: map[groupKey]*group{}}
-}
-
-// Submit submits a command to the stage of that name again.
-type Submit func(ctx context.Context, stage string, cmd any) error
-
-// slot has a letter; its id is 0 if it is not in use.
-type slot struct {
-	id           uint64
-	dead         stage.DeadLetter
-	version      string
-	group        *group
-	older, newer int // neighbours in the group, by slot; none if there is none
-	claim        *claim
-}
-
-const none = -1
-
-// groupKey is what the letters of a group have in common.
-type groupKey struct {
-	stage       string
-	reason      reason.Reason
-	fingerprint string
-}
-
-// group has the letters of one key, linked through their slots, and counts those that were ever seen.
-type group struct {
-	key            groupKey
-	seen           uint64
-	first, last    time.Time
-	oldest, newest int // slots; none if there is none
-	kept           int
-	oldestID       uint64 // the id of the oldest letter
-	index          int    // in the heap; none if the group has no letters
-}
-
-// claim is the right to retry a letter.
-type claim struct {
-	evicted bool // the letter was evicted meanwhile
-}
-
-// Put adds a letter. It is called for every command that is dropped, which may be very many a second.
-func (l *Store) Put(d *stage.DeadLetter, version, fingerprint string) {
+// Put adds a letter, and returns its number. It is called for every command that is dropped, which may be very many a second.
+func (l *Store) Put(e *Entry) (id uint64) {
+	l.measure(e)
+	if l.disk.codecs != nil && !e.Heard {
+		c := *e // a copy, since it escapes
+		l.encode(&c)
+		*e = c
+	}
 	l.mu.Lock()
-	g := l.groupOfLocked(groupKey{d.Stage, d.Reason, fingerprint}, d.At)
+	g := l.groupOfLocked(groupKey{e.Stage, e.Reason, e.Fingerprint}, e.At)
 	l.ids++
-	if l.bound > 0 {
-		l.addLocked(d, version, g)
+	id = l.ids
+	if errors.Is(e.missing, errTooLarge) {
+		l.unreported.cut++
+	}
+	if l.bound.Letters > 0 {
+		l.writeLocked(l.addLocked(e, g))
 	} else {
 		l.dropped++ // the user asked for a store that keeps none, so there is nothing to log
 	}
-	if len(l.slots)-len(l.free) > l.bound {
-		l.evictLocked()
-	}
-	lost := l.lostToReportLocked(d.At)
+	l.boundLocked()
+	lost := l.lostToReportLocked(e.At)
+	problem := l.disk.problemLocked(e.At)
 	l.mu.Unlock()
 	l.reportLost(lost)
+	l.disk.report(l.name, problem)
+	if h := e.awaits; h != nil {
+		h.AfterReturn(func() { l.complete(id) })
+	}
+	return id
 }
 
 // groupOfLocked returns a letter's group and counts the letter there.
@@ -115,7 +61,7 @@ const minGroups = 64
 
 // forgetGroupLocked removes the least recently seen group that has no letters, if there are too many groups for one more.
 func (l *Store) forgetGroupLocked() {
-	if len(l.groups) < max(l.bound, minGroups) {
+	if len(l.groups) < max(l.bound.Letters, minGroups) {
 		return
 	}
 	var empty *group
@@ -130,7 +76,7 @@ func (l *Store) forgetGroupLocked() {
 }
 
 // addLocked puts a letter into a slot, as the newest of its group.
-func (l *Store) addLocked(d *stage.DeadLetter, version string, g *group) {
+func (l *Store) addLocked(e *Entry, g *group) (at *slot) {
 	i := len(l.slots)
 	if n := len(l.free); n > 0 {
 		i = l.free[n-1]
@@ -139,18 +85,28 @@ func (l *Store) addLocked(d *stage.DeadLetter, version string, g *group) {
 		l.slots = append(l.slots, slot{})
 	}
 	s := &l.slots[i]
-	s.id, s.dead, s.version, s.group = l.ids, *d, version, g
+	s.id, s.dead, s.version, s.group = l.ids, e.DeadLetter, e.Version, g
+	s.missing, s.heard, s.unwritten, s.size, s.awaits = e.missing, e.Heard, e.body, e.size, e.awaits
 	s.older, s.newer = g.newest, none
 	if g.newest != none {
 		l.slots[g.newest].newer = i
 	}
 	g.newest = i
-	if g.kept++; g.kept == 1 {
+	l.weighLocked(g, 1, s.size)
+	if g.kept == 1 {
 		g.oldest, g.oldestID = i, s.id
 		heap.Push(&l.largest, g)
-		return
+	} else {
+		heap.Fix(&l.largest, g.index)
 	}
-	heap.Fix(&l.largest, g.index)
+	return s
+}
+
+// dropLocked takes the letter out of a slot, and out of the file.
+func (l *Store) dropLocked(i int) {
+	l.eraseLocked(l.slots[i].id, l.slots[i].where)
+	l.removeLocked(i)
+	l.shrinkLocked()
 }
 
 // removeLocked takes the letter out of a slot.
@@ -167,9 +123,10 @@ func (l *Store) removeLocked(i int) {
 	} else {
 		g.newest = s.older
 	}
+	l.weighLocked(g, -1, -s.size)
 	*s = slot{}
 	l.free = append(l.free, i)
-	if g.kept--; g.kept == 0 {
+	if g.kept == 0 {
 		heap.Remove(&l.largest, g.index)
 		return
 	}
@@ -177,76 +134,134 @@ func (l *Store) removeLocked(i int) {
 	heap.Fix(&l.largest, g.index)
 }
 
-// evictLocked removes the oldest letter of the largest group. One that is being retried is lost only if it is refused.
+// weighLocked counts letters and their bytes that a group has got or lost.
+func (l *Store) weighLocked(g *group, letters int, bytes int64) {
+	g.kept += letters
+	g.bytes += bytes
+	l.bytes += bytes
+	g.weight = max(int64(g.kept)*l.bound.unit(), g.bytes)
+}
+
+// boundLocked evicts letters until the store is within its bound.
+func (l *Store) boundLocked() {
+	for len(l.largest) > 0 && (len(l.slots)-len(l.free) > l.bound.Letters || l.bytes > l.bound.Bytes) {
+		l.evictLocked()
+	}
+}
+
+// evictLocked removes the oldest letter of the largest group. One that is being retried is lost only if it is refused, and stays in the file
+// until that is known.
 func (l *Store) evictLocked() {
 	i := l.largest[0].oldest
 	if c := l.slots[i].claim; c != nil {
 		c.evicted = true
+		l.retriedLocked(i, c)
 	} else {
 		l.loseLocked()
 	}
-	l.removeLocked(i)
+	l.dropLocked(i)
 }
 
 func (l *Store) loseLocked() {
 	l.dropped++
-	l.unreported++
+	l.unreported.dropped++
 }
 
-// lostToReportLocked returns how many evicted letters are to be logged now: none, if some were logged within a second.
-func (l *Store) lostToReportLocked(now time.Time) (lost uint64) {
-	if l.unreported == 0 || !l.reported.IsZero() && now.Sub(l.reported) < time.Second {
-		return 0
+// lostToReportLocked returns the losses that are to be logged now. A store with a file reports the first, and then whenever as many letters as
+// before were lost; another one reports none if some were logged within a second.
+func (l *Store) lostToReportLocked(now time.Time) (lost loss) {
+	switch {
+	case l.unreported == lost:
+		return lost
+	case l.disk.codecs != nil:
+		if l.unreported.cut == 0 && l.dropped < 2*l.said {
+			return lost
+		}
+		l.said = l.dropped
+	case !l.reported.IsZero() && now.Sub(l.reported) < time.Second:
+		return lost
 	}
 	l.reported = now
-	lost, l.unreported = l.unreported, 0
+	lost, l.unreported = l.unreported, lost
 	return lost
 }
 
-// Flush logs the evictions that were not logged yet. It is for the end.
+// Flush logs the losses that were not logged yet. It is for the end.
 func (l *Store) Flush() {
 	l.mu.Lock()
 	lost := l.unreported
-	l.unreported = 0
+	l.unreported = loss{}
 	l.mu.Unlock()
 	l.reportLost(lost)
 }
 
-func (l *Store) reportLost(lost uint64) {
-	if lost > 0 {
-		l.log.Warn("letters dropped: the store is full", "store", l.name, "dropped", lost, "keeps", l.bound)
+func (l *Store) reportLost(lost loss) {
+	if lost.dropped > 0 {
+		l.log.Warn("letters dropped: the store is full",
+			"store", l.name, "dropped", lost.dropped, "keeps", l.bound.Letters, "keeps_bytes", l.bound.Bytes,
+			"see", "pipeline.KeepLetters, pipeline.KeepLetterBytes")
+	}
+	if lost.cut > 0 {
+		l.log.Warn("letters are kept without their commands, which are larger than the store",
+			"store", l.name, "letters", lost.cut, "keeps_bytes", l.bound.Bytes)
 	}
 }
 
-// bySize is a heap of groups: the one that has the most letters first, and of those the one that has the oldest letter.
-type bySize []*group
-
-func (s *bySize) Len() int { return len(*s) }
-
-func (s *bySize) Less(i, j int) bool {
-	a, b := (*s)[i], (*s)[j]
-	return a.kept > b.kept || a.kept == b.kept && a.oldestID < b.oldestID
+// findLocked returns a letter's slot. It searches all slots: the store is built for floods, which add letters, and not for
+// people, which look one up.
+func (l *Store) findLocked(id uint64) (at int, ok bool) {
+	at = slices.IndexFunc(l.slots, func(s slot) bool { return s.id == id })
+	return at, at >= 0 && id > 0
 }
 
-func (s *bySize) Swap(i, j int) {
-	g := *s
-	g[i], g[j] = g[j], g[i]
-	g[i].index, g[j].index = i, j
+// complete writes the command of a letter whose handler had not returned, and has now. It does nothing if the letter is gone or is being
+// retried.
+func (l *Store) complete(id uint64) {
+	e, ok := l.incomplete(id)
+	if !ok {
+		return
+	}
+	l.encode(&e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, ok := l.findLocked(id)
+	if !ok || l.slots[i].awaits == nil || l.disk.file == nil {
+		return
+	}
+	s := &l.slots[i]
+	s.awaits, s.unwritten = nil, e.body
+	s.dead.Command, s.missing = e.Command, e.missing
+	l.weighLocked(s.group, 0, e.size-s.size)
+	s.size = e.size
+	heap.Fix(&l.largest, s.group.index)
+	l.writeLocked(s)
+	l.boundLocked()
+	l.shrinkLocked()
 }
 
-// Push is for package heap.
-func (s *bySize) Push(x any) {
-	g := x.(*group)
-	g.index = len(*s)
-	*s = append(*s, g)
+// incomplete returns the entry of a letter whose command is to be written.
+func (l *Store) incomplete(id uint64) (e Entry, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, ok := l.findLocked(id)
+	if !ok || l.slots[i].awaits == nil || l.slots[i].claim != nil || l.disk.file == nil {
+		return e, false
+	}
+	s := &l.slots[i]
+	return Entry{DeadLetter: s.dead, Version: s.version, Fingerprint: s.group.key.fingerprint, size: s.size}, true
 }
 
-// Pop is for package heap.
-func (s *bySize) Pop() any {
-	n := len(*s) - 1
-	g := (*s)[n]
-	(*s)[n] = nil
-	*s = (*s)[:n]
-	g.index = none
-	return g
+// completeAll is complete for all letters whose handlers have returned.
+func (l *Store) completeAll() {
+	var ids []uint64
+	l.mu.Lock()
+	for i := range l.slots {
+		if s := &l.slots[i]; s.awaits != nil && s.awaits.Returned() {
+			ids = append(ids, s.id)
+		}
+	}
+	l.mu.Unlock()
+	for _, id := range ids {
+		l.complete(id)
+	}
 }

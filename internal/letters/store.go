@@ -1,7 +1,7 @@
 // Package letters keeps and delivers the letters of a pipeline. A letter is a record of a command that ended without an
 // answer, or that failed.
 //
-// [Box] has the three stores of a pipeline, each a [Store] with a bound; a letter can be listed, retried and dropped there.
+// [Box] has the three stores of a pipeline, each a [Store] with its bounds; a letter can be listed, retried and dropped there.
 // [Notifier] delivers letters to the functions that users subscribe. The package calls user code: subscribers, filters,
 // and, when it writes a letter as JSON or as a log line, the methods of commands and errors.
 package letters
@@ -11,8 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"os"
 	"slices"
 
 	"github.com/golda-dev/golda/stage"
@@ -59,7 +59,7 @@ func (l *Store) letterLocked(i int) located {
 	s := &l.slots[i]
 	return located{Letter{
 		ID: s.id, DeadLetter: s.dead, Version: s.version, Fingerprint: s.group.key.fingerprint,
-		Seen: s.group.seen, First: s.group.first, Last: s.group.last,
+		Seen: s.group.seen, First: s.group.first, Last: s.group.last, Missing: s.missing,
 	}, i}
 }
 
@@ -115,13 +115,6 @@ func (l *Store) Get(id uint64) (Letter, bool) {
 		return Letter{}, false
 	}
 	return l.letterLocked(i).Letter, true
-}
-
-// findLocked returns a letter's slot. It searches all slots: the store is built for floods, which add letters, and not for
-// people, which look one up.
-func (l *Store) findLocked(id uint64) (at int, ok bool) {
-	at = slices.IndexFunc(l.slots, func(s slot) bool { return s.id == id })
-	return at, at >= 0 && id > 0
 }
 
 // Groups returns a summary of each group, the most recently seen first. Groups that have no letter left are included as
@@ -189,7 +182,7 @@ func (l *Store) RetryAll(ctx context.Context, f Filter) (n int, err error) {
 
 // retryAt retries the letter in a slot if it is still there.
 func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any) error {
-	dead, c, err := l.claim(id, i)
+	dead, missing, c, err := l.claim(id, i)
 	if err != nil {
 		return fmt.Errorf("letter %d: %w", id, err)
 	}
@@ -198,8 +191,14 @@ func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any) err
 	cmd := dead.Command
 	if instead != nil {
 		cmd = *instead
+	} else if missing != nil {
+		return fmt.Errorf("letter %d: %w", id, missing)
 	}
-	if err := l.submit(ctx, dead.Stage, cmd); err != nil {
+	var ended func()
+	if c.filed {
+		ended = func() { l.end(id, c) }
+	}
+	if err := l.submit(ctx, dead.Stage, cmd, ended); err != nil {
 		return fmt.Errorf("letter %d: %w", id, err)
 	}
 	accepted = true
@@ -207,18 +206,18 @@ func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any) err
 }
 
 // claim makes sure that a letter is retried by one call at a time. The letter stays in the store meanwhile.
-func (l *Store) claim(id uint64, i int) (stage.DeadLetter, *claim, error) {
+func (l *Store) claim(id uint64, i int) (dead stage.DeadLetter, missing error, c *claim, err error) { //nolint:revive // it is no error of claim
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := &l.slots[i]
 	switch {
 	case s.id != id:
-		return stage.DeadLetter{}, nil, ErrNoLetter
+		return dead, nil, nil, ErrNoLetter
 	case s.claim != nil:
-		return stage.DeadLetter{}, nil, ErrRetrying
+		return dead, nil, nil, ErrRetrying
 	}
-	s.claim = new(claim)
-	return s.dead, s.claim, nil
+	s.claim = &claim{filed: s.where.n > 0}
+	return s.dead, s.missing, s.claim, nil
 }
 
 // settle ends a claim.
@@ -227,23 +226,26 @@ func (l *Store) settle(id uint64, i int, c *claim, accepted bool) {
 	defer l.mu.Unlock()
 	switch s := &l.slots[i]; {
 	case s.id == id && accepted:
-		l.removeLocked(i)
+		l.retriedLocked(i, c)
+		l.dropLocked(i)
 	case s.id == id:
 		s.claim = nil
 	case c.evicted && !accepted:
+		l.forgetLocked(id, c)
 		l.loseLocked()
 	}
 }
 
-// Drop removes a letter, and reports whether it was in the store.
+// Drop removes a letter, and reports whether it was in the store and could be removed: not from a file that is closed.
 func (l *Store) Drop(id uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i, ok := l.findLocked(id)
-	if ok {
-		l.removeLocked(i)
+	if !ok || l.disk.closed {
+		return false
 	}
-	return ok
+	l.dropLocked(i)
+	return true
 }
 
 // Clear removes the letters that a filter selects, and returns how many.
@@ -252,60 +254,62 @@ func (l *Store) Clear(f Filter) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range chosen {
-		if l.slots[h.slot].id == h.ID {
-			l.removeLocked(h.slot)
+		if l.slots[h.slot].id == h.ID && !l.disk.closed {
+			l.dropLocked(h.slot)
 			n++
 		}
 	}
 	return n
 }
 
-// Export writes all letters as lines of JSON, the oldest first. Letters that arrive meanwhile are left out.
-func (l *Store) Export(w io.Writer) error {
-	for _, letter := range l.List(Filter{OldestFirst: true}) {
-		line, err := letter.MarshalJSON()
-		if err != nil {
-			return fmt.Errorf("letter %d: %w", letter.ID, err)
-		}
-		if _, err := w.Write(append(line, '\n')); err != nil {
-			return fmt.Errorf("letter %d: %w", letter.ID, err)
-		}
-	}
-	return nil
-}
-
 // Box has the stores of a pipeline.
 type Box struct {
 	Dead, Quarantine, Failures *Store
+
+	lock *os.File // of the directory; nil if the letters are in memory only
 }
 
 // NewBox returns three empty stores with the same bound. Each logs the letters that it drops; the quarantine does so like the
 // dead letters.
-func NewBox(bound int, dead, failures *slog.Logger, submit Submit) *Box {
+func NewBox(bound Bound, dead, failures *slog.Logger, submit Submit) *Box {
 	store := func(name string, log *slog.Logger) *Store { return NewStore(name, bound, log, submit) }
-	return &Box{store("dead letters", dead), store("quarantine", dead), store("failures", failures)}
+	return &Box{Dead: store(deadStore, dead), Quarantine: store(quarantineStore, dead), Failures: store(failuresStore, failures)}
 }
 
+// Measure has the stores ask how large commands are. It is called before letters are put into the box.
+func (b *Box) Measure(sizes Measure) {
+	for _, l := range b.stores() {
+		l.sizes = sizes
+	}
+}
+
+func (b *Box) stores() [3]*Store { return [3]*Store{b.Dead, b.Quarantine, b.Failures} }
+
 // Keep puts a letter into its store: of a crash into the quarantine, of a failure into the failures, and any other into the
-// dead letters. The crash is the one of the letter's command; it may be nil.
-func (b *Box) Keep(d *stage.DeadLetter, crash *stage.CrashError) {
-	var version, where string
+// dead letters. The crash is the one of the letter's command; it may be nil. If heard, the source of the command deals with its end, and
+// keeps what is to be kept. Keep returns the number of the letter in its store.
+func (b *Box) Keep(d *stage.DeadLetter, crash *stage.CrashError, heard bool) (id uint64) {
+	e := Entry{DeadLetter: *d, Heard: heard}
 	if crash != nil {
-		version, where = crash.Version, crash.Fingerprint()
+		e.Version = crash.Version
 	}
 	switch d.Reason {
 	case reason.Error:
-		b.Failures.Put(d, "", kindOf(d.Err))
+		e.Version, e.Fingerprint = "", kindOf(d.Err)
+		return b.Failures.Put(&e)
 	case reason.Crash:
-		b.Quarantine.Put(d, version, where)
+		if crash != nil {
+			e.Fingerprint = crash.Fingerprint()
+		}
+		return b.Quarantine.Put(&e)
 	default:
-		b.Dead.Put(d, version, "")
+		return b.Dead.Put(&e)
 	}
 }
 
-// Flush logs the evictions that were not logged yet. It is for the end.
-func (b *Box) Flush() {
-	b.Dead.Flush()
-	b.Quarantine.Flush()
-	b.Failures.Flush()
-}
+// The names of the stores.
+const (
+	deadStore       = "dead letters"
+	quarantineStore = "quarantine"
+	failuresStore   = "failures"
+)

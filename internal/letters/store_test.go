@@ -28,11 +28,23 @@ import (
 
 var errRefused = errors.New("refused")
 
-func taken(context.Context, string, any) error   { return nil }
-func refused(context.Context, string, any) error { return errRefused }
+func taken(context.Context, string, any, func()) error   { return nil }
+func refused(context.Context, string, any, func()) error { return errRefused }
+
+func noCodecs(string) (Codec, error) { return Codec{}, errNone }
+
+var errNone = errors.New("no codec")
+
+// put1 puts a letter into a store.
+func put1(l *Store, d stage.DeadLetter, version, fingerprint string) {
+	l.Put(&Entry{DeadLetter: d, Version: version, Fingerprint: fingerprint})
+}
+
+// testBytes is a bound that no letter of most tests comes near.
+const testBytes = 1 << 40
 
 func storeOf(bound int, again Submit) *Store {
-	return NewStore("store", bound, slog.New(slog.DiscardHandler), again)
+	return NewStore("store", Bound{bound, testBytes}, slog.New(slog.DiscardHandler), again)
 }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -41,7 +53,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // rest the command. They come a second apart.
 func fill(l *Store, words ...string) {
 	for _, w := range words {
-		l.Put(&stage.DeadLetter{
+		put1(l, stage.DeadLetter{
 			Pipeline: "p", Stage: w[:1], Command: w[1:], Reason: reason.Stopped, Err: stage.ErrStopped,
 			At: noon.Add(time.Duration(l.ids) * time.Second),
 		}, "", "")
@@ -121,7 +133,7 @@ func TestTheStoreDoesWhatASimpleModelDoes(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		bound := 1 + r.IntN(12)
-		again := func(_ context.Context, _ string, cmd any) error {
+		again := func(_ context.Context, _ string, cmd any, _ func()) error {
 			if strings.HasSuffix(cmd.(string), "7") {
 				return errRefused
 			}
@@ -163,7 +175,7 @@ func TestTheStoreDoesWhatASimpleModelDoes(t *testing.T) {
 func TestAFilterSelectsLetters(t *testing.T) {
 	l := storeOf(10, taken)
 	fill(l, "a1", "b2", "a3", "a4")
-	l.Put(&stage.DeadLetter{Stage: "a", Command: "5", Reason: reason.Crash, At: noon}, "v1", "f00")
+	put1(l, stage.DeadLetter{Stage: "a", Command: "5", Reason: reason.Crash, At: noon}, "v1", "f00")
 	for name, row := range map[string]struct {
 		f    Filter
 		want string
@@ -191,9 +203,9 @@ func TestALetterHasAllItsFields(t *testing.T) {
 	dead := stage.DeadLetter{
 		Pipeline: "p", Stage: "s", Command: 7, Reason: reason.Crash, Err: errRefused, Attempts: 3, Stack: []byte("stack"), At: noon,
 	}
-	l.Put(&dead, "v1", "f00")
+	put1(l, dead, "v1", "f00")
 	dead.At = noon.Add(time.Hour)
-	l.Put(&dead, "v2", "f00")
+	put1(l, dead, "v2", "f00")
 	dead.At = noon
 	got, ok := l.Get(1)
 	require.True(t, ok)
@@ -233,7 +245,7 @@ func TestGroupsCountAllLettersSeenIncludingThoseThatAreGone(t *testing.T) {
 func TestGroupsAreBounded(t *testing.T) {
 	l := storeOf(2, taken)
 	for i := range 1000 {
-		l.Put(&stage.DeadLetter{Stage: "s", Command: i, At: noon.Add(time.Duration(i) * time.Second)}, "", strconv.Itoa(i%500))
+		put1(l, stage.DeadLetter{Stage: "s", Command: i, At: noon.Add(time.Duration(i) * time.Second)}, "", strconv.Itoa(i%500))
 	}
 	require.LessOrEqual(t, len(l.groups), minGroups+1)
 	require.Equal(t, "s998 s999", oldest(l))
@@ -266,9 +278,9 @@ func (h *dropLog) Handle(_ context.Context, r slog.Record) error {
 
 func TestEvictedLettersAreLogged(t *testing.T) {
 	h := &dropLog{Handler: slog.DiscardHandler}
-	l := NewStore("store", 1, slog.New(h), taken)
+	l := NewStore("store", Bound{1, testBytes}, slog.New(h), taken)
 	at := func(d time.Duration) {
-		l.Put(&stage.DeadLetter{Stage: "s", At: noon.Add(d)}, "", "")
+		put1(l, stage.DeadLetter{Stage: "s", At: noon.Add(d)}, "", "")
 	}
 	at(0)
 	require.Empty(t, h.lines)
@@ -316,7 +328,7 @@ func TestARetryRemovesALetterIfAndOnlyIfItIsAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent []seen
-			l := storeOf(5, func(_ context.Context, stage string, cmd any) error {
+			l := storeOf(5, func(_ context.Context, stage string, cmd any, _ func()) error {
 				sent = append(sent, seen{stage, cmd})
 				return row.ends
 			})
@@ -364,9 +376,9 @@ func TestALetterThatIsBeingRetried(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, []string{"accepted", "refused"}[i]), func(t *testing.T) {
 				var l *Store
 				once := sync.OnceFunc(func() { row.meanwhile(l, t.Context()) })
-				l = storeOf(2, func(ctx context.Context, stage string, cmd any) error {
+				l = storeOf(2, func(ctx context.Context, stage string, cmd any, _ func()) error {
 					once()
-					return again(ctx, stage, cmd)
+					return again(ctx, stage, cmd, nil)
 				})
 				fill(l, "a1")
 				_ = l.Retry(t.Context(), 1)
@@ -378,7 +390,7 @@ func TestALetterThatIsBeingRetried(t *testing.T) {
 }
 
 func TestARetryThatPanicsLeavesTheLetter(t *testing.T) {
-	l := storeOf(2, func(context.Context, string, any) error { panic("a gate") })
+	l := storeOf(2, func(context.Context, string, any, func()) error { panic("a gate") })
 	fill(l, "a1")
 	require.Panics(t, func() { _ = l.Retry(t.Context(), 1) })
 	require.Panics(t, func() { _ = l.Retry(t.Context(), 1) }, "no claim on the letter is left")
@@ -388,7 +400,7 @@ func TestARetryThatPanicsLeavesTheLetter(t *testing.T) {
 func TestRetryAllRetriesTheSelectedLettersOldestFirst(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	var sent []string
-	again := func(_ context.Context, stage string, cmd any) error {
+	again := func(_ context.Context, stage string, cmd any, _ func()) error {
 		sent = append(sent, stage+cmd.(string))
 		switch {
 		case stage == "b":
@@ -452,7 +464,7 @@ func TestClearedLettersAreGone(t *testing.T) {
 func TestTheStoreMayBeUsedByManyGoroutinesAtOnce(t *testing.T) {
 	const writers, each = 4, 2000
 	var accepted, cleared atomic.Int64
-	l := storeOf(64, func(_ context.Context, _ string, cmd any) error {
+	l := storeOf(64, func(_ context.Context, _ string, cmd any, _ func()) error {
 		if n := len(cmd.(string)); n%2 == 0 {
 			return errRefused
 		}
@@ -463,7 +475,7 @@ func TestTheStoreMayBeUsedByManyGoroutinesAtOnce(t *testing.T) {
 	for w := range writers {
 		writing.Go(func() {
 			for i := range each {
-				l.Put(&stage.DeadLetter{Stage: string(rune('a' + w)), Command: strconv.Itoa(i), At: noon}, "", strconv.Itoa(i%7))
+				put1(l, stage.DeadLetter{Stage: string(rune('a' + w)), Command: strconv.Itoa(i), At: noon}, "", strconv.Itoa(i%7))
 			}
 		})
 	}
@@ -490,7 +502,7 @@ func TestTheStoreMayBeUsedByManyGoroutinesAtOnce(t *testing.T) {
 					default:
 						cleared.Add(int64(l.Clear(Filter{Stage: "a", Limit: 1})))
 						l.Groups()
-						_ = l.Export(&bytes.Buffer{})
+						_ = l.Export(&bytes.Buffer{}, noCodecs)
 					}
 				}
 			}
@@ -565,7 +577,7 @@ func oddCommands() map[string]struct {
 		"nil":                      {cmd: nil, json: "null"},
 		"a number":                 {cmd: 7, json: "7"},
 		"a text of two lines":      {cmd: "a\nb\u2028<", json: `"a\nb\u2028\u003c"`},
-		"a text that is not UTF-8": {cmd: "a\xffb", json: `"a\ufffdb"`},
+		"a text that is not UTF-8": {cmd: "a\xffb", text: "a\ufffdb"},
 		"a struct":                 {cmd: struct{ A, b int }{1, 2}, json: `{"A":1}`},
 		"a pointer":                {cmd: &struct{ A int }{1}, json: `{"A":1}`},
 		"bytes":                    {cmd: []byte("ab"), json: `"YWI="`},
@@ -615,13 +627,13 @@ func TestAnExportIsLinesOfJSONWhateverTheCommandsAre(t *testing.T) {
 	names := slices.Sorted(maps.Keys(rows))
 	l := storeOf(100, taken)
 	for _, name := range names {
-		l.Put(&stage.DeadLetter{
+		put1(l, stage.DeadLetter{
 			Pipeline: name, Stage: "s", Command: rows[name].cmd, Reason: reason.Crash, Attempts: 2,
 			Err: errRefused, Stack: []byte("goroutine 1\n\tstack"), At: noon,
 		}, "v1", "f00")
 	}
 	var out bytes.Buffer
-	require.NoError(t, l.Export(&out))
+	require.NoError(t, l.Export(&out, noCodecs))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	require.Len(t, lines, len(names))
 	for i, name := range names {
@@ -686,24 +698,24 @@ func (f *full) Write(p []byte) (int, error) {
 func TestAnExportEndsWhenItsWriterFails(t *testing.T) {
 	l := storeOf(9, taken)
 	fill(l, "a1", "a2", "a3")
-	require.ErrorIs(t, l.Export(&full{1}), errRefused)
-	require.NoError(t, l.Export(&full{3}))
+	require.ErrorIs(t, l.Export(&full{1}, noCodecs), errRefused)
+	require.NoError(t, l.Export(&full{3}, noCodecs))
 }
 
 func TestABoxKeepsALetterInTheStoreOfItsReason(t *testing.T) {
 	none := slog.New(slog.DiscardHandler)
-	box := NewBox(9, none, none, taken)
+	box := NewBox(Bound{9, testBytes}, none, none, taken)
 	for why, store := range map[reason.Reason]*Store{
 		reason.Crash: box.Quarantine, reason.Error: box.Failures,
 		reason.Stopped: box.Dead, reason.Newest: box.Dead, reason.Oldest: box.Dead, reason.Full: box.Dead,
 		reason.Disabled: box.Dead, reason.Type: box.Dead, reason.Closed: box.Dead, reason.MaxInFlight: box.Dead,
 	} {
 		before := store.Len()
-		box.Keep(&stage.DeadLetter{Stage: "s", Reason: why}, nil)
+		box.Keep(&stage.DeadLetter{Stage: "s", Reason: why}, nil, false)
 		require.Equal(t, before+1, store.Len(), why)
 	}
 	require.Equal(t, 10, box.Quarantine.Len()+box.Failures.Len()+box.Dead.Len())
-	box.Flush()
+	closed(t, box)
 }
 
 // BenchmarkKeepingALetter measures what a letter adds to the cost of a command that is shed.
@@ -723,12 +735,12 @@ func BenchmarkKeepingALetter(b *testing.B) {
 					}
 				}
 				for i := range bound {
-					l.Put(&dead[i%stages], "", "")
+					put1(l, dead[i%stages], "", "")
 				}
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
-					l.Put(&dead[i], "", "")
+					put1(l, dead[i], "", "")
 					if i++; i == stages {
 						i = 0
 					}

@@ -55,14 +55,9 @@ type Holder interface {
 	HeldCommands() int
 	// ReleaseHeld has them continue. It is called in a drain, when the stage has no other commands and will get none.
 	ReleaseHeld()
-}
-
-// Detach lets what comes of a suspending handler's command go on although the context of the command's caller ends. The
-// handler calls it when it does not suspend any more.
-func Detach(ctx context.Context) {
-	if run, ok := ctx.Value(EmitterKey{}).(interface{ Detach() }); ok {
-		run.Detach()
-	}
+	// ReleaseTimeless has those continue that no time ever lets continue, but only further commands, and returns how many groups of them
+	// there were. It is called when no further command comes before some have ended.
+	ReleaseTimeless() int
 }
 
 // Deferrer is implemented by the [Emitter] of a worker.
@@ -91,3 +86,13 @@ func CheckContext(ctx context.Context, call string) {
 		panic(call + ": nil context")
 	}
 }
+
+// Resume is the load of a command that continues in its stage what a command of an earlier process had begun: Run takes the place of the
+// handler. It is for stages whose handlers suspend.
+type Resume[S, O any] struct {
+	Run   func(c S) O
+	Shown any // the command as letters and logs show it
+}
+
+// bare returns the command as users see it.
+func (r *Resume[S, O]) bare() any { return r.Shown }

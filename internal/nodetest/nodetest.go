@@ -44,6 +44,9 @@ func Start(tb testing.TB, env ...string) (cmd *exec.Cmd, node string) {
 	return cmd, strings.TrimSpace(line)
 }
 
+// Secret returns what the nodes of a test share that connect by sockets, also with those of its other programs.
+func Secret() []byte { return []byte("the nodes of a test share this") }
+
 // Visit is what a process is asked to do inside a monitor.
 type Visit struct {
 	Lock   monitor.Lock

@@ -14,6 +14,13 @@ type List []Part
 // Part makes the list a part of a pipeline.
 func (List) Part(Seal) {}
 
+// Defaults are options that the other options of the pipeline replace, as those of stage.Defaults in a stage. They come first. They
+// are for packages that make a pipeline of the parts of a user.
+type Defaults []Part
+
+// Part makes the defaults a part of a pipeline.
+func (Defaults) Part(Seal) {}
+
 // Fault is a part that could not be made. The pipeline reports it.
 type Fault struct{ Name, Problem string }
 

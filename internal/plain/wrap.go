@@ -1,8 +1,12 @@
 package plain
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
-// Wrap returns an error that wraps err and reads "prefix: " and err's text.
+// Wrap returns an error that wraps err and reads "prefix: " and err's text. If the prefix is a noun with a name, such as stage "s", the
+// same noun before err's text is left out: not stage "s": stage: full.
 //
 // Unlike fmt.Errorf, Wrap and [Because] do not format err; only the Error method of the result does. So wrapping an
 // error runs none of its methods, which may panic or end the goroutine. Goroutines of the engine wrap untrusted errors
@@ -18,7 +22,15 @@ type wrapped struct {
 	err    error
 }
 
-func (w *wrapped) Error() string { return w.prefix + ": " + Text(w.err) }
+func (w *wrapped) Error() string {
+	noun, _, named := strings.Cut(w.prefix, " ")
+	text := Text(w.err)
+	if named {
+		text = strings.TrimPrefix(text, noun+": ")
+	}
+	return w.prefix + ": " + text
+}
+
 func (w *wrapped) Unwrap() error { return w.err }
 
 type because struct {

@@ -1,5 +1,5 @@
-// Package rules has the rules of a synchronizer as data, for those that evaluate them: the protocol between processes, and the inboxes of a
-// pipeline's stages. Users write them with package coordination/synchronizer.
+// Package rules has the rules of a synchronizer as data, for the protocol between processes, which evaluates them. Users write them with
+// package coordination/synchronizer.
 package rules
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/coordination/guard"
 )
 
-// Member is a stage or a process. Users know it as synchronizer.Member.
+// Member is a process. Users know it as synchronizer.Member.
 type Member interface{ Name() string }
 
 // Method is a method of a member, by names.
@@ -73,8 +73,6 @@ type Rules struct {
 
 	// Count returns the counters of a method. What evaluates the rules sets it before; until then all are zero.
 	Count func(m Method) guard.Counters
-	// Gone reports whether a member has terminated for good. What evaluates the rules sets it; nil: none has.
-	Gone func(member string) bool
 }
 
 // New returns rules that are empty.

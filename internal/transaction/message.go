@@ -78,6 +78,8 @@ const (
 
 	// NoFunctions answers Install: it is of a synchronizer that was taken for a process.
 	NoFunctions
+	// RulesRefused answers Install: the node of the process does not keep the rules, for the reason in Rule.
+	RulesRefused
 )
 
 // Part is what a synchronizer has to do with a method. It hears of completed requests in any case.
@@ -103,7 +105,7 @@ type Message struct {
 	Methods  map[string]Part           `json:",omitzero"` // Install
 	Counters map[string]guard.Counters `json:",omitzero"` // Installed; Commit, Completed and Granted: of the request's method
 
-	Rule  string `json:",omitzero"` // of Lock, and of what answers it, the name of the rule
+	Rule  string `json:",omitzero"` // of Lock, and of what answers it, the name of the rule; of RulesRefused the reason
 	Grant ID     `json:",omitzero"` // the attempt of the rule; Installed: the lock that the process has granted
 	Age   ID     `json:",omitzero"` // Lock
 	Keep  bool   `json:",omitzero"` // Unlock: the rule will try again

@@ -29,11 +29,12 @@ const (
 type Verdict struct {
 	Act    Act
 	Delay  time.Duration // of GiveBack
+	Free   bool          // of GiveBack: the command was not tried, so the delivery does not count
 	Reason reason.Reason // of Bury
 }
 
 // Of returns what to do with a message that was delivered n times, after its command has ended with err. A panic of the user's function
-// p.If is logged, and the command is not tried again.
+// p.If is logged, and the command is not tried again. So it is if it was refused and asks for a longer pause than p.Max.
 func Of(log *slog.Logger, p stage.RetryPolicy, n int, err error) (v Verdict) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -57,14 +58,17 @@ func Of(log *slog.Logger, p stage.RetryPolicy, n int, err error) (v Verdict) {
 	if p.If != nil {
 		again = p.If(err)
 	}
-	if !again || n >= p.Attempts {
+	overload, overloaded := stage.Overloaded(err)
+	refused := overloaded && !overload.Tried && !stage.Crashed(err)
+	if !again || n >= p.Attempts && !refused {
 		return Verdict{Act: Bury, Reason: why}
 	}
-	delay := Pause(p, n)
-	if o, overloaded := stage.Overloaded(err); overloaded {
-		delay = max(delay, o.RetryAfter)
+	asked, cut := backoff.Heed(overload.RetryAfter, p.Max)
+	if cut && overload.RetryAfter > time.Second { // a second may be the default of package stage
+		log.Warn("a message is delivered again before the time that the error of its command asks for; see Retry.Max",
+			"asked", overload.RetryAfter, "pause", asked, "reason", Text(err))
 	}
-	return Verdict{Act: GiveBack, Delay: delay}
+	return Verdict{Act: GiveBack, Delay: max(Pause(p, n), asked), Free: refused}
 }
 
 // Pause returns the pause after the n-th delivery.

@@ -1,6 +1,7 @@
 package verdict_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 func TestAVerdictFollowsFromTheErrorAndTheDeliveries(t *testing.T) {
 	no := errors.New("no")
 	policy := stage.RetryPolicy{Attempts: 3, Backoff: 10, Max: 30}
+	slow := verdict.Filled(stage.RetryPolicy{Attempts: 3, Backoff: 10}, time.Minute)
 	only := policy
 	only.If = func(err error) bool { return errors.Is(err, no) || stage.Crashed(err) }
 	crashing := policy
@@ -44,11 +46,32 @@ func TestAVerdictFollowsFromTheErrorAndTheDeliveries(t *testing.T) {
 		"an error that is chosen":          {only, 1, no, verdict.Verdict{Act: verdict.GiveBack, Delay: 10}},
 		"an error that is not":             {only, 1, errors.New("other"), verdict.Verdict{Act: verdict.Bury, Reason: reason.Error}},
 		"an error for which If panics":     {crashing, 1, no, verdict.Verdict{Act: verdict.Bury, Reason: reason.Error}},
-		"an overload":                      {policy, 1, fmt.Errorf("x: %w", stage.ErrFull), verdict.Verdict{Act: verdict.GiveBack, Delay: time.Second}},
+		"a refusal":                        {policy, 1, fmt.Errorf("x: %w", stage.ErrFull), verdict.Verdict{Act: verdict.GiveBack, Delay: 30, Free: true}},
+		"a refusal after the last":         {policy, 9, stage.ErrFull, verdict.Verdict{Act: verdict.GiveBack, Delay: 30, Free: true}},
+		"a refusal with a hint":            {slow, 9, asks(2 * time.Second), verdict.Verdict{Act: verdict.GiveBack, Delay: 2 * time.Second, Free: true}},
+		"a refusal with a hint too long":   {slow, 9, asks(68 * 365 * 24 * time.Hour), verdict.Verdict{Act: verdict.GiveBack, Delay: time.Minute, Free: true}},
+		"a crash with a refusal":           {only, 3, &stage.CrashError{Value: stage.ErrFull}, verdict.Verdict{Act: verdict.Bury, Reason: reason.Crash}},
+		"an overload that was tried":       {policy, 3, stage.ErrMaxInFlight, verdict.Verdict{Act: verdict.Bury, Reason: reason.Error}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, verdict.Of(slog.New(slog.DiscardHandler), c.policy, c.times, c.err))
 		})
+	}
+}
+
+// asks is the error of a service that asks for a pause.
+type asks time.Duration
+
+func (asks) Error() string { return "too much to do" }
+func (a asks) Overload() (stage.Overload, bool) {
+	return stage.Overload{Reason: "service", RetryAfter: time.Duration(a)}, true
+}
+
+func TestAPauseThatWasCutIsLogged(t *testing.T) {
+	for asked, logged := range map[asks]bool{asks(time.Second): false, asks(time.Hour): true} {
+		var log bytes.Buffer
+		verdict.Of(slog.New(slog.NewTextHandler(&log, nil)), stage.RetryPolicy{Attempts: 3, Backoff: 10, Max: 30}, 1, asked)
+		require.Equal(t, logged, strings.Contains(log.String(), "asked=1h0m0s pause=30ns"), log.String())
 	}
 }
 

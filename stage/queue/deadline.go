@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"math"
 	"reflect"
 	"time"
@@ -23,15 +24,16 @@ type Dated interface {
 // A command reports its deadline by [Dated]; other commands have none. For commands that cannot have methods see
 // [DeadlineOf].
 type Deadline struct {
-	of    func(cmd any) time.Time // nil: call the command's method
-	takes reflect.Type            // the argument type of the function of
+	of      func(cmd any) time.Time // nil: call the command's method
+	takes   reflect.Type            // the argument type of the function of
+	nothing bool                    // the function was nil
 }
 
 // DeadlineOf returns a [Deadline] for which f returns the deadline of a command. It is called once for each command, by
 // several goroutines at once. A command that is not a C has no deadline. pipeline.New refuses a stage none of whose
 // commands can be a C.
 func DeadlineOf[C any](f func(cmd C) time.Time) Deadline {
-	return Deadline{takes: reflect.TypeFor[C](), of: func(cmd any) time.Time {
+	return Deadline{takes: reflect.TypeFor[C](), nothing: f == nil, of: func(cmd any) time.Time {
 		c, ok := cmd.(C)
 		if !ok {
 			return time.Time{}
@@ -43,8 +45,13 @@ func DeadlineOf[C any](f func(cmd C) time.Time) Deadline {
 // Name returns "deadline".
 func (Deadline) Name() string { return "deadline" }
 
-// Check returns nil: there are no parameters.
-func (Deadline) Check() error { return nil }
+// Check returns an error if the function of [DeadlineOf] is nil.
+func (d Deadline) Check() error {
+	if d.nothing {
+		return errors.New("queue: DeadlineOf: the function is nil")
+	}
+	return nil
+}
 
 // Key returns the key for the command's deadline.
 func (d Deadline) Key(cmd any) Key {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"math"
 	"reflect"
 )
@@ -21,15 +22,16 @@ type Prioritized interface {
 //
 // Waiting does not raise a priority: unimportant commands wait for as long as more important ones keep coming.
 type Priority struct {
-	of    func(cmd any) int // nil: call the command's method
-	takes reflect.Type      // the argument type of the function of
+	of      func(cmd any) int // nil: call the command's method
+	takes   reflect.Type      // the argument type of the function of
+	nothing bool              // the function was nil
 }
 
 // PriorityOf returns a [Priority] for which f returns the priority of a command. It is called once for each command, by
 // several goroutines at once. A command that is not a C has priority 0. pipeline.New refuses a stage none of whose
 // commands can be a C.
 func PriorityOf[C any](f func(cmd C) int) Priority {
-	return Priority{takes: reflect.TypeFor[C](), of: func(cmd any) int {
+	return Priority{takes: reflect.TypeFor[C](), nothing: f == nil, of: func(cmd any) int {
 		c, ok := cmd.(C)
 		if !ok {
 			return 0
@@ -41,8 +43,13 @@ func PriorityOf[C any](f func(cmd C) int) Priority {
 // Name returns "priority".
 func (Priority) Name() string { return "priority" }
 
-// Check returns nil: there are no parameters.
-func (Priority) Check() error { return nil }
+// Check returns an error if the function of [PriorityOf] is nil.
+func (d Priority) Check() error {
+	if d.nothing {
+		return errors.New("queue: PriorityOf: the function is nil")
+	}
+	return nil
+}
 
 // Key returns the key for the command's priority.
 func (d Priority) Key(cmd any) Key {

@@ -1,12 +1,10 @@
 package stagetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -35,13 +33,6 @@ func (crashing) Part(part.Seal) {}
 func mayCrash(parts []pipeline.Part) (rest []pipeline.Part, may bool) {
 	is := func(p pipeline.Part) bool { _, is := p.(crashing); return is }
 	return slices.DeleteFunc(slices.Clone(parts), is), slices.ContainsFunc(parts, is)
-}
-
-// inBubble reports whether the goroutine is in a bubble of testing/synctest. The first line of its stack says so.
-func inBubble() bool {
-	stack := make([]byte, 128)
-	line, _, _ := bytes.Cut(stack[:runtime.Stack(stack, false)], []byte("\n"))
-	return bytes.Contains(line, []byte("synctest bubble"))
 }
 
 // realNow reads the clock of the machine, in a bubble too.

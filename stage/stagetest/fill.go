@@ -17,6 +17,8 @@ const fillWait = 10 * time.Second
 // ended. It may be called more than once, and is called when the test is over. No handler sees the copies: they end with an
 // error, and count as accepted and as errors of the stage. Key functions and disciplines are called for them.
 //
+// Of a [stage.Keyed] stage it fills the slots that the key of the command may have.
+//
 // The pipeline must run, and nothing else may pause or drain the stage meanwhile.
 //
 //	release := stagetest.Fill(t, p.Pipeline, save, order)
@@ -43,8 +45,12 @@ func Fill[C any](tb testing.TB, p *pipeline.Pipeline, s *stage.Stage[C], cmd C) 
 	}
 	tb.Cleanup(release)
 	st, _ := stageOf(p.Snapshot(), s.Name())
-	go copies.submit(given, st.Capacity-st.Queued) // it waits if others fill the stage meanwhile
-	for began := time.Now(); st.Queued < st.Capacity; time.Sleep(time.Millisecond) {
+	full := st.Capacity
+	if st.KeyCapacity > 0 {
+		full = min(full, st.Queued+st.KeyCapacity)
+	}
+	go copies.submit(given, full-st.Queued) // it waits if others fill the stage meanwhile
+	for began := time.Now(); st.Queued < full; time.Sleep(time.Millisecond) {
 		if err := copies.refused(); err != nil {
 			tb.Fatalf("stagetest: Fill: stage %q refuses the command: %v", s.Name(), err)
 		}

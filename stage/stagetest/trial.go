@@ -15,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/goid"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
@@ -70,7 +72,7 @@ type Trial struct {
 // killed. Tests with a trial must not run in parallel with others, whose goroutines would count as leaked.
 func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Helper()
-	virtual := inBubble()
+	virtual := goid.InBubble()
 	before := goleak.IgnoreCurrent()
 	t := &Trial{
 		tb: tb, stages: stagesOf(parts), counts: map[string]uint64{},
@@ -79,7 +81,7 @@ func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 	parts, within := patienceOf(parts)
 	parts, t.mayCrash = mayCrash(parts)
 	p, err := pipeline.New(fmt.Sprintf("trial-%d", oracle.Number()), append([]pipeline.Part{
-		t.system(), pipeline.Logger(slog.New(&t.story)), pipeline.Intensity(1000, time.Second),
+		part.Defaults{t.system(), pipeline.Logger(slog.New(&t.story)), pipeline.Intensity(1000, time.Second)},
 	}, parts...)...)
 	if err != nil {
 		tb.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golda-dev/golda/internal/goid"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
@@ -41,7 +42,7 @@ func watch(p *pipeline.Pipeline, patience, every time.Duration) *Watchdog {
 		p: p, patience: patience, every: every, longest: every,
 		over: make(chan struct{}), rest: make(chan struct{}), found: make(chan struct{}), now: time.Now,
 	}
-	if inBubble() {
+	if goid.InBubble() {
 		w.now, w.longest = realNow, time.Hour // a wait of hours takes a few snapshots
 	}
 	go w.watch()

@@ -75,12 +75,11 @@ type departed struct {
 	Ago time.Duration `json:"ago_ns"` // since it was heard last
 }
 
-// state is the snapshot of a pipeline, with its errors as texts: by the number of the feed, or of the stage.
+// state is the snapshot of a pipeline, with the errors of its feeds as texts, by the number of the feed.
 type state struct {
 	plain
 
-	FeedErrors    map[int]string `json:"feed_errors,omitempty"`
-	RolloutErrors map[int]string `json:"rollout_errors,omitempty"`
+	FeedErrors map[int]string `json:"feed_errors,omitempty"`
 }
 
 // plain is a snapshot.
@@ -88,17 +87,10 @@ type plain pipeline.Snapshot
 
 // encodeState encodes a snapshot, which is changed.
 func encodeState(s pipeline.Snapshot) ([]byte, error) {
-	w := state{FeedErrors: map[int]string{}, RolloutErrors: map[int]string{}}
+	w := state{FeedErrors: map[int]string{}}
 	for i := range s.Feeds {
 		if err := s.Feeds[i].Err; err != nil {
 			w.FeedErrors[i], s.Feeds[i].Err = textOf(err), nil
-		}
-	}
-	for i := range s.Stages {
-		if r := s.Stages[i].Rollout; r != nil && r.Why != nil {
-			without := *r
-			w.RolloutErrors[i], without.Why = textOf(r.Why), nil
-			s.Stages[i].Rollout = &without
 		}
 	}
 	w.plain = plain(s)
@@ -115,11 +107,6 @@ func decodeState(data []byte) (s pipeline.Snapshot, err error) {
 	for i, text := range w.FeedErrors {
 		if i >= 0 && i < len(s.Feeds) {
 			s.Feeds[i].Err = errors.New(text)
-		}
-	}
-	for i, text := range w.RolloutErrors {
-		if i >= 0 && i < len(s.Stages) && s.Stages[i].Rollout != nil {
-			s.Stages[i].Rollout.Why = errors.New(text)
 		}
 	}
 	return s, nil

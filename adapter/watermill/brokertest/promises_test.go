@@ -176,7 +176,7 @@ func (k *kit) run(t testing.TB, idle time.Duration, o watermill.Options[int], f 
 	t.Helper()
 	sub := k.subscriber(t, idle)
 	r := &session{s: k.source(t, sub, o), k: k}
-	work := stage.Sink("work", f, append([]stage.Option{stage.Workers(8, 128)}, opts...)...)
+	work := stage.Sink("work", f, append([]stage.Option{stage.Defaults(stage.Workers(8, 128))}, opts...)...)
 	var err error
 	r.p, err = pipeline.New("test", pipeline.Feed("orders", work, r.s.Feed), quiet)
 	require.NoError(t, err)

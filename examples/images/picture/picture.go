@@ -60,6 +60,9 @@ func grayscale(img *Canvas) {
 }
 
 // threshold sets each of R, G and B to 255 if it is more than limit, else to 0.
+//
+// The text (section 5.1) has it the other way round: above the threshold is black. Then two dark pixels in a square of four are
+// enough for the blurred square to stay, and thin lines of noise stay with the letters. Here it takes three.
 func threshold(limit uint8) func(*Canvas) {
 	var level [256]uint8
 	for v := int(limit) + 1; v < 256; v++ {

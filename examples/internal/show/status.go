@@ -1,11 +1,15 @@
 package show
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 )
 
 // The exit statuses of the examples.
@@ -39,6 +43,14 @@ func complain(stderr io.Writer, program string, err error) {
 	_, _ = fmt.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
+// Faults writes joined errors of a program, each in a line of its own, and returns the exit status that it is given.
+func Faults(stderr io.Writer, program string, status int, err error) int {
+	for line := range strings.Lines(err.Error()) {
+		_, _ = fmt.Fprintf(stderr, "%s: %s\n", program, strings.TrimSpace(line)) // if stderr is closed, the status must do
+	}
+	return status
+}
+
 // Fault returns an error if something is wrong, and nil otherwise.
 func Fault(wrong bool, format string, args ...any) error {
 	if !wrong {
@@ -50,4 +62,12 @@ func Fault(wrong bool, format string, args ...any) error {
 // NoArguments returns an error if there are arguments that are not flags.
 func NoArguments(f *flag.FlagSet) error {
 	return Fault(f.NArg() > 0, "stray argument %q; everything is set with flags, see -help", f.Arg(0))
+}
+
+// Main runs a program until it ends, and ends the process with its exit status. The first signal to stop ends the context of the program, and
+// a second one ends the process at once.
+func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

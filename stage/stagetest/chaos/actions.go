@@ -72,10 +72,8 @@ func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
 		return r.tryLetters()
 	case Drain:
 		return r.drain()
-	case Upgrade, Canary:
-		return r.upgrade(r.sites[d.Stage], rnd, d.Action == Canary)
-	case EndCanary:
-		return r.endTrial(rnd)
+	case Upgrade:
+		return r.upgrade(r.sites[d.Stage])
 	case DrainStage:
 		return r.drain(r.sites[d.Stage].stage)
 	case Reopen:
@@ -175,7 +173,7 @@ func (r *run) remove(rnd *rand.Rand) bool {
 // to one stage keep no order.
 func (r *run) rewire(s *site, rnd *rand.Rand) bool {
 	other := func(d Disturbance) bool {
-		return (d.Action == Upgrade || d.Action == Canary) && r.sites[d.Stage] == s
+		return d.Action == Upgrade && r.sites[d.Stage] == s
 	}
 	if s.pick == nil || r.plan.Ordered || slices.ContainsFunc(r.plan.Disturbances, other) {
 		return false

@@ -155,16 +155,15 @@ func TestAPoolThatIsKilledWhileItStartsIsStartedAgain(t *testing.T) {
 	}
 }
 
-// A batch that has crashed is tried again in packs. Before those were looked at, too, a command of one outlived its TTL while a rule held it
+// A batch that has crashed is tried again in packs. Before those were looked at, too, a command of one outlived its TTL while it was held
 // back: seven of these plans in ten stood still.
 func TestACommandOfABatchThatHasCrashedEndsWhenItsTimeIsOver(t *testing.T) {
 	for seed := range uint64(10) {
 		plan := chaos.Plan{
 			Seed: seed, Policy: "fixed", Commands: 20, Submitters: 1, Patience: 10 * time.Second,
 			Graph: chaos.Graph{Entries: []int{0}, Nodes: []chaos.Node{
-				{Batcher: true, TTL: 5 * time.Millisecond, Retry: stage.RetryPolicy{Attempts: 3}, Faults: stagetest.Faults{Panic: .5}},
-				{TTL: 5 * time.Millisecond},
-			}, Rules: []chaos.Rule{{OncePerRound: true, Nodes: []int{0, 1}}}},
+				{Batcher: true, Guard: 1, Workers: chaos.Span{Fewest: 4, Most: 4}, Work: 10 * time.Millisecond, TTL: 5 * time.Millisecond, Retry: stage.RetryPolicy{Attempts: 3}, Faults: stagetest.Faults{Panic: .5}},
+			}},
 		}
 		_, err := plan.Run()
 		require.NoError(t, err)

@@ -35,7 +35,6 @@ func (p Plan) Check() error {
 	for _, e := range p.Graph.Entries {
 		f.unlessf(e >= 0 && e < nodes, "entry %d: there are %d nodes", e, nodes)
 	}
-	p.checkRules(&f)
 	for i, n := range p.Graph.Nodes {
 		p.checkNode(&f, i, n)
 	}
@@ -47,15 +46,15 @@ func (p Plan) Check() error {
 	for i, feed := range p.Feeds {
 		p.checkFeed(&f, feedName(i), feed)
 	}
-	f.unlessf(!p.Resumes || slices.ContainsFunc(p.Feeds, func(f Feed) bool { return f.Checkpoint }),
-		"it resumes, and no feed has a Checkpoint")
+	f.unlessf(!p.Resumes || slices.ContainsFunc(p.Feeds, Feed.resumes),
+		"it resumes, and no feed has a Checkpoint or Redelivers")
 	f.unlessf(p.End != Exhausted || len(p.Feeds) > 0, "it ends %s and has none", Exhausted)
 	err = p.Middleware.Check()
 	f.unlessf(err == nil, "%v", err)
 	for i, d := range p.Disturbances {
 		f.unlessf(d.Action < actions, "disturbance %d: there is no action %d", i+1, d.Action)
 		switch d.Action {
-		case Pause, Upgrade, Canary, DrainStage, Rewire:
+		case Pause, Upgrade, DrainStage, Rewire:
 			f.unlessf(d.Stage >= 0 && d.Stage < nodes,
 				"disturbance %d: %s: stage %d: there are %d nodes", i+1, d.Action, d.Stage, nodes)
 		case Swap:
@@ -132,7 +131,8 @@ func (p Plan) checkFeed(f *faulty, name string, feed Feed) {
 	nodes := len(p.Graph.Nodes)
 	f.unlessf(feed.To >= 0 && feed.To < nodes, "feed %s: feeds %d: there are %d nodes", name, feed.To, nodes)
 	f.unlessf(feed.Commands >= 0 && feed.From >= 0, "feed %s: a number is negative", name)
-	f.unlessf(feed.Checkpoint || feed.From == 0 && feed.Unsaved == 0, "feed %s: From and Unsaved need a Checkpoint", name)
+	f.unlessf(feed.Checkpoint || (feed.From == 0 || feed.Redelivers) && feed.Unsaved == 0, "feed %s: From and Unsaved need a Checkpoint", name)
+	f.unlessf(!feed.Redelivers || !feed.Checkpoint && !feed.Offsets, "feed %s: it Redelivers, and has a Checkpoint or Offsets", name)
 	f.unlessf(!feed.Fatal || p.Fragile, "feed %s: Fatal is for Fragile plans", name)
 	f.unlessf(p.End != Exhausted || feed.Commands > 0, "feed %s: it never ends, and the plan ends %s", name, Exhausted)
 }

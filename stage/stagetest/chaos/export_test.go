@@ -35,9 +35,6 @@ func (f *Feed) Spoil(how string) { f.spoil = how }
 // Unrate leaves a node's rate out.
 func (n *Node) Unrate() { n.unrated = true }
 
-// Break leaves a rule out.
-func (r *Rule) Break() { r.broken = true }
-
 // Unguard leaves a node's guard out.
 func (n *Node) Unguard() { n.unguarded = true }
 

@@ -32,6 +32,13 @@ type Feed struct {
 	From       int // with a Checkpoint: how many of its commands an earlier process has ended
 	Unsaved    int // with a Checkpoint: how often saving it fails
 
+	// Redelivers makes it a source that hears of the ends of its commands, as an inlet of messages does: a command that has ended without
+	// an error is acknowledged, and any other is delivered again, at most three times, also in the next process. An acknowledged command must
+	// have been handled to its end.
+	Redelivers bool
+
+	again []int64 // with Redelivers: what an earlier process has left, from the numbers below From
+
 	spoil string // breaks a promise, for tests of the checks: see feeder.spoiled
 }
 
@@ -54,6 +61,7 @@ func (f Feed) String() string {
 		{f.Fatal, "fatal"},
 		{f.Checkpoint, fmt.Sprintf("checkpoint=%d", f.From)},
 		{f.Unsaved > 0, fmt.Sprintf("unsaved=%d", f.Unsaved)},
+		{f.Redelivers, "redelivers"},
 	} {
 		if word.is {
 			b.WriteString(" " + word.text)
@@ -61,6 +69,9 @@ func (f Feed) String() string {
 	}
 	return b.String()
 }
+
+// resumes reports whether a feed goes on in the next process.
+func (f Feed) resumes() bool { return f.Checkpoint || f.Redelivers }
 
 // length returns how many commands a feed submits, or for one that never ends, how many are enough.
 func (f Feed) length() int {
@@ -86,11 +97,13 @@ type feeder struct {
 	ran      bool
 	running  bool
 	saved    int64 // the last checkpoint that was saved
+	inlet          // if it Redelivers
 }
 
 func newFeeder(r *run, index int, of Feed) *feeder {
 	f := &feeder{Feed: of, run: r, index: index, next: int64(of.From)}
 	f.saved = f.offset(f.next)
+	f.waiting = slices.Clone(of.again)
 	return f
 }
 
@@ -99,9 +112,9 @@ type fedCommand struct {
 	of      *feeder
 	number  int64
 	working atomic.Int32 // how many handlers work on it, or on what came of it
-	// loose is set when it has come in a window behind another command: it ends before what comes of the window.
-	loose   atomic.Bool
-	stopped bool // it was ended by a stop; guarded by the lock of the run
+	acked   atomic.Bool  // its source has heard that it ended well
+	stopped bool         // it was ended by a stop; guarded by the lock of the run
+	letter  bool         // there is a letter of it, or of what came of it; likewise
 }
 
 // part returns the feed as a part of the pipeline.
@@ -112,6 +125,9 @@ func (f *feeder) part() pipeline.Part {
 	}
 	if f.Checkpoint {
 		src = source.Checkpoint(src, f.offset(int64(f.From)), f.save)
+	}
+	if f.Redelivers {
+		src = source.Ends(f.deliver)
 	}
 	return pipeline.Feed(feedName(f.index), behaviour.Target[command](f.run.sites[f.To].stage), src)
 }
@@ -157,8 +173,8 @@ func (f *feeder) submitFrom(ctx context.Context, from int64, submit func(cmd com
 	return nil
 }
 
-// resumed is the plan of the next process: the same pipeline, with the feeds that have checkpoints. Each begins where the last
-// one was saved, and is run until it is exhausted.
+// resumed is the plan of the next process: the same pipeline, with the feeds that have checkpoints or redeliver. Each begins where the last
+// checkpoint was saved, or with what was not acknowledged, and is run until it is exhausted.
 func (p Plan) resumed(before *run) Plan {
 	p.Commands, p.End, p.Resumes, p.Fragile, p.Disturbances = 0, Exhausted, false, false, slices.Clone(p.Disturbances)
 	p.Disturbances = slices.DeleteFunc(p.Disturbances, func(d Disturbance) bool {
@@ -166,6 +182,9 @@ func (p Plan) resumed(before *run) Plan {
 	})
 	p.Feeds = nil
 	for _, f := range before.feeders {
+		if f.Redelivers {
+			p.Feeds = append(p.Feeds, f.left())
+		}
 		if next := f.Feed; f.Checkpoint {
 			next.From = int(f.saved)
 			if f.Offsets {
@@ -188,7 +207,7 @@ func (f *feeder) enter(from int64) (leave func()) {
 	if f.running {
 		f.run.breachf(OneEnd, "the source of %s runs twice at once", feedName(f.index))
 	}
-	if from != f.next {
+	if from != f.next && !f.Redelivers {
 		f.run.breachf(OneEnd, "%s continues at command %d, and the next one is %d", feedName(f.index), from, f.next)
 	}
 	f.ran, f.running = true, true
@@ -306,7 +325,7 @@ func (f *feeder) checkWorking(position int64) {
 	f.run.mu.Lock()
 	var early []int64
 	for _, c := range f.run.fed {
-		if c.of == f && f.offset(c.number) < position && c.working.Load() > 0 && !c.loose.Load() {
+		if c.of == f && f.offset(c.number) < position && c.working.Load() > 0 {
 			early = append(early, c.number)
 		}
 	}
@@ -328,19 +347,13 @@ func (r *run) startWork(stage string, cmd command) (stop func()) {
 		return func() {}
 	}
 	c.working.Add(1)
-	if reached := c.of.reached.Load(); c.of.offset(c.number) < reached && !c.loose.Load() {
+	if reached := c.of.reached.Load(); c.of.offset(c.number) < reached {
 		r.breachf(OneEnd, "stage %s: command %d of %s is handled after checkpoint %d", stage, c.number, feedName(c.of.index), reached)
 	}
-	return func() { c.working.Add(-1) }
-}
-
-// loosen notes that a command has come in a window behind another one.
-func (r *run) loosen(id uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c := r.fed[id]; c != nil {
-		c.loose.Store(true)
+	if c.acked.Load() {
+		r.breachf(OneEnd, "stage %s: command %d of %s is handled after it was acknowledged", stage, c.number, feedName(c.of.index))
 	}
+	return func() { c.working.Add(-1) }
 }
 
 // judgeFeeds compares what the sources have seen with what the pipeline says.
@@ -371,6 +384,10 @@ func (f *feeder) judge(s pipeline.FeedSnapshot) {
 	if !f.ran {
 		return
 	}
+	if f.Redelivers {
+		f.judgeLocked(s, breachf)
+		return
+	}
 	if s.Submitted != f.accepted || s.Position != f.offset(f.next) {
 		breachf("%d commands were accepted, up to %d; the pipeline says %d up to %d", f.accepted, f.offset(f.next), s.Submitted, s.Position)
 	}
@@ -385,7 +402,7 @@ func (f *feeder) judge(s pipeline.FeedSnapshot) {
 		breachf("it gave up: %v", s.Err)
 	}
 	for _, c := range f.run.fedBy(f) {
-		if c.stopped && !c.loose.Load() && f.offset(c.number) < f.saved {
+		if c.stopped && f.offset(c.number) < f.saved {
 			breachf("the stop has ended command %d, and the checkpoint is %d: the next process would skip it", c.number, f.saved)
 		}
 	}

@@ -57,7 +57,7 @@ func drawPlan(t *rapid.T) Plan {
 		p.Commands = min(p.Commands, 100) // each may become hundreds
 		p.MaxInFlight = rapid.SampledFrom([]int{0, 0, 0, 50, 500}).Draw(t, "inFlight")
 	}
-	if p.copies() || slices.ContainsFunc(p.Graph.Rules, Rule.waits) { // each may wait for its TTL
+	if p.copies() { // each may wait for its TTL
 		p.Commands = min(p.Commands, 100)
 	}
 	drawFeeds(t, &p)
@@ -82,8 +82,7 @@ func drawFeeds(t *rapid.T, p *Plan) {
 			p.Feeds = append(p.Feeds, drawFeed(t, *p))
 		}
 	}
-	checkpoints := func(f Feed) bool { return f.Checkpoint }
-	p.Resumes = slices.ContainsFunc(p.Feeds, checkpoints) && rapid.Bool().Draw(t, "resumes")
+	p.Resumes = slices.ContainsFunc(p.Feeds, Feed.resumes) && rapid.Bool().Draw(t, "resumes")
 	endless := func(f Feed) bool { return f.Commands == 0 }
 	if p.End == Exhausted && (len(p.Feeds) == 0 || slices.ContainsFunc(p.Feeds, endless)) {
 		p.End = Softly
@@ -124,6 +123,10 @@ func drawFeed(t *rapid.T, p Plan) Feed {
 		f.Crashes = rapid.IntRange(1, 2).Draw(t, "crashes")
 		f.Fatal = p.Fragile
 	}
+	if f.Redelivers = !p.Ordered && rapid.Bool().Draw(t, "redelivers"); f.Redelivers {
+		f.Offsets = false
+		return f
+	}
 	if f.Checkpoint = rapid.Bool().Draw(t, "checkpoint"); f.Checkpoint {
 		f.From = rapid.SampledFrom([]int{0, 0, 1, 10}).Draw(t, "from")
 		if seldom(t, 6, "unsaved") {
@@ -158,56 +161,7 @@ func drawGraph(t *rapid.T, most int) Graph {
 		g.Nodes = append(g.Nodes, drawNode(t, i, stages, len(g.Groups), shape))
 	}
 	g.Entries = rapid.SliceOfNDistinct(rapid.IntRange(0, stages-1), 1, min(2, stages), rapid.ID[int]).Draw(t, "entries")
-	if seldom(t, 3, "rules") {
-		drawRules(t, &g)
-	}
 	return g
-}
-
-// drawRules draws synchronizers over nodes, and takes from these what does not go with one.
-func drawRules(t *rapid.T, g *Graph) {
-	for range rapid.IntRange(1, 3).Draw(t, "number") {
-		var rule Rule
-		switch rapid.SampledFrom([]string{ruleAtMost, ruleOncePerRound, ruleAtomic}).Draw(t, "kind") {
-		case ruleOncePerRound:
-			rule.OncePerRound = true
-		case ruleAtomic:
-			rule.Atomic = true
-		default:
-			rule.AtMost = rapid.IntRange(1, 3).Draw(t, "at most")
-		}
-		var fit []int
-		for i := range g.Nodes {
-			if !g.hasRule(i, func(other Rule) bool { return other.Atomic != rule.Atomic }) {
-				fit = append(fit, i)
-			}
-		}
-		if len(fit) < 2 {
-			continue
-		}
-		rule.Nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(fit), 2, min(3, len(fit)), rapid.ID[int]).Draw(t, "under")
-		for _, i := range rule.Nodes {
-			n := &g.Nodes[i]
-			n.makeFree()
-			if rule.waits() && n.TTL == 0 {
-				n.TTL = time.Duration(rapid.SampledFrom([]int{2, 10, 50}).Draw(t, "ttl")) * time.Millisecond
-			}
-		}
-		if rule.waits() && rapid.Bool().Draw(t, "fed") { // each of them has commands of its own
-			g.Entries = slices.Clone(rule.Nodes)
-		}
-		g.Rules = append(g.Rules, rule)
-	}
-}
-
-// makeFree makes a node one that can have rules.
-func (n *Node) makeFree() {
-	if n.Keyed {
-		n.States, n.SnapshotEvery = false, 0
-	}
-	n.Keyed, n.Passivates, n.KeepStates, n.Ordered, n.Spread, n.Calls = false, false, 0, false, false, false
-	n.Flow, n.Route, n.Window, n.Discipline, n.Linger = "", "", Window{}, "", 0
-	n.Timeout, n.Grace, n.Faults.Hang, n.Faults.Stuck = 0, 0, 0, 0
 }
 
 // drawLine draws a line of stages, each with one instance, in which commands must stay in order.
@@ -354,6 +308,9 @@ func drawWindow(t *rapid.T, i int, n *Node) {
 		w.Time = millis("time")
 	default:
 		w.Count, w.Bytes, w.Held = some("count", 0, 1, 2, 5, 20), some("bytes", 0, 0, 4, 20), some("held", 0, 0, 3, 20)
+		if w.Held > 0 {
+			w.Count = min(w.Count, w.Held) // New refuses a window that can never be as large
+		}
 		w.Every = time.Duration(some("every", 0, 0, 2)) * time.Millisecond
 		w.Idle = time.Duration(some("idle", 0, 0, 1, 3)) * time.Millisecond
 		if w.Time = time.Duration(some("time", 0, 1, 2, 5)) * time.Millisecond; w.isUnlimited() {

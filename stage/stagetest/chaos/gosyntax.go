@@ -24,7 +24,7 @@ var constants = map[reflect.Type][]string{
 	reflect.TypeFor[Action](): {
 		"chaos.KillWorker", "chaos.KillSupervisor", "chaos.KillControlLoop", "chaos.KillPool", "chaos.KillFeed", "chaos.Swap",
 		"chaos.Rescale", "chaos.Pause", "chaos.Resume", "chaos.AddStage", "chaos.RemoveStage", "chaos.RetryLetters", "chaos.Drain",
-		"chaos.Upgrade", "chaos.Canary", "chaos.EndCanary", "chaos.DrainStage", "chaos.Reopen", "chaos.Rewire",
+		"chaos.Upgrade", "chaos.DrainStage", "chaos.Reopen", "chaos.Rewire",
 		"chaos.KillProcess",
 	},
 	reflect.TypeFor[Ending](): {

@@ -63,7 +63,6 @@ type Graph struct {
 	Entries []int // where commands are submitted
 	Hops    int   // how many stages a command passes after its first
 	Groups  []Span
-	Rules   []Rule
 }
 
 // Span is a range of numbers of workers.
@@ -242,9 +241,6 @@ func (g Graph) String() string {
 	for i, s := range g.Groups {
 		fmt.Fprintf(&b, ", group %d of %d..%d workers", i+1, s.Fewest, s.Most)
 	}
-	for _, rule := range g.Rules {
-		fmt.Fprintf(&b, ", %s", rule)
-	}
 	for i, n := range g.Nodes {
 		fmt.Fprintf(&b, "\n  %s: %s", name(i), n)
 	}
@@ -262,7 +258,7 @@ func (g Graph) hasStages(group int) bool {
 // build makes stages of the nodes, and returns the parts of a pipeline.
 func (r *run) build() (parts []pipeline.Part) {
 	g := r.plan.Graph
-	r.sites, r.ruled = make([]*site, len(g.Nodes)), make([]ruled, len(g.Rules))
+	r.sites = make([]*site, len(g.Nodes))
 	for i := range g.Nodes {
 		r.sites[i] = newSite(r, i, g.Nodes[i])
 	}
@@ -296,7 +292,6 @@ func (r *run) build() (parts []pipeline.Part) {
 			parts = append(parts, pipeline.Wire(port, r.sites[s.Next[n]].stage))
 		}
 	}
-	parts = append(parts, r.synchronize()...)
 	for i, f := range r.plan.Feeds {
 		r.feeders = append(r.feeders, newFeeder(r, i, f))
 		parts = append(parts, r.feeders[i].part())

@@ -46,8 +46,6 @@ const (
 	RetryLetters                  // retry the dead letters in quarantine
 	Drain                         // close admission and wait until all commands have ended
 	Upgrade                       // run another version of a stage's behaviour
-	Canary                        // run another version for a part of a stage's commands, on trial
-	EndCanary                     // promote the last canary, or roll it back
 	DrainStage                    // empty one stage, until the next Reopen
 	Reopen                        // reopen the drained stages, and all if the pipeline was drained, too
 	Rewire                        // have a flow with a Route lead to some of its targets, in another order, and pick them otherwise
@@ -58,7 +56,7 @@ const (
 var actionNames = [actions]string{
 	"kill worker", "kill stage supervisor", "kill control loop", "kill pool", "kill feed", "swap", "rescale", "pause",
 	"resume", "add stage", "remove stage", "retry letters", "drain",
-	"upgrade", "canary", "end canary", "drain stage", "reopen", "rewire", "kill process",
+	"upgrade", "drain stage", "reopen", "rewire", "kill process",
 }
 
 // String returns the action in words.
@@ -86,7 +84,7 @@ func (d Disturbance) String() string {
 			return fmt.Sprintf("%d%%: swap %s to %s", d.At, groupName(d.Group), d.Policy)
 		}
 		return fmt.Sprintf("%d%%: swap to %s", d.At, d.Policy)
-	case Pause, Upgrade, Canary, DrainStage, Rewire:
+	case Pause, Upgrade, DrainStage, Rewire:
 		return fmt.Sprintf("%d%%: %s %s", d.At, d.Action, name(d.Stage))
 	default:
 		return fmt.Sprintf("%d%%: %s", d.At, d.Action)

@@ -108,47 +108,6 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			n.Guard, n.Workers, n.Work, n.Batch = 1, chaos.Span{Fewest: 8, Most: 8}, 100*time.Microsecond, 1
 			n.Unguard()
 		}, "one end"},
-		"a rule": {func(p *chaos.Plan) {
-			free(p, 0, 1, 2)
-			p.Graph.Rules = []chaos.Rule{{AtMost: 1, Nodes: []int{0, 1}}, {AtMost: 2, Nodes: []int{1, 2}}}
-		}, ""},
-		"a rule that is not kept": {func(p *chaos.Plan) {
-			free(p, 0, 1)
-			p.Graph.Rules = []chaos.Rule{{AtMost: 1, Nodes: []int{0, 1}}}
-			p.Graph.Rules[0].Break()
-		}, "one end"},
-		"rounds": {func(p *chaos.Plan) {
-			free(p, 0, 1, 2)
-			p.Graph.Rules = []chaos.Rule{{OncePerRound: true, Nodes: []int{0, 1, 2}}, {AtMost: 2, Nodes: []int{1, 2}}}
-		}, ""},
-		"rounds that are not kept": {func(p *chaos.Plan) {
-			free(p, 0, 1)
-			p.Graph.Rules = []chaos.Rule{{OncePerRound: true, Nodes: []int{0, 1}}}
-			p.Graph.Rules[0].Break()
-			p.Graph.Nodes[1].Work = 5 * time.Millisecond
-		}, "one end"},
-		"atomic rules": {func(p *chaos.Plan) {
-			free(p, 0, 1, 2)
-			p.Graph.Entries, p.Graph.Nodes[0].Next, p.Graph.Nodes[1].Next = []int{0, 1, 2}, nil, nil
-			p.Graph.Rules = []chaos.Rule{{Atomic: true, Nodes: []int{0, 1}}, {Atomic: true, Nodes: []int{1, 2}}}
-		}, ""},
-		"an atomic rule that can never happen": {func(p *chaos.Plan) {
-			free(p, 0, 1)
-			p.Graph.Rules = []chaos.Rule{{Atomic: true, Nodes: []int{0, 1}}}
-		}, ""},
-		"an atomic rule that is not kept": {func(p *chaos.Plan) {
-			free(p, 0, 1)
-			p.Graph.Rules = []chaos.Rule{{Atomic: true, Nodes: []int{0, 1}}}
-			p.Graph.Rules[0].Break()
-			p.Graph.Nodes[1].Work = 5 * time.Millisecond
-		}, "one end"},
-		"a rule that may wait for ever": {func(p *chaos.Plan) {
-			p.Graph.Rules = []chaos.Rule{{Atomic: true, Nodes: []int{0, 1}}}
-		}, "checks"},
-		"a rule of two kinds": {func(p *chaos.Plan) {
-			p.Graph.Rules = []chaos.Rule{{Atomic: true, AtMost: 1, Nodes: []int{0, 1}}}
-			free(p, 0, 1)
-		}, "checks"},
 		"visits of a monitor": {func(p *chaos.Plan) {
 			visits(p)
 			for at := range 20 {
@@ -248,6 +207,18 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			p.Graph.Nodes[1].Work = 100 * time.Microsecond
 			p.Commands = 100
 		}, ""},
+		"a source that redelivers, in front of windows": {func(p *chaos.Plan) {
+			p.Feeds, p.Resumes, p.End, p.Commands = []chaos.Feed{{Commands: 300, Redelivers: true}}, true, chaos.Hard, 0
+			n := &p.Graph.Nodes[0]
+			n.Window = chaos.Window{Kind: "by", Count: 8, Time: 5 * time.Millisecond}
+			p.Graph.Nodes[1].Faults.Error, p.Graph.Nodes[1].Work = .2, 100*time.Microsecond
+		}, ""},
+		"a source that acknowledges what has failed": {func(p *chaos.Plan) {
+			f := chaos.Feed{Commands: 100, Redelivers: true}
+			f.Spoil("unheard")
+			p.Feeds, p.End, p.Commands = []chaos.Feed{f}, chaos.Exhausted, 0
+			p.Graph.Nodes[0].Faults.Panic = .3
+		}, "one end"},
 		"a checkpoint that is past what the stop has ended": {func(p *chaos.Plan) {
 			f := chaos.Feed{Commands: 300, Checkpoint: true}
 			f.Spoil("ahead")
@@ -285,36 +256,36 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 
 func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 	for want, spoil := range map[string]func(p *chaos.Plan){
-		"unknown policy":                            func(p *chaos.Plan) { p.Policy = "luck" },
-		"Commands is negative: -1":                  func(p *chaos.Plan) { p.Commands = -1 },
-		"0 submitters, for 100 commands":            func(p *chaos.Plan) { p.Submitters = 0 },
-		"no such ending: 77":                        func(p *chaos.Plan) { p.End = 77 },
-		"256 hops":                                  func(p *chaos.Plan) { p.Graph.Hops = 256 },
-		"the graph has no entry":                    func(p *chaos.Plan) { p.Graph.Entries = nil },
-		"entry 9: there are 3 nodes":                func(p *chaos.Plan) { p.Graph.Entries = []int{9} },
-		"node s1: forwards to -1":                   func(p *chaos.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
-		"node s1: group 1: there are 0":             func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
-		"node s1: it is ordered, and keyed":         func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Ordered = true, true },
-		"node s1: it is keyed, and Each":            func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Each = true, true },
-		"node s1: it visits, and does not suspend":  func(p *chaos.Plan) { p.Graph.Nodes[1].Visits = true },
-		"node s1: it passivates, and is not":        func(p *chaos.Plan) { p.Graph.Nodes[1].Passivates = true },
-		"node s1: queue":                            func(p *chaos.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
-		"node s1: stagetest: Faults: panic: 2":      func(p *chaos.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
-		"node s1: there is no flow":                 func(p *chaos.Plan) { p.Graph.Nodes[1].Flow = "stream" },
-		"node s1: a map has a back edge":            func(p *chaos.Plan) { p.Graph.Nodes[1].Flow, p.Graph.Nodes[1].Next = "map", []int{0} },
-		"node s1: there is no window":               func(p *chaos.Plan) { p.Graph.Nodes[1].Window.Kind = "sliding" },
-		"node s1: it has windows, and is a flow":    func(p *chaos.Plan) { n := &p.Graph.Nodes[1]; n.Window.Kind, n.Flow = "by", "map" },
-		"node s1: it has states, and is neither":    func(p *chaos.Plan) { p.Graph.Nodes[1].States = true },
-		"node s1: SnapshotEvery and KeepStates":     func(p *chaos.Plan) { p.Graph.Nodes[1].SnapshotEvery = 2 },
-		"it resumes, and no feed has a Checkpoint":  func(p *chaos.Plan) { p.Resumes, p.Feeds = true, []chaos.Feed{{}} },
-		"node s1: a rate of 3 needs a burst":        func(p *chaos.Plan) { p.Graph.Nodes[1].Rate = 3 },
-		"node s1: middleware: panic: 2":             func(p *chaos.Plan) { p.Graph.Nodes[1].Middleware.Panic = 2 },
-		"feed f0: feeds 9: there are 3 nodes":       func(p *chaos.Plan) { p.Feeds = []chaos.Feed{{To: 9}} },
-		"feed f0: it never ends":                    func(p *chaos.Plan) { p.Feeds, p.End = []chaos.Feed{{}}, chaos.Exhausted },
-		"when the feeds are exhausted and has none": func(p *chaos.Plan) { p.End = chaos.Exhausted },
-		"disturbance 1: there is no action":         func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: 99}} },
-		"disturbance 1: pause: stage 9":             func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Pause, Stage: 9}} },
-		"disturbance 1: policy: unknown p":          func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Swap}} },
+		"unknown policy":                                         func(p *chaos.Plan) { p.Policy = "luck" },
+		"Commands is negative: -1":                               func(p *chaos.Plan) { p.Commands = -1 },
+		"0 submitters, for 100 commands":                         func(p *chaos.Plan) { p.Submitters = 0 },
+		"no such ending: 77":                                     func(p *chaos.Plan) { p.End = 77 },
+		"256 hops":                                               func(p *chaos.Plan) { p.Graph.Hops = 256 },
+		"the graph has no entry":                                 func(p *chaos.Plan) { p.Graph.Entries = nil },
+		"entry 9: there are 3 nodes":                             func(p *chaos.Plan) { p.Graph.Entries = []int{9} },
+		"node s1: forwards to -1":                                func(p *chaos.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
+		"node s1: group 1: there are 0":                          func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
+		"node s1: it is ordered, and keyed":                      func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Ordered = true, true },
+		"node s1: it is keyed, and Each":                         func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Each = true, true },
+		"node s1: it visits, and does not suspend":               func(p *chaos.Plan) { p.Graph.Nodes[1].Visits = true },
+		"node s1: it passivates, and is not":                     func(p *chaos.Plan) { p.Graph.Nodes[1].Passivates = true },
+		"node s1: queue":                                         func(p *chaos.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
+		"node s1: stagetest: Faults: panic: 2":                   func(p *chaos.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
+		"node s1: there is no flow":                              func(p *chaos.Plan) { p.Graph.Nodes[1].Flow = "stream" },
+		"node s1: a map has a back edge":                         func(p *chaos.Plan) { p.Graph.Nodes[1].Flow, p.Graph.Nodes[1].Next = "map", []int{0} },
+		"node s1: there is no window":                            func(p *chaos.Plan) { p.Graph.Nodes[1].Window.Kind = "sliding" },
+		"node s1: it has windows, and is a flow":                 func(p *chaos.Plan) { n := &p.Graph.Nodes[1]; n.Window.Kind, n.Flow = "by", "map" },
+		"node s1: it has states, and is neither":                 func(p *chaos.Plan) { p.Graph.Nodes[1].States = true },
+		"node s1: SnapshotEvery and KeepStates":                  func(p *chaos.Plan) { p.Graph.Nodes[1].SnapshotEvery = 2 },
+		"it resumes, and no feed has a Checkpoint or Redelivers": func(p *chaos.Plan) { p.Resumes, p.Feeds = true, []chaos.Feed{{}} },
+		"node s1: a rate of 3 needs a burst":                     func(p *chaos.Plan) { p.Graph.Nodes[1].Rate = 3 },
+		"node s1: middleware: panic: 2":                          func(p *chaos.Plan) { p.Graph.Nodes[1].Middleware.Panic = 2 },
+		"feed f0: feeds 9: there are 3 nodes":                    func(p *chaos.Plan) { p.Feeds = []chaos.Feed{{To: 9}} },
+		"feed f0: it never ends":                                 func(p *chaos.Plan) { p.Feeds, p.End = []chaos.Feed{{}}, chaos.Exhausted },
+		"when the feeds are exhausted and has none":              func(p *chaos.Plan) { p.End = chaos.Exhausted },
+		"disturbance 1: there is no action":                      func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: 99}} },
+		"disturbance 1: pause: stage 9":                          func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Pause, Stage: 9}} },
+		"disturbance 1: policy: unknown p":                       func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Swap}} },
 	} {
 		t.Run(want, func(t *testing.T) {
 			plan := line(spoil)

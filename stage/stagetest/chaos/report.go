@@ -19,7 +19,6 @@ type Report struct {
 	Snapshots                                               int // balanced snapshots in motion
 	GaveUp, StoppedHard                                     int
 	Faults, Actions                                         map[string]uint64
-	Rules                                                   map[string]uint64 // commands that were accepted under rules
 	Lost, Doubled, Left, Deadlocks, Disordered, OtherBroken int
 }
 
@@ -49,7 +48,6 @@ func (r *Report) Add(o Report) {
 	r.OtherBroken += o.OtherBroken
 	r.Faults = sum(r.Faults, o.Faults)
 	r.Actions = sum(r.Actions, o.Actions)
-	r.Rules = sum(r.Rules, o.Rules)
 }
 
 // sum adds counts by name.
@@ -97,17 +95,16 @@ func (r *Report) judge(v stagetest.VerdictError) {
 	}
 }
 
-// String returns the numbers in six lines.
+// String returns the numbers in five lines.
 func (r *Report) String() string {
 	return fmt.Sprintf(`%d plans on as many graphs, %d stages; %d balanced snapshots in motion; gave up %d, stopped hard %d
 commands: %d submitted; accepted and emitted %d = replied %d + failed %d + shed %d + dead-lettered %d; refused %d
 faults: %s; crashes %d, stuck %d, retries %d, workers restarted %d
 actions: %s
-accepted under rules: %s
 broken: lost %d, duplicated %d, out of order %d, deadlocks %d, goroutines left %d, other %d`,
 		r.Plans, r.Stages, r.Snapshots, r.GaveUp, r.StoppedHard,
 		r.Asked, r.Accepted, r.Replied, r.Failed, r.Shed, r.DeadLettered, r.Refused,
-		counts(r.Faults), r.Crashes, r.Stuck, r.Retries, r.Restarts, counts(r.Actions), counts(r.Rules),
+		counts(r.Faults), r.Crashes, r.Stuck, r.Retries, r.Restarts, counts(r.Actions),
 		r.Lost, r.Doubled, r.Disordered, r.Deadlocks, r.Left, r.OtherBroken)
 }
 

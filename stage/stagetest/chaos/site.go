@@ -11,7 +11,6 @@ import (
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
@@ -36,7 +35,6 @@ type site struct {
 	inside, most     atomic.Int64
 	oks, forwards    atomic.Uint64
 	calls, repeats   atomic.Uint64 // of the handler; repeats are calls by middleware that cost no permit of a rate
-	accepted         atomic.Uint64 // commands, where a rule waits for others
 	badKeys          atomic.Uint64 // calls of a function for the key, or of one that looks into a window, that crashed
 
 	mu     sync.Mutex                // guards all fields below
@@ -116,9 +114,7 @@ func (s *nodeBehaviour) enter() (leave func()) {
 			break
 		}
 	}
-	obeyed := where.obey()
 	return func() {
-		obeyed()
 		where.inside.Add(-1)
 		s.busy.Store(false)
 	}
@@ -286,7 +282,8 @@ func (s *site) checkGuard(st stage.Snapshot) error {
 		return fmt.Errorf("stage %s: %d handlers ran at once, and its guard allows %d", st.Name, most, s.Guard)
 	}
 	for _, m := range st.Methods {
-		if m.Pending != st.Queued || m.Current > st.Abandoned && st.DeadLetteredBy[reason.Stopped] == 0 {
+		if m.Pending != st.Queued || m.Current > st.Abandoned ||
+			m.Accepted != m.Completed+m.Current || m.Invocations != m.Accepted+m.Pending {
 			return fmt.Errorf("stage %s: at the end its method has %+v, with %d abandoned", st.Name, m.Counters, st.Abandoned)
 		}
 	}

@@ -175,7 +175,7 @@ func (s *stateful) Snapshot() any {
 
 func (s *stateful) spoiled() bool { return s.site.spoil == "stale" && len(s.seen) > 1 }
 
-// Restore continues with a state: that of a canary's trial in a copy, others as they are.
+// Restore continues with a state.
 func (s *stateful) Restore(state any) error {
 	where := s.site
 	where.mu.Lock()
@@ -186,11 +186,6 @@ func (s *stateful) Restore(state any) error {
 		return errors.New("not a state")
 	}
 	of := saved.of
-	if where.run.plan.does(Canary) {
-		s.of, s.seen = &lineage{key: of.key, log: slices.Clone(saved.seen), saved: true, live: s}, saved.seen
-		where.states.add(s.of)
-		return nil
-	}
 	if err := where.mayRestore(of, saved.seen); err != nil || of.key != s.key {
 		where.run.breachf(States, "stage %s: the state of key %d, for key %d: %v", name(where.index), of.key, s.key, err)
 	}
@@ -222,7 +217,7 @@ func (s *site) mayRestore(of *lineage, seen []command) error {
 func (s *site) judgeStates() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.States || s.Keyed || s.run.plan.breaks() || s.run.plan.does(Canary) || s.surrounded() {
+	if !s.States || s.Keyed || s.run.plan.breaks() || s.surrounded() {
 		return nil
 	}
 	n := 0

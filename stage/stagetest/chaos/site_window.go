@@ -109,7 +109,7 @@ type opened struct {
 // window makes the stages of a node with windows. Connections are made when all stages are.
 func (s *site) window(opts []stage.Option) *stage.Stage[command] {
 	id, b, w := name(s.index), s.Window.bounds(), s.Window
-	opts = append(opts, stage.Use(s.injector.Middleware))
+	opts = append([]stage.Option{stage.Defaults(opts...)}, stage.Use(s.injector.Middleware)) // an aggregate has no Retry
 	switch w.Kind {
 	case windowAll:
 		return behind(s, window.All(id, b, opts...), func(w window.Window[struct{}, []command]) opened {
@@ -203,10 +203,7 @@ func (s *site) open(w opened, emit func(command) error) error {
 	if s.spoil == "lost" && len(w.cmds) > 1 {
 		w.cmds = w.cmds[1:]
 	}
-	for i, c := range w.cmds {
-		if i > 0 {
-			s.run.loosen(c.ID)
-		}
+	for _, c := range w.cmds {
 		defer s.mark(c)()
 	}
 	var sent []command

@@ -1,0 +1,31 @@
+package nats_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/adapter/nats"
+)
+
+// A stream whose caller does not wait for it is still made when the connection is closed.
+func TestCloseWaitsForTheStreamsThatTheServerMakes(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	for range 20 {
+		conn, err := nats.Embed(t.TempDir(), nats.Store{})
+		require.NoError(t, err)
+		ended, end := context.WithTimeout(t.Context(), time.Microsecond)
+		for k := range 20 {
+			_, err := conn.JetStream().CreateStream(ended, jetstream.StreamConfig{Name: strconv.Itoa(k), Subjects: []string{strconv.Itoa(k)}})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		end()
+		shut(t, conn)
+	}
+	require.NoError(t, goleak.Find(before))
+}

@@ -1,0 +1,221 @@
+package inbox
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// A keyed stage bounds how many of its slots the commands of one key may hold, so that a key whose commands come faster than they are
+// handled leaves slots to the others. A command holds a place of its key while it holds a slot: while it is queued, or waits for its
+// next try. Nothing that is in the inbox already is refused for want of a place: commands that come back, and those that come along a
+// back edge, are let in beyond the bound, as they are beyond the capacity.
+//
+// What waits for a place waits at the lane of its key, and holds up no other key. When there is a place it is reserved, and the wait
+// goes on in the line for slots, behind those that wait there. So the line never has commands that have a slot and no place:
+// the first in it can always be queued.
+
+// noKeyPlaceError is the ErrFull of a command whose key has as many commands here as it may have.
+type noKeyPlaceError struct{ most int }
+
+// Error says that the key is full, not the stage.
+func (e noKeyPlaceError) Error() string {
+	return fmt.Sprintf("%v for its key: %d of its commands wait, as many as KeyCapacity allows", ErrFull, e.most)
+}
+
+// Unwrap returns ErrFull.
+func (noKeyPlaceError) Unwrap() error { return ErrFull }
+
+// waitsAt returns what waits at a lane, to be added to.
+func (s *state) waitsAt(ln *lane) *atLane {
+	w := s.atLanes[ln]
+	if w == nil {
+		w = new(atLane)
+		if s.atLanes == nil {
+			s.atLanes = map[*lane]*atLane{}
+		}
+		s.atLanes[ln], ln.waited = w, true
+	}
+	return w
+}
+
+// unwait forgets what waited at a lane, if nothing does any more.
+func (s *state) unwait(ln *lane) {
+	if w := s.atLanes[ln]; w != nil && w.isEmpty() {
+		delete(s.atLanes, ln)
+		ln.waited = false
+		s.queue.lanes.update(ln)
+	}
+}
+
+// isKeyFull reports whether a command finds no place of its key.
+func (s *state) isKeyFull(at place) bool {
+	l := s.queue.bounded()
+	if l == nil || at.key == NoKey {
+		return false
+	}
+	ln := l.byKey[at.key]
+	return ln != nil && !l.lets(ln)
+}
+
+// fullError returns why a command is refused that finds no slot, or no place of its key.
+func (s *state) fullError(at place) error {
+	if s.isKeyFull(at) {
+		return noKeyPlaceError{s.queue.lanes.most}
+	}
+	return ErrFull
+}
+
+// enterLane takes a command from outside, unless its key has no place.
+func (s *state) enterLane(l *lanes, e *command.Envelope, at place) bool {
+	ln := l.of(at.key)
+	if !l.lets(ln) {
+		return false
+	}
+	s.note(e)
+	l.push(ln, e)
+	return true
+}
+
+// awaitSlot puts a command into the line for slots, or into that of its lane.
+func (s *state) awaitSlot(x entrant, suspends, first bool) *waiter {
+	w := s.waiters.waiter(x, suspends)
+	l := s.queue.bounded()
+	if l == nil || x.at.key == NoKey {
+		s.waiters.join(w, first)
+		return w
+	}
+	w.lane = l.of(x.at.key)
+	if l.lets(w.lane) {
+		l.reserve(w.lane, 1)
+		s.waiters.join(w, first)
+		return w
+	}
+	w.atLane = true
+	s.waitsAt(w.lane).line.join(w, first)
+	s.linedAtLanes++
+	return w
+}
+
+// leaveLine takes a command that was not queued out of the line where it is.
+func (s *state) leaveLine(w *waiter) {
+	l, ln := s.queue.lanes, w.lane
+	w.lane = nil
+	switch {
+	case ln == nil:
+		s.waiters.leave(w)
+	case w.atLane:
+		s.atLanes[ln].line.leave(w)
+		w.atLane = false
+		s.linedAtLanes--
+		s.unwait(ln)
+	default:
+		s.waiters.leave(w)
+		l.unreserve(ln, 1)
+	}
+}
+
+// dismissAtLanes has the submitters submit again that wait for places.
+func (s *state) dismissAtLanes(fx *effects) {
+	for _, at := range s.atLanes {
+		for w := at.line.first; w != nil; w = at.line.first {
+			s.leaveLine(w)
+			fx.signal(w)
+		}
+	}
+}
+
+// grantPlaces gives the places that have come free to what waits for them. It goes on in the line for slots.
+func (s *state) grantPlaces(fx *effects) {
+	l := s.queue.lanes
+	if l == nil {
+		return
+	}
+	for len(l.vacated) > 0 {
+		last := len(l.vacated) - 1
+		ln := l.vacated[last]
+		l.vacated[last] = nil
+		l.vacated = l.vacated[:last]
+		ln.vacated = false
+		if w := s.atLanes[ln]; w != nil {
+			s.grantPlacesOf(l, ln, w, fx)
+			s.unwait(ln)
+		}
+	}
+}
+
+func (s *state) grantPlacesOf(l *lanes, ln *lane, w *atLane, fx *effects) {
+	if l.places(ln) > 0 && w.stalls {
+		s.unstallOver(ln, fx)
+		w.stalls = false
+	}
+	for l.places(ln) > 0 {
+		switch {
+		case w.line.first != nil && (w.senders == 0 || w.outside):
+			x := w.line.first
+			w.line.leave(x)
+			s.linedAtLanes--
+			x.atLane = false
+			l.reserve(ln, 1)
+			s.waiters.join(x, x.inside)
+			w.outside = false
+		case w.senders > 0 && s.promisePlaces(l, ln):
+			w.senders--
+			w.outside = true
+		default:
+			return
+		}
+	}
+}
+
+// promisePlaces reserves places for the worker that has waited for them for longest, when there are as many as it wants or half of
+// all: each waking is to move many commands.
+func (s *state) promisePlaces(l *lanes, ln *lane) bool {
+	i := slices.IndexFunc(s.forPlaces, func(p sender) bool { return p.lane == ln })
+	p := s.forPlaces[i]
+	n := min(l.places(ln), p.n)
+	if n < min(p.n, (l.most+1)/2) {
+		return false
+	}
+	s.forPlaces = slices.Delete(s.forPlaces, i, i+1)
+	l.reserve(ln, n)
+	p.n, p.places = n, n
+	s.forSlots = append(s.forSlots, p)
+	return true
+}
+
+// awaitPlaces has a worker wait for n places, before the others if it has had some of them.
+func (s *state) awaitPlaces(ln *lane, n int, m *Member, first bool) {
+	at := len(s.forPlaces)
+	if first {
+		at = 0
+	}
+	s.forPlaces = slices.Insert(s.forPlaces, at, sender{m: m, n: n, lane: ln})
+	s.waitsAt(ln).senders++
+}
+
+// leaveLane takes a worker out of those that wait for places.
+func (s *state) leaveLane(i int) {
+	l, ln := s.queue.lanes, s.forPlaces[i].lane
+	s.forPlaces = slices.Delete(s.forPlaces, i, i+1)
+	s.atLanes[ln].senders--
+	l.vacate(ln)
+	s.unwait(ln)
+}
+
+// isOverFor reports whether an inbox behind is to wait until a key has a place.
+func (s *state) isOverFor(behind *Inbox) bool {
+	return slices.ContainsFunc(s.overKeys, func(o overKey) bool { return o.from == behind })
+}
+
+// unstallOver unstalls the inboxes behind that wait until a key has a place; nil is any key.
+func (s *state) unstallOver(ln *lane, fx *effects) {
+	s.overKeys = slices.DeleteFunc(s.overKeys, func(o overKey) bool {
+		over := ln == nil || o.lane == ln
+		if over {
+			fx.unstall(o.from)
+		}
+		return over
+	})
+}

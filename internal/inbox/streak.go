@@ -1,0 +1,134 @@
+package inbox
+
+import "time"
+
+// countCrash counts a crash of a worker. Further tries of the same command do not lengthen the streak. A crash long ago ends it.
+// Workers that could not start are counted apart; a handler that runs shows that instances can be started.
+func (s *state) countCrash(m *Member, f fault) {
+	now := s.now()
+	streak := &s.crashStreak
+	if s.counts.streak > 0 && now-streak.crashed > int64(s.cfg.StreakEnds) {
+		s.forgetStreak()
+	}
+	streak.crashed, m.fault = now, f
+	s.counts.crashes++
+	if f == faultless {
+		return
+	}
+	if s.counts.streak == 0 {
+		*streak = CrashStreak{Number: streak.Number + 1, crashed: now, rested: streak.rested}
+	}
+	s.counts.streak++
+	if f == charged {
+		s.counts.unstarted = 0
+		return
+	}
+	if s.counts.unstarted == 0 {
+		streak.unable = now
+	}
+	s.counts.unstarted++
+}
+
+// endStreak ends a streak of crashes: a command was completed.
+func (s *state) endStreak(fx *effects) {
+	if s.counts.streak == 0 {
+		return
+	}
+	if s.crashStreak.reported > 0 {
+		fx.other().recovered = int(s.counts.streak)
+	}
+	s.forgetStreak()
+}
+
+// slowDown returns how long the stage is to pause after a crash of one of so many workers.
+func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration) {
+	p := s.cfg.Pauses
+	if p == nil {
+		return 0
+	}
+	beyond := int(s.counts.streak) - workers
+	switch {
+	case beyond <= 0:
+	case f == charged:
+		pause = s.bound(p.Crash(beyond))
+	case f == notStarted:
+		pause = p.Start(max(int(s.counts.unstarted)-workers, 1))
+	}
+	if c := &s.crashStreak; pause > 0 && int(s.counts.streak) >= 2*c.reported {
+		c.reported = int(s.counts.streak)
+		fx.other().slowed = c.reported
+	}
+	return pause
+}
+
+// bound shortens a pause, so that a command that waits is delayed by no more than Delay, however many of those before it crash. Half
+// of Delay is shared out among as many crashes as there are commands here, and then anew. So no command waits for more than the
+// rest of one such round and the whole of the next.
+func (s *state) bound(pause time.Duration) time.Duration {
+	most := s.cfg.Pauses.Delay
+	if most == 0 {
+		return pause
+	}
+	c := &s.crashStreak
+	if c.left == 0 {
+		c.left = s.load() + 1
+		c.share = most / 2 / time.Duration(c.left)
+	}
+	c.left--
+	return min(pause, c.share)
+}
+
+// Verdict is what a supervisor has to know of a crash.
+type Verdict struct {
+	Streak    int           // crashes one after another, without a completed command between them
+	Unstarted int           // those at the end of the streak that were workers which could not start
+	Since     time.Duration // the time since the first of these
+	Pause     time.Duration // how long to wait before the worker is replaced
+}
+
+// Judge returns what follows from the last crash of a worker, one of so many. It is called once for each crash that the worker's
+// supervisor learns of. The workers of a shared pool do not pause: the pool leaves the inbox alone instead.
+func (in *Inbox) Judge(m *Member, workers int) Verdict {
+	var fx effects
+	in.mu.Lock()
+	v := Verdict{Streak: int(in.counts.streak), Unstarted: int(in.counts.unstarted)}
+	if v.Unstarted > 0 {
+		v.Since = time.Duration(in.now() - in.crashStreak.unable)
+	}
+	if m.visit == nil {
+		v.Pause = in.slowDown(m.fault, workers, &fx)
+	}
+	in.unlock(&fx)
+	return v
+}
+
+// CrashStreak returns the present streak, or the last if there is none.
+func (in *Inbox) CrashStreak() CrashStreak {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	c := in.crashStreak
+	if left := c.rested - in.now(); in.resting && left > 0 {
+		c.Rests = max(c.Rests-1, 0)
+		c.Rested = max(c.Rested-time.Duration(left), 0)
+	}
+	return c
+}
+
+// Streak returns how many crashes have followed one another without a completed command between them.
+func (in *Inbox) Streak() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return int(in.counts.streak)
+}
+
+// ForgetStreak forgets the streak of crashes.
+func (in *Inbox) ForgetStreak() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.forgetStreak()
+}
+
+func (s *state) forgetStreak() {
+	s.counts.streak, s.counts.unstarted = 0, 0
+	s.crashStreak.left, s.crashStreak.reported = 0, 0
+}

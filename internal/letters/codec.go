@@ -1,0 +1,110 @@
+package letters
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/golda-dev/golda/internal/kept"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/worker"
+)
+
+// Codec turns the commands of a stage into bytes and back. Its functions are user code, and are called by any number of goroutines at
+// once.
+type Codec struct {
+	Type   reflect.Type // of the stage's commands
+	Encode func(cmd any) ([]byte, error)
+	Decode func(data []byte) (any, error)
+}
+
+// Codecs returns the codec of the stage of that name.
+type Codecs func(stage string) (Codec, error)
+
+// JSON returns the codec of package json for a type. The error says what JSON would lose of its values.
+func JSON(of reflect.Type) (Codec, error) {
+	if problem := kept.ByJSON(of); problem != "" {
+		return Codec{}, fmt.Errorf("JSON does not keep all of %v: %s", of, problem)
+	}
+	return Codec{Type: of}, nil
+}
+
+// own reports whether the codec is one of the user.
+func (c Codec) own() bool { return c.Encode != nil }
+
+// write puts a command into a line, or why that cannot be.
+func (c Codec) write(to *line, cmd any) (err error) {
+	defer func() {
+		if err != nil {
+			to.Command, to.Data, to.Missing = nil, nil, err.Error()
+		}
+	}()
+	if !c.fits(reflect.TypeOf(cmd)) {
+		return fmt.Errorf("the stage takes %v, and the command is a %T", c.Type, cmd)
+	}
+	err = worker.Guard(to.Stage, func() (err error) {
+		if c.own() {
+			to.Data, err = c.Encode(cmd)
+		} else {
+			to.Command, err = kept.Marshal(cmd)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the command was not encoded: %w", err)
+	}
+	return nil
+}
+
+// fits reports whether a command of a type can be one of the stage.
+func (c Codec) fits(t reflect.Type) bool {
+	if c.Type.Kind() == reflect.Interface {
+		return t == nil || t.Implements(c.Type)
+	}
+	return t == c.Type
+}
+
+// read returns the command of a line.
+func (c Codec) read(from *line) (cmd any, err error) {
+	switch {
+	case from.Missing != "":
+		return nil, errors.New(from.Missing)
+	case from.Command == nil && from.Data == nil:
+		return nil, errors.New("the letter has no command that can be read")
+	case c.Type.Kind() != reflect.Interface && from.Type != c.Type.String():
+		return nil, fmt.Errorf("the stage takes %v, and the command is a %s", c.Type, from.Type)
+	case c.own() != (from.Data != nil):
+		return nil, fmt.Errorf("the command, a %s, was encoded by another codec", from.Type)
+	}
+	err = worker.Guard(from.Stage, func() (err error) {
+		if c.own() {
+			cmd, err = c.Decode(from.Data)
+			return err
+		}
+		into := reflect.New(c.Type)
+		err = json.Unmarshal(from.Command, into.Interface())
+		cmd = into.Elem().Interface()
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the command, a %s, was not decoded: %w", from.Type, err)
+	case !c.fits(reflect.TypeOf(cmd)):
+		return nil, fmt.Errorf("the codec returned a %T, and the stage takes %v", cmd, c.Type)
+	}
+	return cmd, nil
+}
+
+// errStuck is why a letter in a file has no command.
+var errStuck = errors.New("the command was not encoded: its handler had not returned, and might change it")
+
+// inUse reports whether the handler of a letter's command may still run, so that the command must not be read.
+func inUse(d *stage.DeadLetter) bool {
+	if d.Reason == reason.Error || !errors.Is(d.Err, stage.ErrStuck) { // the methods of a handler's error are user code
+		return false
+	}
+	h, known := hangOf(d)
+	return !known || !h.Returned()
+}

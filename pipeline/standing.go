@@ -1,0 +1,64 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
+)
+
+// rests reports whether a stage has no commands but those that it holds, and returns what holds them; nil if it holds none.
+func rests(in *inbox.Inbox, a *inbox.Accounts) (holder link.Holder, ok bool) {
+	held := 0
+	if h := in.Config().Holder; h != nil {
+		if held = h.HeldCommands(); held > 0 {
+			holder = h
+		}
+	}
+	return holder, a.Queued+a.Delayed+a.Carried+a.Out == 0 && a.InHand == held && a.Suspended == held
+}
+
+// happened is a number that grows with all that happens to the commands of a stage.
+func happened(a *inbox.Accounts) uint64 {
+	return a.Submitted + a.Received + a.OK + a.Forwarded + a.Errors + a.Emitted + a.Retries + inbox.Sum(a.Shed) + inbox.Sum(a.Dead)
+}
+
+// standsAfter is for how long nothing may happen behind a source that waits, until windows are closed.
+const standsAfter = time.Second
+
+// standing is what a feed knows of the stages behind it, while its source waits for the ends of its commands.
+type standing struct {
+	number uint64
+	since  time.Time // zero if something happens
+	closed int       // windows that were closed
+}
+
+// observe closes the windows that only commands close, if nothing has happened for long enough in the stages from a feed's on. It returns
+// how many.
+func (st *standing) observe(inboxes []*inbox.Inbox) (n int) {
+	accounts := inbox.Counts(inboxes)
+	var number uint64
+	var holders []link.Holder
+	for i := range accounts {
+		holder, ok := rests(inboxes[i], &accounts[i])
+		if !ok {
+			st.since = time.Time{}
+			return 0
+		}
+		if number += happened(&accounts[i]); holder != nil {
+			holders = append(holders, holder)
+		}
+	}
+	if now := time.Now(); st.since.IsZero() || number != st.number {
+		st.number, st.since = number, now
+		return 0
+	} else if now.Sub(st.since) < standsAfter {
+		return 0
+	}
+	st.since = time.Time{}
+	for _, h := range holders {
+		n += h.ReleaseTimeless()
+	}
+	st.closed += n
+	return n
+}

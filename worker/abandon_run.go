@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/internal/stacks"
+)
+
+// abandonRuns is AbandonAll for a stage whose handlers may suspend.
+func (s *Stage) abandonRuns() {
+	if _, halted := s.Inbox.Stopped(); !halted {
+		return
+	}
+	workers := map[*Worker]bool{}
+	for _, m := range s.Inbox.Holders() {
+		if w, ok := m.Owner.(*Worker); ok && w.running.Load() != nil {
+			workers[w] = true
+		}
+	}
+	runs := map[uint64]*Run{}
+	s.eachRun(func(run *Run) {
+		if run.custody.is(parked) {
+			runs[stacks.Address(run)] = run
+		}
+	})
+	if len(workers)+len(runs) == 0 {
+		return
+	}
+	running, suspended := findHandlers(slices.Collect(maps.Keys(workers)), runs)
+	for w := range workers {
+		w.abandonRun(s, s.stuckError(stuckIn(w.Busy(), running[w])))
+	}
+	for _, run := range runs {
+		s.abandonParked(run, s.stuckError(stuckIn(0, suspended[run])))
+	}
+}
+
+// abandonRun gives a worker up that runs a run of the stage, which is halted. It does nothing if the run has suspended or ended meanwhile, or
+// emits just now.
+func (w *Worker) abandonRun(s *Stage, err error) {
+	run := w.takeRun(s)
+	if run == nil {
+		return
+	}
+	defer close(w.over)
+	s.hangs.begin()
+	report := w.endRun(run, err)
+	if w.pool != nil {
+		w.leavePool()
+	} else {
+		s.Inbox.Yield(&w.Member)
+		s.Inbox.Leave(&w.Member)
+	}
+	w.releaseInstance()
+	report()
+}
+
+// takeRun makes the caller the owner of a worker that runs a run of the stage, and returns the run, locked; nil if that is not possible now.
+// The goroutine of the handler finds out when the run suspends or ends, and waits then until takeRun has returned.
+func (w *Worker) takeRun(s *Stage) (run *Run) {
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	if !w.giveUpLocked(stuck, func() bool {
+		run = w.running.Load()
+		if run == nil || run.stage != s || !run.tryLock() {
+			return false
+		}
+		if w.running.CompareAndSwap(run, nil) {
+			return true
+		}
+		run.emitting.Unlock()
+		return false
+	}) {
+		return nil
+	}
+	w.arm()
+	w.alarm.Stop()
+	return run
+}
+
+// endRun ends the batch of a worker, from the command of a run on that does not end, and delivers the results of the commands before. The
+// caller owns the worker and has locked the run. It calls report when it has released what the worker had.
+func (w *Worker) endRun(run *Run, err error) (report func()) {
+	w.loseRun(run)
+	w.settleDeferred(false, nil)
+	w.recall()
+	w.clock()
+	w.spill()
+	w.stage.Inbox.AddAbandoned()
+	return w.endLeft(err)
+}
+
+// abandonParked ends the command of a suspended run of a halted stage. It does nothing if another goroutine ends it, or if its handler emits
+// just now.
+func (s *Stage) abandonParked(run *Run, err error) {
+	if !run.tryLock() {
+		return
+	}
+	if !run.custody.move(parked, abandonedRun) {
+		run.emitting.Unlock()
+		return
+	}
+	s.workerFor(run).endRun(run, err)()
+}
+
+// stuckError returns the error of a command whose handler a hard stop does not wait for any longer. Where says where the handler is.
+func (s *Stage) stuckError(where string) error {
+	return s.stopError(fmt.Errorf("%w%s", ErrStuck, where))
+}
+
+// stuckIn says where a handler is that has been at its batch for some time. The stack may be nil.
+func stuckIn(since time.Duration, stack []byte) (text string) {
+	if since > 0 {
+		text = fmt.Sprintf(" for %v", since.Round(time.Millisecond))
+	}
+	if at := stacks.Place(stack); at != "" {
+		text += " in " + at
+	}
+	return text
+}

@@ -1,0 +1,82 @@
+package worker
+
+import "sync"
+
+// hang is the error of a command whose handler was given up. It wraps the reason. Its methods Returned and AfterReturn are for
+// code that keeps the command: it must not read the command while a handler may change it.
+type hang struct {
+	error
+
+	mu       sync.Mutex // guards the rest
+	returned bool
+	then     []func()
+}
+
+// Unwrap returns the reason.
+func (h *hang) Unwrap() error { return h.error }
+
+// Returned reports whether no handler has the command any more.
+func (h *hang) Returned() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.returned
+}
+
+// AfterReturn calls f when no handler has the command any more: at once, if none has.
+func (h *hang) AfterReturn(f func()) {
+	h.mu.Lock()
+	late := h.returned
+	if !late {
+		h.then = append(h.then, f)
+	}
+	h.mu.Unlock()
+	if late {
+		f()
+	}
+}
+
+// release notes that no handler has the command any more.
+func (h *hang) release() {
+	h.mu.Lock()
+	then := h.then
+	h.returned, h.then = true, nil
+	h.mu.Unlock()
+	for _, f := range then {
+		f()
+	}
+}
+
+// hangs counts the handlers of a stage that are stuck. It has the errors of commands whose last handler has returned and an earlier one may not
+// have, since they were tried more than once.
+type hangs struct {
+	mu      sync.Mutex // guards the rest
+	running int
+	waiting []*hang
+}
+
+// begin counts a handler that is stuck.
+func (s *hangs) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running++
+}
+
+// end notes that a stuck handler has returned. h is the error of its command, after the given number of tries; nil if the command has none.
+func (s *hangs) end(h *hang, tries int) {
+	var free []*hang
+	s.mu.Lock()
+	switch s.running--; {
+	case h == nil:
+	case tries > 1:
+		s.waiting = append(s.waiting, h)
+	default:
+		free = append(free, h)
+	}
+	if s.running == 0 {
+		free, s.waiting = append(free, s.waiting...), nil
+	}
+	s.mu.Unlock()
+	for _, h := range free {
+		h.release()
+	}
+}
