@@ -13,12 +13,13 @@ LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Everything that has goroutines of its own. The examples are left out: under the race
 # detector their arithmetic on pixels is many times slower, and the engine below them is
-# raced here anyway. The package whose tests take longest comes first, so that no processor
-# waits for it at the end.
-ENGINE    = ./pipeline $$($(GO) list ./... | grep -v -e /examples/ -e /pipeline$$ -e /controller)
+# raced here anyway. So are the packages that only read the tree. The packages whose tests
+# take longest come first, so that no processor waits for them at the end.
+ENGINE    = ./pipeline ./adapter/nats $$($(GO) list ./... | \
+	grep -v -e /examples/ -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
 
-# Policies and their simulators compute on one goroutine: their long models have nothing to race.
-POLICIES  = ./controller/...
+# The packages that have benchmarks: others need not be linked to run none.
+MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=brokertest '^func Benchmark' . | xargs -n1 dirname | sort -u)
 
 # Many tests wait more than they compute, so twice as many packages are tested at once as there
 # are processors.
@@ -48,18 +49,16 @@ ONE_CPU   = ./supervisor ./worker ./internal/actor ./internal/coro ./internal/en
 one-cpu:
 	GOMAXPROCS=1 $(GO) test -p 1 -short -timeout 10m $(ONE_CPU) ./stage
 
-## race: the engine's tests with the race detector, then those of the brokers; without SHORT the long models, too
+## race: the engine's tests with the race detector, then those of the brokers (SHORT= for the long models, too)
 race:
 	@failed=; \
-	$(GO) test -vet=off -race -p $(PACKAGES) -timeout 30m $(ENGINE) || failed="$$failed, the engine"; \
-	$(GO) test -vet=off -race -short -p $(PACKAGES) -timeout 10m $(POLICIES) || failed="$$failed, the policies"; \
-	$(GO) -C $(BROKERS) test -race -timeout 10m ./... || failed="$$failed, the brokers"; \
+	$(GO) test -vet=off -race $(SHORT) -p $(PACKAGES) -timeout 30m $(ENGINE) || failed="$$failed, the engine"; \
+	$(GO) -C $(BROKERS) test -race $(SHORT) -timeout 10m ./... || failed="$$failed, the brokers"; \
 	[ -z "$$failed" ] || { echo "make race: failed:$${failed#,}"; exit 1; }
 
-## vet: go vet of all modules, also as for Windows
+## vet: go vet of all modules
 vet:
 	$(GO) vet ./...
-	GOOS=windows CGO_ENABLED=0 $(GO) vet ./...
 	$(GO) -C $(BROKERS) vet ./...
 	$(GO) -C bench vet ./...
 
@@ -79,7 +78,7 @@ bench-report:
 
 ## bench-smoke: the benchmark suite, and each package's benchmarks, for a moment, so that none of them rots
 bench-smoke:
-	$(GO) test -run '^$$' -bench . -benchtime 1x ./... >/dev/null
+	$(GO) test -run '^$$' -bench . -benchtime 1x $(MEASURED) >/dev/null
 	$(GO) -C bench vet ./...
 	$(GO) -C bench test -timeout 5m ./...
 	$(GO) -C bench test -race -run GoldaRaces -timeout 5m ./...

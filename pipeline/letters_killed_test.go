@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,12 +25,16 @@ func TestALetterThatWasEvictedForItsRetrySurvivesTheKillOfTheProcessInTheRetry(t
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRetriesALetterUntilItIsKilled$")
 	cmd.Env = append(os.Environ(), retryDir+"="+dir)
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	said := bufio.NewScanner(out)
-	for said.Scan() && said.Text() != "in the retry" { //nolint:revive // until the handler runs
+	var printed strings.Builder
+	for said.Scan() && said.Text() != "in the retry" {
+		fmt.Fprintln(&printed, said.Text())
 	}
+	require.Equal(t, "in the retry", said.Text(), "the process ended before its retry: %s", &printed)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	s := stage.Sink("s", func(context.Context, int) error { return nil })
@@ -65,7 +70,9 @@ func TestRetriesALetterUntilItIsKilled(t *testing.T) {
 	ends := func(n int) { eventually(t, "it has failed", func() bool { return p.Snapshot().Failed == uint64(n) }) }
 	require.NoError(t, s.Submit(t.Context(), 1))
 	ends(1)
-	letter := p.Failures().List(pipeline.LetterFilter{})[0].ID
+	letters := func() []pipeline.Letter { return p.Failures().List(pipeline.LetterFilter{}) }
+	eventually(t, "its letter is kept", func() bool { return len(letters()) == 1 })
+	letter := letters()[0].ID
 	require.NoError(t, s.Submit(t.Context(), 2))
 	<-blocked
 	require.NoError(t, s.Submit(t.Context(), 4))
@@ -74,8 +81,7 @@ func TestRetriesALetterUntilItIsKilled(t *testing.T) {
 	eventually(t, "the retry waits", func() bool { return s.Snapshot().Submitters == 1 })
 	require.NoError(t, other.Submit(t.Context(), 3))
 	ends(2)
-	_, there := p.Failures().Get(letter)
-	require.False(t, there)
+	eventually(t, "the letter has been evicted", func() bool { _, there := p.Failures().Get(letter); return !there })
 	close(let)
 	require.NoError(t, <-retried)
 	select {}

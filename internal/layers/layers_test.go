@@ -42,6 +42,7 @@ coordination/synchronizer: coordination/guard internal/rules
 -- cellar: the base of the engine.
 internal/layers:
 internal/prose:
+internal/portable:
 internal/face:
 internal/goid:
 internal/actor:       internal/bigstack internal/goid internal/plain

@@ -31,7 +31,7 @@ func lasting() time.Duration {
 	switch {
 	case *chaosFor > 0:
 		return *chaosFor
-	case raced && !testing.Short():
+	case raced:
 		return time.Minute
 	default:
 		return 5 * time.Second
