@@ -11,12 +11,16 @@ SEED     ?= 0
 SHORT    ?= -short
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+# The modules of the workspace (go.work): all packages, and those without the benchmark suite.
+EVERY     = $$($(GO) list -m -f '{{.Dir}}/...')
+ALL       = $$($(GO) list -m -f '{{.Dir}}/...' | grep -v '/bench/\.\.\.$$')
+
 # Everything that has goroutines of its own. The examples are left out: under the race
 # detector their arithmetic on pixels is many times slower, and the engine below them is
 # raced here anyway. So are the packages that only read the tree. The packages whose tests
 # take longest come first, so that no processor waits for them at the end.
-ENGINE    = ./pipeline ./adapter/nats $$($(GO) list ./... | \
-	grep -v -e /examples/ -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
+ENGINE    = ./pipeline ./adapter/nats $$($(GO) list $(ALL) | \
+	grep -v -e golda/examples/ -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
 
 # The packages that have benchmarks: others need not be linked to run none.
 MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=brokertest '^func Benchmark' . | xargs -n1 dirname | sort -u)
@@ -26,21 +30,15 @@ MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=
 PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .DEFAULT_GOAL := help
-.PHONY: help test one-cpu race vet chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
+.PHONY: help test one-cpu race vet tidy chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
 	@sed -n 's/^## \([a-z-]*\): /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-# A module of its own: the clients of brokers are only for its tests. Brokers that are not installed are skipped.
-BROKERS   = adapter/watermill/brokertest
-
 ## test: all tests, as a change needs them: at most five minutes on two processors (SHORT= for the long models, too)
-test:
-	@failed=; \
-	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 15m ./pipeline ./... || failed="$$failed, the tests"; \
-	$(GO) -C $(BROKERS) test $(SHORT) -timeout 10m ./... || failed="$$failed, the tests of the brokers"; \
-	[ -z "$$failed" ] || { echo "make test: failed:$${failed#,}"; exit 1; }
+test: # brokers that are not installed are skipped
+	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 15m ./pipeline $(ALL)
 
 # What one processor changes: who runs next.
 ONE_CPU   = ./supervisor ./worker ./internal/actor ./internal/coro ./internal/engine ./internal/inbox ./coordination/...
@@ -49,18 +47,17 @@ ONE_CPU   = ./supervisor ./worker ./internal/actor ./internal/coro ./internal/en
 one-cpu:
 	GOMAXPROCS=1 $(GO) test -p 1 -short -timeout 10m $(ONE_CPU) ./stage
 
-## race: the engine's tests with the race detector, then those of the brokers (SHORT= for the long models, too)
+## race: the engine's tests, and those with brokers, with the race detector (SHORT= for the long models, too)
 race:
-	@failed=; \
-	$(GO) test -vet=off -race $(SHORT) -p $(PACKAGES) -timeout 30m $(ENGINE) || failed="$$failed, the engine"; \
-	$(GO) -C $(BROKERS) test -race $(SHORT) -timeout 10m ./... || failed="$$failed, the brokers"; \
-	[ -z "$$failed" ] || { echo "make race: failed:$${failed#,}"; exit 1; }
+	$(GO) test -vet=off -race $(SHORT) -p $(PACKAGES) -timeout 30m $(ENGINE)
 
 ## vet: go vet of all modules
 vet:
-	$(GO) vet ./...
-	$(GO) -C $(BROKERS) vet ./...
-	$(GO) -C bench vet ./...
+	$(GO) vet $(EVERY)
+
+## tidy: each module requires what it imports, no less and no more, also without the workspace
+tidy:
+	@$(call in-each,GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) build ./...)
 
 ## chaos: random pipelines, faults and kills under the race detector (CHAOS=10m SEED=0)
 chaos:
@@ -79,7 +76,6 @@ bench-report:
 ## bench-smoke: the benchmark suite, and each package's benchmarks, for a moment, so that none of them rots
 bench-smoke:
 	$(GO) test -run '^$$' -bench . -benchtime 1x $(MEASURED) >/dev/null
-	$(GO) -C bench vet ./...
 	$(GO) -C bench test -timeout 5m ./...
 	$(GO) -C bench test -race -run GoldaRaces -timeout 5m ./...
 	$(GO) run -C bench . -moment -rounds 1 >/dev/null
@@ -92,22 +88,21 @@ microbench:
 bench-web:
 	$(GO) run ./examples/webserver/bench -rounds $(ROUNDS) -seconds $(SECONDS)
 
+# in-each runs a command in each module.
+in-each = for module in $$($(GO) list -m -f '{{.Dir}}'); do (cd $$module && echo "$$module" && $(1)) || exit 1; done
+
 ## lint: golangci-lint, the version named in the Makefile
 lint:
-	$(GO) run $(LINTER) run ./...
-	cd bench && $(GO) run $(LINTER) run ./...
-	cd $(BROKERS) && $(GO) run $(LINTER) run ./...
+	@$(call in-each,$(GO) run $(LINTER) run ./...)
 
 ## fmt: format all files in place
 fmt:
-	$(GO) run $(LINTER) fmt ./...
-	cd bench && $(GO) run $(LINTER) fmt ./...
-	cd $(BROKERS) && $(GO) run $(LINTER) fmt ./...
+	@$(call in-each,$(GO) run $(LINTER) fmt ./...)
 
 ## cover: coverage of all tests, by function; the page is coverage/index.html
 cover:
 	@mkdir -p coverage
-	$(GO) test -timeout 15m -coverpkg ./... -coverprofile coverage/profile ./...
+	$(GO) test -timeout 15m -coverpkg github.com/golda-dev/golda/... -coverprofile coverage/profile $(ALL)
 	$(GO) tool cover -html coverage/profile -o coverage/index.html
 	$(GO) tool cover -func coverage/profile | tail -n 1
 

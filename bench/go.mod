@@ -2,13 +2,21 @@ module github.com/golda-dev/golda/bench
 
 go 1.26.0
 
-replace github.com/golda-dev/golda => ../
+replace (
+	github.com/golda-dev/golda => ../
+	github.com/golda-dev/golda/adapter/failsafe => ../adapter/failsafe
+	github.com/golda-dev/golda/adapter/fsnotify => ../adapter/fsnotify
+	github.com/golda-dev/golda/adapter/nats => ../adapter/nats
+	github.com/golda-dev/golda/adapter/watermill => ../adapter/watermill
+	github.com/golda-dev/golda/examples => ../examples
+)
 
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/alitto/pond/v2 v2.7.1
 	github.com/asynkron/protoactor-go v0.0.0-20240822202345-3c0e61ca19c9
 	github.com/golda-dev/golda v0.0.0
+	github.com/golda-dev/golda/examples v0.0.0
 	github.com/panjf2000/ants/v2 v2.12.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/sourcegraph/conc v0.3.0

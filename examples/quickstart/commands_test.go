@@ -60,10 +60,8 @@ func try(t *testing.T, command string) error {
 	verb, rest, _ := strings.Cut(command, " ")
 	switch {
 	case strings.HasPrefix(command, "go get "):
-		if module, err := shell(t, "go list -m"); err != nil || strings.TrimSpace(module) != strings.TrimPrefix(command, "go get ") {
-			return commandError("the module is " + module)
-		}
-		return nil
+		_, err := shell(t, "go list -m "+strings.TrimPrefix(command, "go get "))
+		return err
 	case strings.HasPrefix(command, "go run "):
 		_, err := shell(t, command)
 		return err

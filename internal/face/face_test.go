@@ -170,13 +170,16 @@ func goList(t *testing.T, args ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// load returns the public packages of the module by their paths below it. Only these and what they import are compiled: the programs
+// notPublic lists the modules of the workspace that have programs and tests only.
+var notPublic = []string{"examples", "bench", "adapter/watermill/brokertest"}
+
+// load returns the public packages of all modules by their paths below the root. Only these and what they import are compiled: the programs
 // below examples would take longer.
 func load(t *testing.T) map[string]*types.Package {
 	t.Helper()
 	var public []string
-	for _, path := range goList(t, "./...") {
-		if !strings.Contains(path, "/internal/") && !strings.HasPrefix(path, module+"/examples/") {
+	for _, path := range goList(t, module+"/...") {
+		if !strings.Contains(path, "/internal/") && !slices.ContainsFunc(notPublic, func(dir string) bool { return strings.HasPrefix(path, module+"/"+dir) }) {
 			public = append(public, path)
 		}
 	}

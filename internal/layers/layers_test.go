@@ -3,6 +3,7 @@ package layers
 import (
 	"os"
 	"os/exec"
+	"path"
 	"strings"
 	"testing"
 
@@ -193,5 +194,17 @@ func report(t *testing.T, faults []string) {
 	t.Helper()
 	for _, f := range faults {
 		assert.Fail(t, f)
+	}
+}
+
+// Programs of the core alone would require what the root's go.mod requires.
+func TestTheCoreRequiresNothingOfAnAdapter(t *testing.T) {
+	text, err := os.ReadFile(path.Join(root, "go.mod"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "\n\t"+protoactor+" ")
+	for _, of := range []string{
+		"github.com/nats-io/", "github.com/ThreeDotsLabs/", "github.com/failsafe-go/", "github.com/fsnotify/", "golang.org/x/image", module + "/",
+	} {
+		require.NotContains(t, string(text), "\n\t"+of)
 	}
 }

@@ -119,8 +119,8 @@ func TestOnlyFilesOfTheGoCommandAreRead(t *testing.T) {
 		"_old/d.go":       {Data: bad},
 		"a/README.md":     {Data: bad},
 		"go.mod":          {Data: bad},
-		"other/go.mod":    {Data: bad},
-		"other/sub/e.go":  {Data: bad},
+		"bench/go.mod":    {Data: bad},
+		"bench/sub/e.go":  {Data: bad},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a"}, packagesOf(sources))

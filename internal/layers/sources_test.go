@@ -34,7 +34,7 @@ func read(project fs.FS) ([]source, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (foreign(d.Name()) || otherModule(project, name)):
+		case d.IsDir() && (foreign(d.Name()) || slices.Contains(outside, name)):
 			return fs.SkipDir
 		case d.IsDir() || path.Ext(name) != ".go":
 			return nil
@@ -55,12 +55,9 @@ func foreign(dir string) bool {
 	return dir == "testdata" || dir == "vendor" || dir != "." && strings.ContainsAny(dir[:1], "._")
 }
 
-// otherModule reports whether a directory is a module of its own, which is not part of this architecture and may have
-// dependencies of its own.
-func otherModule(project fs.FS, dir string) bool {
-	_, err := fs.Stat(project, path.Join(dir, "go.mod"))
-	return dir != "." && err == nil
-}
+// outside lists the modules that are not part of the architecture: they measure
+// Golda beside its peers, and test an adapter with the clients of brokers.
+var outside = []string{"bench", "adapter/watermill/brokertest"}
 
 func parseFile(fset *token.FileSet, name string, text []byte) (source, error) {
 	file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)

@@ -1,4 +1,4 @@
-// Package portable has one test: all packages and tests of the module compile
+// Package portable has one test: all packages and tests of all modules compile
 // for Windows, which the machines that run the tests usually are not.
 //
 // It asks the type checker alone, with sources. A build or go vet for another

@@ -58,18 +58,18 @@ func TestAPackageThatDoesNotCompileIsReported(t *testing.T) {
 	require.ErrorContains(t, errs[0], "a.go:3:23: undefined: g")
 }
 
-// check type-checks all packages and tests of the module here for a system and
-// returns the errors.
+// check type-checks all packages and tests of the workspace or module here for
+// a system and returns the errors.
 func check(t *testing.T, system, arch string) []error {
 	t.Helper()
 	c := checker{
 		files: token.NewFileSet(), sizes: types.SizesFor("gc", arch),
 		done: map[string]func() (*types.Package, error){"unsafe": func() (*types.Package, error) { return types.Unsafe, nil }},
 	}
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	modules, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}/...").Output()
 	require.NoError(t, err)
-	cmd := exec.Command("go", "list", "-deps", "-test", "-e", "-json", "./...")
-	cmd.Dir = strings.TrimSpace(string(root))
+	args := append([]string{"list", "-deps", "-test", "-e", "-json"}, strings.Fields(string(modules))...)
+	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -2,13 +2,17 @@ module github.com/golda-dev/golda/adapter/watermill/brokertest
 
 go 1.26.0
 
-replace github.com/golda-dev/golda => ../../..
+replace (
+	github.com/golda-dev/golda => ../../..
+	github.com/golda-dev/golda/adapter/watermill => ..
+)
 
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/ThreeDotsLabs/watermill-amqp/v3 v3.0.2
 	github.com/ThreeDotsLabs/watermill-redisstream v1.4.5
 	github.com/golda-dev/golda v0.0.0
+	github.com/golda-dev/golda/adapter/watermill v0.0.0
 	github.com/redis/go-redis/v9 v9.12.1
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
