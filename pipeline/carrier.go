@@ -44,23 +44,18 @@ type Line interface {
 }
 
 // Caller is a Line that also takes calls: commands whose callers wait for the result, with [stage.Call] or [stage.Stage.Ask]. With a Line that
-// is no Caller they fail with [stage.ErrElsewhere].
+// is no Caller they fail with [stage.ErrElsewhere], and so they do with that of a keyed stage, which is neither called nor answers.
 //
-// What becomes of a call is told to its caller, and to nothing else. A call is not kept: if its process is lost it has an error, and is not
-// repeated. A call of a keyed stage is kept, as a command that is sent, for as long as its caller waits: if its process is lost, another one
-// handles it.
+// A call is not kept: what becomes of it is told to its caller, and to nothing else. A call whose process is lost has an error, and
+// is not repeated.
 type Caller interface {
 	Line
 
-	// Call begins to have a command handled in one process that runs the stage. It waits for no more than Send would, and is called by the
-	// goroutine that calls Send: of a keyed stage calls and commands that are sent keep their order. The function that it returns waits for the
-	// result or error; it is called once, by any goroutine, and for many calls at once.
-	//
-	// The command is handled at most once, and that of a keyed stage at least once, unless there is an error. The process is told the
-	// deadline of ctx; when ctx ends wait returns at once, and the context of the handler ends. The result is of the type want, nil, or an
+	// Call has a command handled in one process that runs the stage, at most once, and returns its result or error. The process is told the
+	// deadline of ctx; when ctx ends Call returns at once, and the context of the handler ends. The result is of the type want, nil, or an
 	// error such as a [*stage.ResultError]; if want is nil or an interface, of whatever type the Caller can tell it to be. If no process
-	// runs the stage, or the one that has the command is lost, wait does not wait for ctx, unless the command is kept.
-	Call(ctx context.Context, cmd any, want reflect.Type) (wait func() (result any, err error))
+	// runs the stage, or the one that has the command is lost, Call does not wait for ctx. It is called by many goroutines at once.
+	Call(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
 	// Answer has handle handle commands that were called in other processes, until ctx ends, and sends back what it returns. Handle blocks
 	// until the command has ended, and is called by many goroutines at once, with a context that ends when the caller does not wait any more,
 	// and the command soon after. If the command goes on to a third process, want is what Call is given here: it may be a type of the Caller's

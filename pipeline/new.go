@@ -187,7 +187,7 @@ func (p *Pipeline) relay(plan *plan) {
 		if r.line != nil {
 			send = r.line.Send
 		}
-		if l, ok := r.line.(Caller); ok {
+		if l, ok := r.line.(Caller); ok && !c.IsKeyed() {
 			call = l.Call
 		}
 		c.Relay(r.process, send, call, r.why)

@@ -43,10 +43,15 @@ func (placement) Part(part.Seal) {}
 //
 // A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. A command whose
 // caller waits for a result, with [stage.Call] or [stage.Stage.Ask], is not sent: the other process is called, if the carrier's line is a
-// [Caller], and the command ends here with the result or error of its end there. A call is in memory only, and happens at most once. One of
-// a keyed stage is kept while its caller waits, in the order of its key, and happens at least once. A call has the deadline of its caller,
-// and ends with it. Otherwise values and deadlines of contexts stay behind. When the carrier is full or away the queue fills, and callers
-// and stages before it wait, or are refused, as its rule says.
+// [Caller], and the command ends here with the result or error of its end there. A call is in memory only, and happens at most once. A call has
+// the deadline of its caller, and ends with it. Otherwise values and deadlines of contexts stay behind. When the carrier is full or away the
+// queue fills, and callers and stages before it wait, or are refused, as its rule says.
+//
+// A [stage.Keyed] takes no calls from other processes: [stage.Call] and Ask of it
+// are [stage.ErrElsewhere] at once, and so is a call that ends with a command
+// which a handler forwards to it. Submit, forward or emit the command, or have a
+// process of package coordination/rpc in place of the stage, and call that. New
+// does not see which stages a handler calls.
 //
 // # A stage that runs here
 //
@@ -161,7 +166,7 @@ func (p *placing) checkKeys(here []string) {
 		for _, j := range p.edges[i] {
 			to := p.stages[j]
 			switch {
-			case !isKeyed(to) || p.of[from] == "" || p.of[to] == "":
+			case !to.IsKeyed() || p.of[from] == "" || p.of[to] == "":
 			case from == to:
 				p.faultf(stageName(to), "is keyed and leads to itself: a key would be in several processes at once; "+
 					"lead through a stage between, and "+do)
@@ -175,17 +180,11 @@ func (p *placing) checkKeys(here []string) {
 		}
 	}
 	for _, f := range p.feeds {
-		if f.core != nil && isKeyed(f.core) {
+		if f.core != nil && f.core.IsKeyed() {
 			p.faultf(stageName(f.core), "is keyed, and feed %q feeds it: a key would be in several processes at once; "+
 				"feed a stage that leads to it, and "+do, f.name)
 		}
 	}
-}
-
-// isKeyed reports whether a stage is a keyed one.
-func isKeyed(c *engine.Core) bool {
-	key, err := c.Key()
-	return key != nil || err != nil
 }
 
 // lay makes the lines of the stages that commands come to from other processes. It adds the feeds of those that run here, and drops
@@ -277,7 +276,7 @@ func (p *placing) addFeed(c *engine.Core, l Line) {
 // answering answers calls of a stage while a function feeds it. The first of the two that fails ends both.
 func answering(ctx context.Context, c *engine.Core, l Line, feed func(ctx context.Context) error) error {
 	caller, ok := l.(Caller)
-	if !ok {
+	if !ok || c.IsKeyed() {
 		return feed(ctx)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -49,11 +49,7 @@ type callLine struct {
 
 var errNoCallee = errors.New("no process runs it")
 
-func (l *callLine) Call(ctx context.Context, cmd any, want reflect.Type) func() (any, error) {
-	return func() (any, error) { return l.call(ctx, cmd, want) }
-}
-
-func (l *callLine) call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
+func (l *callLine) Call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
 	l.mu.Lock()
 	handle, hook := l.of[l.stage], l.hook
 	l.mu.Unlock()
@@ -274,4 +270,67 @@ func TestACarrierThatStopsAnsweringIsRestarted(t *testing.T) {
 		_, err = handle(t.Context(), 1, nil)
 		require.ErrorIs(t, err, stage.ErrClosed)
 	})
+}
+
+// A keyed stage that runs in another process is not called, since calls would not keep the order of its keys: neither by a caller outside,
+// nor by a handler, nor with a command that is forwarded to it, here or in a third process. What no caller waits for is sent.
+func TestAKeyedStageThatRunsElsewhereTakesNoCalls(t *testing.T) {
+	t.Parallel()
+	calls, at := &callees{of: map[string]func(context.Context, any, reflect.Type) (any, error){}}, newBroker()
+	handled := make(chan int, 10)
+	type stages struct{ count, through, asks, first *stage.Stage[int] }
+	start := func(process string) stages {
+		count := stage.Keyed("count", func(n int) int { return n }, func(int) behaviour.Behaviour[int] {
+			return behaviour.Func[int](func(_ context.Context, n int) behaviour.Outcome {
+				handled <- n
+				return behaviour.OK(n)
+			})
+		})
+		through := stage.Func("through", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(count, n) }, stage.Out(count))
+		asks := stage.Coroutine("asks", func(c behaviour.Suspender, n int) behaviour.Outcome {
+			_, err := stage.Call[int](c, count, n)
+			return behaviour.Error(err)
+		})
+		first := stage.Func("first", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(through, n) })
+		p, err := pipeline.New("keys", quiet, count, through, asks, first, pipeline.Entry(count, through, asks, first),
+			pipeline.Map("a", "through", "asks"), pipeline.Map("b", "count"), pipeline.Map("c", "first"),
+			pipeline.Place(exchange{at.process(), calls}, process))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		t.Cleanup(func() {
+			assert.NoError(t, p.Stop(context.Background()))
+			assert.True(t, p.Snapshot().Balanced(), p.Snapshot().Law())
+		})
+		return stages{count, through, asks, first}
+	}
+	start("b")
+	a, c := start("a"), start("c")
+	inTime(t, "calls are answered", func() bool {
+		calls.mu.Lock()
+		defer calls.mu.Unlock()
+		return calls.of["through"] != nil
+	})
+	const why = `stage "count": runs in process "b": it is keyed, and a keyed stage takes no calls from other processes; ` +
+		`submit or forward the command, or call a process of package coordination/rpc instead`
+	_, err := a.count.Ask(t.Context(), 1)
+	require.EqualError(t, err, why)
+	require.ErrorIs(t, err, stage.ErrElsewhere)
+	_, err = stage.Call[int](t.Context(), a.count, 1)
+	require.EqualError(t, err, why)
+	require.ErrorIs(t, err, stage.ErrElsewhere)
+	require.Zero(t, a.count.Snapshot().Accepted, "it is refused at once")
+	for what, s := range map[string]*stage.Stage[int]{"a handler calls": a.asks, "it is forwarded": a.through, "in a third process": c.first} {
+		_, err := stage.Call[int](t.Context(), s, 1)
+		require.ErrorContains(t, err, why, what)
+		require.ErrorIs(t, err, stage.ErrElsewhere, what)
+	}
+	sent, _ := at.of("count")
+	require.Zero(t, sent)
+	require.NoError(t, a.through.Submit(t.Context(), 2))
+	require.Equal(t, 2, <-handled)
+	require.NoError(t, a.count.Submit(t.Context(), 3))
+	require.Equal(t, 3, <-handled)
+	calls.mu.Lock()
+	defer calls.mu.Unlock()
+	require.NotContains(t, calls.of, "count", "it does not answer")
 }

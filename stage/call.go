@@ -49,6 +49,9 @@ func (t *Ticket) Err() error { return t.t.Err() }
 // do so too, because its own context may end when it returns.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	link.CheckContext(ctx, "stage: Ask")
+	if err := s.core.CheckCall(); err != nil {
+		return nil, err
+	}
 	return s.ask(ctx, cmd, nil)
 }
 
@@ -71,7 +74,8 @@ func (s *Stage[C]) ask(ctx context.Context, cmd C, want reflect.Type) (*Ticket, 
 // from it holds the worker.
 //
 // The stage may run in another process, see pipeline.Place. Then the call may also fail because of what is between the two.
-// A call of a keyed stage there waits while its process is lost, for the next one: give ctx a deadline.
+// A [Keyed] stage in another process is not called: the error is [ErrElsewhere], at once. So it is if the command is forwarded
+// to such a stage. Submit or forward such commands, or call a process of package coordination/rpc.
 //
 // A handler that calls its own stage may wait for itself. If it does so with a command of its own key, in a [Keyed] stage whose
 // handlers suspend, the error is [ErrSelfCall]. The same holds for stages that call one another in a circle, and
@@ -91,6 +95,9 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 }
 
 func (s *Stage[C]) call(ctx context.Context, cmd C, want reflect.Type) (any, error) {
+	if err := s.core.CheckCall(); err != nil {
+		return nil, err
+	}
 	if s.inbox.CallsItself(ctx, cmd) {
 		return nil, plain.Wrap(fmt.Sprintf("stage %q", s.Name()), ErrSelfCall)
 	}

@@ -48,8 +48,6 @@ type Stage struct {
 	// Calls says which commands are handled beside the others, as runs that end outside the workers; nil: none. The instance handles all
 	// others together.
 	Calls func(e *command.Envelope) bool
-	// InOrder says that calls are started, and the others handled, in the order of the queue.
-	InOrder bool
 
 	// Apart decides when a command resumes that was woken outside the actors: it calls resume, now or later. If it is nil
 	// the command resumes at once. Apart is given the stage's name and the command's number.

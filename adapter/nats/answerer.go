@@ -51,9 +51,6 @@ type answerer struct {
 
 // Answer is for package pipeline.
 func (l *carriedLine) Answer(ctx context.Context, handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)) error {
-	if l.keys.of != nil {
-		return l.answerKeyed(ctx, handle)
-	}
 	x := l.of.calls
 	if !x.begin() {
 		return errClosed

@@ -3,7 +3,6 @@ package nats_test
 import (
 	"context"
 	"encoding/json"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// BenchmarkCall has a function of another node called, a stage of another process, or a keyed one: one call at a time, and 64. Over a server in the process or by URL, with TLS or without;
+// BenchmarkCall has a function of another node called, or a stage of another process: one call at a time, and 64. Over a server in the process or by URL, with TLS or without;
 // over sockets without a server; and by plain nats.go, with Request, the same values and a deadline.
 //
 //	go test -run '^$' -bench Call -benchtime 20000x -count 5 ./adapter/nats
@@ -32,17 +31,7 @@ func BenchmarkCall(b *testing.B) {
 		})
 		b.Run("server="+name+"/by=stage", func(b *testing.B) {
 			connect := newServer(b)
-			benchStage(b, connect(b), connect(b), func() *stage.Stage[Order] {
-				return stage.Func("book", func(_ context.Context, o Order) behaviour.Outcome { return behaviour.OK(o) })
-			})
-		})
-		b.Run("server="+name+"/by=keyed", func(b *testing.B) {
-			connect := newServer(b)
-			benchStage(b, connect(b), connect(b), func() *stage.Stage[Order] {
-				return stage.Keyed("book", func(o Order) int { return o.Amount }, func(int) behaviour.Behaviour[Order] {
-					return behaviour.Func[Order](func(_ context.Context, o Order) behaviour.Outcome { return behaviour.OK(o) })
-				})
-			})
+			benchStage(b, connect(b), connect(b))
 		})
 		b.Run("server="+name+"/by=plain", func(b *testing.B) {
 			connect := newServer(b)
@@ -91,11 +80,11 @@ func benchCalls(b *testing.B, from, to transport.Transport) {
 }
 
 // benchStage calls a stage that another process runs.
-func benchStage(b *testing.B, from, to *nats.Conn, makeStage func() *stage.Stage[Order]) {
+func benchStage(b *testing.B, from, to *nats.Conn) {
 	b.Helper()
 	var book *stage.Stage[Order]
 	for process, conn := range map[string]*nats.Conn{"b": to, "a": from} {
-		s := makeStage()
+		s := stage.Func("book", func(_ context.Context, o Order) behaviour.Outcome { return behaviour.OK(o) })
 		near := stage.Sink("near", func(context.Context, int) error { return nil })
 		p, err := pipeline.New("bench", near, s, quiet, pipeline.Map("a", "near"), pipeline.Map("b", "book"),
 			pipeline.Place(nats.NewCarrier(conn, "bench", nats.Options[any]{}), process))
@@ -106,9 +95,8 @@ func benchStage(b *testing.B, from, to *nats.Conn, makeStage func() *stage.Stage
 			book = s
 		}
 	}
-	var calls atomic.Int64
-	call := func(int) error {
-		_, err := stage.Call[Order](b.Context(), book, Order{"7", int(calls.Add(1) % 1000)}) // of a thousand keys
+	call := func(n int) error {
+		_, err := stage.Call[Order](b.Context(), book, Order{"7", n})
 		return err
 	}
 	eventually(b, "it answers", func() bool { return call(0) == nil })

@@ -34,15 +34,7 @@ type reply struct {
 var passedOn = reflect.TypeFor[reply]()
 
 // Call is for package pipeline.
-func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) func() (any, error) {
-	if l.keys.of != nil {
-		return l.callKeyed(ctx, cmd, want)
-	}
-	return func() (any, error) { return l.call(ctx, cmd, want) }
-}
-
-// call calls a process that runs the stage.
-func (l *carriedLine) call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
+func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) (any, error) {
 	if err := l.of.results.check(want); err != nil {
 		return nil, err
 	}

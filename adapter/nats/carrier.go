@@ -30,13 +30,8 @@ import (
 // Callers that wait for a result call a process that runs the stage, over core NATS, as nodes of [NewTransport] do. A stage that no process
 // runs is stage.ErrNotRunning, a process that is lost transport.ErrUnreachable, a server that is away [ErrAway].
 //
-// Callers of a keyed stage publish to its inlet, and wait for the answer over core NATS: see docs/scaling.md. Such a call keeps the order of
-// its key, and outlives the process that handles it: it is delivered to another one, and so handled at least once. It is handled only while
-// its caller waits, and makes no dead letter. A stream that is full refuses it with [ErrFull]. Without a deadline it waits until a process
-// runs the stage.
-//
 // The inlet of a keyed stage has [Options.Partitions], so that the commands of a key keep their order in any number of processes. Its
-// messages come from the stage only, and [Options.UntilEmpty] is not for it.
+// messages come from the stage only, and [Options.UntilEmpty] is not for it. A keyed stage is not called from other processes.
 //
 // A process that dies after it has sent a command, and before the message from which that command came is acknowledged, sends the
 // command again when the message is delivered again: as a new message, which [Options.Dedup] does not recognise.
@@ -48,8 +43,6 @@ type Carrier struct {
 	faults   []error
 	calls    *exchange
 	results  results
-	mail     mailbox
-	absent   absent
 
 	mu      sync.Mutex
 	unasked map[string]bool // the stages of Carry that no line was asked for
@@ -83,7 +76,6 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 		panic("nats: NewCarrier: the Conn is nil")
 	}
 	c := &Carrier{conn: conn, pipeline: pipeline, options: o, stages: map[string]carried{}, unasked: map[string]bool{}}
-	c.mail.nc = conn.nc
 	c.results = results{map[reflect.Type]Codec[any]{}, o.Codec}
 	c.calls = &exchange{conn: conn, cfg: TransportConfig{Heartbeat: callHeartbeat, Logger: o.Logger}, transits: newTransits()}
 	if pipeline == "" {
@@ -178,7 +170,6 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 		setDefault(&l.o.Partitions, defaultPartitions)
 		l.o.MaxInFlight = max(l.o.filled().MaxInFlight, l.o.Partitions)
 		l.keys = partitioning[any]{l.o.Partitions, partitionOf(key, l.o.Partitions)}
-		l.calling, l.answers = map[string]*keyedCall{}, make(chan struct{})
 	}
 	return l, l.o.check(l.name)
 }
@@ -304,15 +295,6 @@ type carriedLine struct {
 	callees *callees
 
 	inlet *Inlet[any] // set by Open
-
-	// Of a keyed stage that runs elsewhere. Only the goroutine that sends uses them.
-	calling map[string]*keyedCall // the last call of each partition, of those that the server may not have taken yet
-	heard   time.Time             // when a process that runs the stage has said so last
-
-	// Of a keyed stage that runs here.
-	once    sync.Once
-	answers chan struct{} // is closed when handle is set
-	handle  func(ctx context.Context, cmd any, want reflect.Type) (any, error)
 }
 
 // Open is for package pipeline.
@@ -327,26 +309,15 @@ func (l *carriedLine) Open(ctx context.Context) (err error) {
 		return fmt.Errorf("nats: inlet %q: the stream has %d partitions, and the stage has no keys: remove the stream when it is empty",
 			l.name, there)
 	}
-	if l.keys.of != nil {
-		l.inlet.called = l.takeCall
-	}
 	return nil
 }
 
 // Send is for package pipeline.
 func (l *carriedLine) Send(ctx context.Context, cmds []any) []error {
-	l.settleCalls(ctx)
 	return l.inlet.carry(ctx, cmds)
 }
 
 // Feed is for package pipeline.
 func (l *carriedLine) Feed(ctx context.Context, submit func(cmd any, ended func(err error)) error) error {
-	if l.keys.of != nil {
-		select {
-		case <-l.answers:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 	return l.inlet.feedAlone(ctx, submit)
 }

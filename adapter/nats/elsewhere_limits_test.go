@@ -66,27 +66,39 @@ func call[R, C any](t *testing.T, s *stage.Stage[C], cmd C) (got R, err error) {
 }
 
 func TestACallOfAStageThatNoProcessRunsFailsAtOnce(t *testing.T) {
-	for name, makeStage := range map[string]func() *stage.Stage[int]{
-		"plain": func() *stage.Stage[int] {
-			return stage.Func("far", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
-		},
-		"keyed": func() *stage.Stage[int] {
-			return stage.Keyed("far", func(n int) int { return n }, func(int) behaviour.Behaviour[int] { return nil })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn := embed(t, t.TempDir(), nats.Store{})
-			far, _ := half(t, conn, "a", makeStage)
-			_, err := stage.Call[int](t.Context(), far, 1)
-			require.ErrorIs(t, err, stage.ErrNotRunning)
-			require.ErrorIs(t, err, transport.ErrUnreachable)
-			require.EqualError(t, err, `stage "far": call to process "b": no process runs it: stage: not running: transport: unreachable`)
-			s, err := conn.Status(t.Context(), "pair_far")
-			require.NoError(t, err)
-			require.Zero(t, s.Published)
-			require.NoError(t, far.Submit(t.Context(), 1), "commands that are sent wait for it")
+	conn := embed(t, t.TempDir(), nats.Store{})
+	far, _ := half(t, conn, "a", func() *stage.Stage[int] {
+		return stage.Func("far", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
+	})
+	_, err := stage.Call[int](t.Context(), far, 1)
+	require.ErrorIs(t, err, stage.ErrNotRunning)
+	require.ErrorIs(t, err, transport.ErrUnreachable)
+	require.EqualError(t, err, `stage "far": call to process "b": no process runs it: stage: not running: transport: unreachable`)
+	s, err := conn.Status(t.Context(), "pair_far")
+	require.NoError(t, err)
+	require.Zero(t, s.Published)
+	require.NoError(t, far.Submit(t.Context(), 1), "commands that are sent wait for it")
+}
+
+func TestAKeyedStageOfAnotherProcessIsNotCalledAndHasCommandsSentToIt(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	handled := make(chan int, 10)
+	far := pair(t, conn, func() *stage.Stage[int] {
+		return stage.Keyed("far", func(n int) int { return n }, func(int) behaviour.Behaviour[int] {
+			return behaviour.Func[int](func(_ context.Context, n int) behaviour.Outcome {
+				handled <- n
+				return behaviour.OK(n)
+			})
 		})
-	}
+	})
+	_, err := stage.Call[int](t.Context(), far, 1)
+	require.ErrorIs(t, err, stage.ErrElsewhere)
+	require.ErrorContains(t, err, `stage "far": runs in process "b": it is keyed`)
+	require.NoError(t, far.Submit(t.Context(), 2))
+	require.Equal(t, 2, <-handled)
+	s, err := conn.Status(t.Context(), "pair_far")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, s.Published)
 }
 
 // veiled has a field that JSON does not keep.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,28 +52,6 @@ type workshop struct {
 	due     chan time.Time       // the deadlines of their contexts
 	inside  atomic.Int32
 	open    chan none
-
-	keyed bool        // "work" is a keyed stage, whose keys are the numbers of the errands
-	again func() bool // starts another process that runs "work", if calls outlive theirs; it reports whether they do
-}
-
-// numbers returns n numbers of errands that are handled at once: of a keyed stage in another process there is one for each partition. It
-// returns fewer if there are not so many.
-func (w *workshop) numbers(n int) (all []int) {
-	taken := map[uint64]bool{}
-	for i := 0; len(all) < n; i++ {
-		if w.keyed {
-			h := fnv.New64a()
-			_, _ = fmt.Fprintf(h, "%#v", i)
-			if part := h.Sum64() % 32; taken[part] {
-				continue
-			} else if taken[part] = true; len(taken) == 32 {
-				return append(all, i)
-			}
-		}
-		all = append(all, i)
-	}
-	return all
 }
 
 // parts makes the stages, as each process has them.
@@ -82,7 +59,7 @@ func (w *workshop) parts(o ...stage.Option) (front, through, work *stage.Stage[e
 	finish := stage.Func("finish", func(_ context.Context, p product) behaviour.Outcome { return behaviour.OK(product{p.N + 1}) })
 	scrap := stage.Func("scrap", func(_ context.Context, _ int) behaviour.Outcome { return behaviour.Error(errBroken) })
 	out, waste := behaviour.NewPort[product]("out"), behaviour.NewPort[int]("waste")
-	handle := func(c coroutine.Context, e errand) behaviour.Outcome {
+	work = stage.Coroutine("work", func(c coroutine.Context, e errand) behaviour.Outcome {
 		switch e.Do {
 		case "double":
 			return behaviour.OK(product{2 * e.N})
@@ -118,14 +95,7 @@ func (w *workshop) parts(o ...stage.Option) (front, through, work *stage.Stage[e
 		default:
 			return behaviour.Error(errors.New("what?"))
 		}
-	}
-	o = append([]stage.Option{stage.Out(out, waste)}, o...)
-	if w.keyed {
-		work = stage.Keyed("work", func(e errand) int { return e.N },
-			func(int) behaviour.Coroutine[errand] { return behaviour.Coroutine[errand](handle) }, o...)
-	} else {
-		work = stage.Coroutine("work", handle, o...)
-	}
+	}, append([]stage.Option{stage.Out(out, waste)}, o...)...)
 	front = stage.Coroutine("front", func(c coroutine.Context, e errand) behaviour.Outcome {
 		p, err := stage.Call[product](c, work, e)
 		if err != nil {
@@ -158,33 +128,22 @@ func (w *workshop) start(t *testing.T, place pipeline.Part, o ...stage.Option) (
 	return front, through, work
 }
 
-func newWorkshop(keyed bool) *workshop {
-	return &workshop{
-		ended: make(chan error, 100), due: make(chan time.Time, 100), open: make(chan none), keyed: keyed,
-		again: func() bool { return false },
-	}
+func newWorkshop() *workshop {
+	return &workshop{ended: make(chan error, 100), due: make(chan time.Time, 100), open: make(chan none)}
 }
 
 // inOne has all stages in one process, and inTwo has "work" in another.
-func inOne(t *testing.T, keyed bool, o ...stage.Option) *workshop {
-	t.Helper()
-	w := newWorkshop(keyed)
+func inOne(t *testing.T, o ...stage.Option) *workshop {
+	w := newWorkshop()
 	w.front, w.through, w.work = w.start(t, nil, o...)
 	return w
 }
 
-func inTwo(t *testing.T, keyed bool, o ...stage.Option) *workshop {
-	t.Helper()
-	w := newWorkshop(keyed)
+func inTwo(t *testing.T, o ...stage.Option) *workshop {
+	w := newWorkshop()
 	conn := embed(t, t.TempDir(), nats.Store{})
 	w.front, w.through, w.work = w.start(t, pipeline.Place(nats.NewCarrier(conn, "workshop", nats.Options[any]{}), "front"), o...)
-	elsewhere := func() {
-		w.start(t, pipeline.Place(nats.NewCarrier(conn, "workshop", nats.Options[any]{}), "work"), o...)
-	}
-	elsewhere()
-	if keyed {
-		w.again = func() bool { elsewhere(); return true }
-	}
+	w.start(t, pipeline.Place(nats.NewCarrier(conn, "workshop", nats.Options[any]{}), "work"), o...)
 	for _, s := range []*stage.Stage[errand]{w.work, w.through} {
 		answers(t, s)
 	}
@@ -307,7 +266,7 @@ var promisesOfCalls = []struct {
 		func(t *testing.T, w *workshop) {
 			var calls sync.WaitGroup
 			var full, done atomic.Int32
-			for _, i := range w.numbers(20) {
+			for i := range 20 {
 				calls.Go(func() {
 					_, err := stage.Call[product](t.Context(), w.work, errand{"gate", i})
 					if err == nil {
@@ -332,22 +291,22 @@ var promisesOfCalls = []struct {
 		"a full stage has its callers wait", []stage.Option{stage.Capacity(2), stage.Instances(1)},
 		func(t *testing.T, w *workshop) {
 			close(w.open)
-			callMany(t, w.work, "gate", w.upTo(200), func(n int) int { return n })
+			callMany(t, w.work, "gate", 200, func(n int) int { return n })
 		},
 	},
 	{"suspended callers hold no worker", nil, func(t *testing.T, w *workshop) {
 		go func() {
-			eventually(t, "all calls are under way at once", func() bool { return w.inside.Load() == int32(len(w.numbers(100))) })
+			eventually(t, "all calls are under way at once", func() bool { return w.inside.Load() == 100 })
 			close(w.open)
 		}()
-		callMany(t, w.front, "gate", w.numbers(100), func(n int) int { return n })
+		callMany(t, w.front, "gate", 100, func(n int) int { return n })
 	}},
 	{"each call has its own answer", nil, func(t *testing.T, w *workshop) {
-		callMany(t, w.work, "double", w.upTo(3000), func(n int) int { return 2 * n })
+		callMany(t, w.work, "double", 3000, func(n int) int { return 2 * n })
 	}},
 	{"a stop waits for the calls that are under way", nil, func(t *testing.T, w *workshop) {
 		var calls sync.WaitGroup
-		for _, i := range w.numbers(20) {
+		for i := range 20 {
 			calls.Go(func() {
 				got, err := stage.Call[product](t.Context(), w.work, errand{"gate", i})
 				assert.NoError(t, err)
@@ -360,11 +319,10 @@ var promisesOfCalls = []struct {
 		close(w.open)
 		calls.Wait()
 	}},
-	{"a hard stop where the handlers run ends the calls, unless another process handles them", nil, func(t *testing.T, w *workshop) {
+	{"a hard stop where the handlers run ends the calls", nil, func(t *testing.T, w *workshop) {
 		call := make(chan error, 1)
-		ctx, cancelCall := context.WithCancel(t.Context())
 		go func() {
-			_, err := stage.Call[product](ctx, w.work, errand{"wait", 1})
+			_, err := stage.Call[product](t.Context(), w.work, errand{"wait", 1})
 			call <- err
 		}()
 		<-w.due
@@ -372,15 +330,7 @@ var promisesOfCalls = []struct {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.Error(t, p.Stop(ended))
-		if w.again() {
-			require.Error(t, <-w.ended)
-			<-w.due
-			require.Empty(t, call)
-			cancelCall()
-			require.Error(t, <-w.ended)
-		}
 		require.Error(t, <-call)
-		cancelCall()
 	}},
 	{"a hard stop where the caller is ends the calls", nil, func(t *testing.T, w *workshop) {
 		call := make(chan error, 1)
@@ -397,19 +347,11 @@ var promisesOfCalls = []struct {
 	}},
 }
 
-// upTo returns the numbers up to n.
-func (*workshop) upTo(n int) (all []int) {
-	for i := range n {
-		all = append(all, i)
-	}
-	return all
-}
-
-// callMany makes a call of each number at once.
-func callMany(t *testing.T, s *stage.Stage[errand], do string, numbers []int, want func(int) int) {
+// callMany makes many calls at once.
+func callMany(t *testing.T, s *stage.Stage[errand], do string, n int, want func(int) int) {
 	t.Helper()
 	var calls sync.WaitGroup
-	for _, i := range numbers {
+	for i := range n {
 		calls.Go(func() {
 			got, err := stage.Call[product](t.Context(), s, errand{do, i})
 			if assert.NoError(t, err) {
@@ -422,17 +364,14 @@ func callMany(t *testing.T, s *stage.Stage[errand], do string, numbers []int, wa
 
 func TestACallKeepsItsPromisesWhereverItsStageRuns(t *testing.T) {
 	t.Parallel()
-	worlds := map[string]func(t *testing.T, keyed bool, o ...stage.Option) *workshop{"in the process": inOne, "in another process": inTwo}
-	for where, world := range worlds {
-		for what, keyed := range map[string]bool{"": false, ", which is a keyed one": true} {
-			for _, row := range promisesOfCalls {
-				t.Run(row.name+", of a stage "+where+what, func(t *testing.T) {
-					t.Parallel()
-					w := world(t, keyed, row.options...)
-					row.check(t, w)
-					settled(t, w)
-				})
-			}
+	for where, world := range map[string]func(t *testing.T, o ...stage.Option) *workshop{"in the process": inOne, "in another process": inTwo} {
+		for _, row := range promisesOfCalls {
+			t.Run(row.name+" "+where, func(t *testing.T) {
+				t.Parallel()
+				w := world(t, row.options...)
+				row.check(t, w)
+				settled(t, w)
+			})
 		}
 	}
 }

@@ -38,7 +38,6 @@ type Inlet[C any] struct {
 	restoring sync.Mutex // held by restore
 
 	tracker *tracker
-	called  func(ctx context.Context, d *delivery) bool // takes a message that is a call, and reports whether it is one; nil if none is
 }
 
 // NewInlet returns the inlet of a name, of letters, digits, - and _, that does not end with _DEAD or _BACK. It makes the inlet's streams in the server if they are not there, and
@@ -386,7 +385,7 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 			i.tracker.giveBack(d)
 			continue
 		}
-		if i.called != nil && i.called(ctx, d) || i.spent(ctx, d) {
+		if i.spent(ctx, d) {
 			continue
 		}
 		cmd, err := decode(i.o.Codec, d.message())
@@ -451,7 +450,6 @@ type Counts struct {
 	Delivered    uint64 // messages that have arrived; each delivery counts
 	Redelivered  uint64 // those of them that were delivered before, to any process
 	Acknowledged uint64 // messages that are done, as the server has confirmed
-	Expired      uint64 // calls among those messages that were not handled, because their callers did not wait any more
 	GivenBack    uint64 // messages that are to be delivered again: at once, after a pause, or after Options.AckWait
 	DeadLettered uint64 // messages that have become dead letters
 	Repeated     uint64 // deliveries of messages that were in flight in this process already; they are not handled again

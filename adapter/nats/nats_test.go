@@ -58,13 +58,6 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if spec := os.Getenv(asTeller); spec != "" {
-		if err := runTeller(spec); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	waitTogether()
 	goleak.VerifyTestMain(m, ofStreamsMadeLate...)
 }

@@ -8,7 +8,7 @@ import (
 
 // Tests have heartbeats that are quick, and must not take a program for dead that the machine does not run for seconds.
 func init() { //nolint:gochecknoinits // also for the programs that tests start
-	silences, callHeartbeat, callLook, firstStandstill = 100, 50*time.Millisecond, 500*time.Millisecond, time.Second
+	silences, callHeartbeat, firstStandstill = 100, 50*time.Millisecond, time.Second
 }
 
 // Cut has the transport take the next message of a node for one that comes after others that were lost.

@@ -20,7 +20,6 @@ import (
 	"github.com/golda-dev/golda/adapter/nats"
 	"github.com/golda-dev/golda/adapter/nats/fleet"
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -172,25 +171,33 @@ func TestAPlainInletNeedsThePermissionsThatTheDocumentationLists(t *testing.T) {
 }
 
 // Calls do not notice each refusal, so the error handler of the connection collects them.
-func TestKeyedCallsNeedThePermissionsThatTheDocumentationLists(t *testing.T) {
+func TestStagesInSeveralProcessesNeedThePermissionsThatTheDocumentationLists(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, s *site, address string) {
 		eventually(t, "the server listens", func() bool { return listens(address) })
 		conn, refused := s.connect(t, "scans", address)
 		others, refusedToo := s.connect(t, "scans", address)
-		handle := func(_ coroutine.Context, s step) behaviour.Outcome { return behaviour.OK(s.N) }
-		front := startTeller(t, conn, "front", nil)
-		startTeller(t, others, "back", handle)
-		startTeller(t, conn, "back", handle)
-		for n := range 100 {
-			got, err := front.call(t, step{fmt.Sprint("account ", n), n})
-			require.NoError(t, err)
-			require.Equal(t, n, got)
+		doubles := func() *stage.Stage[int] {
+			return stage.Func("far", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(2 * n) })
 		}
-		front.empty(t)
-		ledger, err := conn.Outcomes(t.Context(), "ledger", 0)
+		half(t, others, "b", doubles)
+		far, _ := half(t, conn, "a", doubles)
+		for n := range 100 {
+			got, err := call[int](t, far, n)
+			require.NoError(t, err)
+			require.Equal(t, 2*n, got)
+		}
+		b, well := newBook(), func(step) error { return nil }
+		_, route := ledger(t, conn, "front", "front", b, well)
+		ledger(t, others, "back", "first", b, well)
+		ledger(t, conn, "back", "second", b, well)
+		for n := range 100 {
+			require.NoError(t, route.Submit(t.Context(), step{fmt.Sprint("account ", n), 1}))
+		}
+		eventually(t, "all steps are handled", func() bool { return b.handled() == 100 })
+		outcomes, err := conn.Outcomes(t.Context(), "ledger", 0)
 		require.NoError(t, err)
-		_, err = nats.Once(t.Context(), ledger, "7", func(context.Context) (int, error) { return 7, nil })
+		_, err = nats.Once(t.Context(), outcomes, "7", func(context.Context) (int, error) { return 7, nil })
 		require.NoError(t, err)
 		for k, conn := range []*nats.Conn{conn, others} {
 			p, err := pipeline.New("scans", stage.Sink("do", func(context.Context, int) error { return nil }), quiet)

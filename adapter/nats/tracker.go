@@ -315,14 +315,6 @@ func (t *tracker) again(d *delivery, pause time.Duration) {
 // giveBack has a message delivered again at once: its command was not submitted.
 func (t *tracker) giveBack(d *delivery) { t.ended(d, stage.ErrStopped) }
 
-// lapse has a message acknowledged that is a call which its caller does not wait for. It was not handled.
-func (t *tracker) lapse(d *delivery) {
-	t.mu.Lock()
-	t.n.Expired++
-	t.mu.Unlock()
-	t.ended(d, nil)
-}
-
 // giveBackAll gives back all messages that are ready now.
 func (t *tracker) giveBackAll(ready <-chan *delivery) {
 	for {

@@ -27,7 +27,8 @@ type Core struct {
 	inbox  *inbox.Inbox
 	shares bool // the workers share one instance
 
-	process string // that handles the commands; empty if it is this one
+	process  string // that handles the commands; empty if it is this one
+	uncalled error  // why commands whose callers wait for the result are refused; nil if they are not
 
 	staff    *worker.Stage
 	endpoint endpoint
@@ -136,6 +137,12 @@ func (c *Core) Type() reflect.Type { return c.typed.Type() }
 
 // Key returns a function that gives the key of a command a number which is the same in all processes; nil if the stage is not keyed.
 func (c *Core) Key() (of func(cmd any) uint64, err error) { return c.typed.Key() }
+
+// IsKeyed reports whether the stage is a keyed one.
+func (c *Core) IsKeyed() bool {
+	key, err := c.Key()
+	return key != nil || err != nil
+}
 
 // Faults returns all that is wrong with the stage's options.
 func (c *Core) Faults() []error { return c.typed.Faults() }

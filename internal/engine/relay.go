@@ -22,12 +22,12 @@ const (
 // more.
 type Send func(ctx context.Context, cmds []any) []error
 
-// Call begins to have a command handled in another process. The function that it returns waits for the result: one of the type want, unless
-// that is nil.
-type Call func(ctx context.Context, cmd any, want reflect.Type) (wait func() (result any, err error))
+// Call has a command handled in another process, and returns the result: one of
+// the type want, unless that is nil. It is called by many goroutines at once.
+type Call func(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
 
 // Relay has the commands of a stage handled in another process: the worker of the stage sends them there, and no code of the stage's
-// user is called here. Commands whose callers wait for the result are called there; if call is nil they fail. If send is nil no command
+// user is called here. Commands whose callers wait for the result are called there; if call is nil they are refused. If send is nil no command
 // can go there, and elsewhere is why. It is called before the stage is started.
 func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 	c.process = process
@@ -44,12 +44,31 @@ func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 	if call != nil {
 		c.staff.Suspends()
 		c.staff.Calls = isCall
-		key, _ := c.Key()
-		c.staff.InOrder = key != nil
+	} else {
+		c.uncalled = c.refusesCalls(elsewhere)
 	}
 	v := c.Share()
-	v.Take(&relay{of: v, stage: c.Name(), process: process, send: send, call: call, elsewhere: elsewhere})
+	v.Take(&relay{of: v, stage: c.Name(), process: process, send: send, call: call, elsewhere: elsewhere, uncalled: c.uncalled})
 }
+
+// refusesCalls returns why a stage that runs in another process takes no calls.
+// Elsewhere is why it takes no commands at all, nil if it does.
+func (c *Core) refusesCalls(elsewhere error) error {
+	problem := "its carrier takes no calls, so no result comes back from there; submit or forward the command"
+	switch {
+	case c.IsKeyed():
+		problem = "it is keyed, and a keyed stage takes no calls from other processes; submit or forward the command, " +
+			"or call a process of package coordination/rpc instead"
+	case elsewhere != nil:
+		return elsewhere
+	}
+	return &ElsewhereError{c.Name(), c.process, problem}
+}
+
+// CheckCall returns why a command whose caller waits for the result is refused
+// here, nil if it is not: the stage runs in another process and is keyed, or the
+// carrier takes no calls.
+func (c *Core) CheckCall() error { return c.uncalled }
 
 // Process returns the name of the process that handles the stage's commands, empty if it is this one.
 func (c *Core) Process() string { return c.process }
@@ -75,6 +94,7 @@ type relay struct {
 	send           Send
 	call           Call
 	elsewhere      error
+	uncalled       error // why a command whose caller waits for the result fails; nil if call is not
 }
 
 // isCall reports whether a caller waits for the result of a command.
@@ -110,12 +130,11 @@ func (r *relay) Handle(ctx context.Context, load any) behaviour.Outcome {
 	from, _ := ctx.Value(command.OriginKey{}).(*command.Origin)
 	called, cancel := within(ctx)
 	answer := &answer{err: errNoAnswer}
-	wait := begun(func() func() (any, error) { return r.call(called, e.Command(), from.Ticket().Wanted()) })
 	err := suspend(ctx, func(wake func()) {
 		go func() {
 			bigstack.Grow()
 			defer wake()
-			answer.of(wait)
+			answer.of(func() (any, error) { return r.call(called, e.Command(), from.Ticket().Wanted()) })
 		}()
 	})
 	cancel(err)
@@ -156,17 +175,6 @@ var errNoAnswer = errors.New("the carrier returned no answer")
 type answer struct {
 	result any
 	err    error
-}
-
-// begun returns what waits for the answer of a call that a carrier's function begins. If that panics there is nothing to wait for.
-func begun(begin func() func() (any, error)) (wait func() (any, error)) {
-	defer func() {
-		if v := recover(); v != nil {
-			err := fmt.Errorf("the carrier panicked: %v", v)
-			wait = func() (any, error) { return nil, err }
-		}
-	}()
-	return begin()
 }
 
 // of notes what a carrier's function returns. A panic is an error.
@@ -214,7 +222,7 @@ func (r *relay) check(e *command.Envelope) error {
 	case r.send == nil:
 		return r.elsewhere
 	case isCall(e):
-		return &ElsewhereError{r.stage, r.process, "a caller waits for the result of a command, and results do not come back from there"}
+		return r.uncalled
 	default:
 		return nil
 	}
