@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/coordination/transport"
-	"github.com/golda-dev/golda/internal/outbound"
 )
 
 // The kinds of messages between nodes.
@@ -260,7 +259,7 @@ func (n *Node) takeServed(from string, number uint64, r *request) bool {
 
 // reply sends the end of a call to the caller's node.
 func (n *Node) reply(to string, number uint64, value any, err error) {
-	failed := n.transmit(to, &transport.Message{Kind: kindReply, Call: number, Body: value, Err: outbound.Error(err)})
+	failed := n.transmit(to, &transport.Message{Kind: kindReply, Call: number, Body: value, Err: outbound(err)})
 	if failed != nil && !errors.Is(failed, ErrUnreachable) { // the value cannot be sent, but that can be said
 		_ = n.transmit(to, &transport.Message{Kind: kindReply, Call: number, Err: fmt.Errorf("rpc: the result: %w", failed)})
 	}

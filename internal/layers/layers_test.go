@@ -86,9 +86,8 @@ stage:              behaviour coordination/guard stage/queue stage/reason worker
 
 -- third
 internal/verdict:   stage stage/reason internal/backoff
-internal/outbound:  coordination/transport stage internal/plain
 coordination/rpc:   coordination/coroutine coordination/guard coordination/synchronizer coordination/transport stage supervisor
-                    internal/actor internal/coro internal/link internal/outbound internal/plain internal/requests internal/rules internal/transaction
+                    internal/actor internal/coro internal/link internal/plain internal/requests internal/rules internal/transaction
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states

@@ -1,6 +1,4 @@
-// Package outbound has errors of stages on their way to other processes: what crosses with package transport keeps what
-// [stage.Overloaded] and [stage.Crashed] find in it, and is the errors of package stage that it is here.
-package outbound
+package rpc
 
 import (
 	"errors"
@@ -23,13 +21,13 @@ func init() { //nolint:gochecknoinits // as gob.Register is used
 	transport.RegisterErrorType[*stageError]("rpc.stageError")
 }
 
-// stageError is an error of a stage on its way to another process, where [stage.Overloaded] and [stage.Crashed] find in it what they
+// stageError is an error of a stage on its way to another node, where [stage.Overloaded] and [stage.Crashed] find in it what they
 // find here.
 type stageError struct {
 	Overloaded *stage.Overload `json:",omitempty"`
 	Crash      *crash          `json:",omitempty"`
 
-	err error // nil in the other process: its text and the errors that it is are sent beside it
+	err error // nil at the other node: its text and the errors that it is are sent beside it
 }
 
 // crash is a [stage.CrashError], whose value may be of any type.
@@ -41,8 +39,8 @@ type crash struct {
 	Version  string
 }
 
-// Error returns an error as it is sent to another process.
-func Error(err error) error {
+// outbound returns an error as it is sent to another node.
+func outbound(err error) error {
 	e := &stageError{err: err}
 	if o, ok := stage.Overloaded(err); ok {
 		e.Overloaded = &o
