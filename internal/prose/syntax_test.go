@@ -1,0 +1,188 @@
+package prose
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A clause without a noun is short, and hard to read: its subject is a
+// pronoun that stands for something said elsewhere. Words can be banned, and
+// then the clause comes back in other words; so its syntax is counted.
+var (
+	// headless matches "what" with a verb behind it: "what waits", "what came of it".
+	headless = regexp.MustCompile(`(?i)\bwhat(?:\s+(?:it|they|he|this|that|one))?\s+(?:\w+(?:s|ed)|came|come|went|go|goes|had|have|will|would|may|might|can|could|must|are|were|do|did|be)\b`)
+	// pronoun matches "that of", "those that" and the like.
+	pronoun = regexp.MustCompile(`(?i)\b(?:that of|those of|those that|that which|the ones? that|the ones? of)\b`)
+)
+
+// At most so many clauses may be in 1,000 lines of comments.
+const (
+	mostHeadless = 10
+	mostPronouns = 5
+)
+
+// exceptions lists the packages that have more: how many headless clauses and
+// pronouns they may have. The numbers may only fall.
+const exceptions = `
+adapter/failsafe 1 5
+adapter/http 1 7
+adapter/nats 61 68
+adapter/nats/fleet 18 10
+adapter/watermill 12 6
+behaviour 2 4
+bench 6 6
+controller 2 5
+controller/leda 1 5
+controller/policy 9 14
+controller/simulator 5 6
+coordination/coroutine 2 2
+coordination/monitor 5 14
+coordination/rpc 23 23
+coordination/scheduler 7 18
+coordination/synchronizer 10 3
+coordination/transport 16 11
+coordination/transport/transporttest 4 0
+examples/crawler 2 2
+examples/durable 4 1
+examples/etl 1 3
+examples/images 3 2
+examples/images/captcha 0 2
+examples/ingest 2 0
+examples/internal/twin 2 0
+examples/mapped 2 1
+examples/webserver 7 0
+internal/actor 3 0
+internal/backoff 1 2
+internal/command 1 8
+internal/control 7 9
+internal/coro 2 2
+internal/engine 10 8
+internal/feed 3 0
+internal/inbox 82 76
+internal/kept 6 4
+internal/letters 10 12
+internal/link 0 3
+internal/logs 5 0
+internal/requests 2 0
+internal/rules 2 1
+internal/stacks 5 1
+internal/steer 2 0
+internal/transaction 19 13
+pipeline 47 44
+reexec 11 5
+source 5 1
+stage 37 42
+stage/queue 0 5
+stage/stagetest 7 12
+stage/stagetest/chaos 29 14
+stage/stagetest/internal/oracle 3 0
+supervisor 4 9
+window 10 15
+worker 46 16
+`
+
+// prose is the comments of one package, tests left out.
+type prose struct{ lines, headless, pronouns int }
+
+func (p *prose) add(comment string) {
+	p.lines += 1 + strings.Count(comment, "\n")
+	joined := regexp.MustCompile(`\n\s*//`).ReplaceAllString(comment, "")
+	p.headless += len(headless.FindAllString(joined, -1))
+	p.pronouns += len(pronoun.FindAllString(joined, -1))
+}
+
+// allowed returns the limits of so many lines. A short package may have one
+// clause of each kind.
+func (p prose) allowed() (headless, pronouns int) {
+	return max(1, mostHeadless*p.lines/1000), max(1, mostPronouns*p.lines/1000)
+}
+
+func TestClausesHaveNouns(t *testing.T) {
+	may := map[string]prose{}
+	for line := range strings.Lines(strings.TrimSpace(exceptions)) {
+		var pkg string
+		var p prose
+		_, err := fmt.Sscan(line, &pkg, &p.headless, &p.pronouns)
+		require.NoError(t, err, line)
+		may[pkg] = p
+	}
+	var should strings.Builder
+	found := comments(t)
+	for _, pkg := range slices.Sorted(maps.Keys(found)) {
+		p, limit := *found[pkg], may[pkg]
+		headless, pronouns := p.allowed()
+		most := prose{headless: max(headless, limit.headless), pronouns: max(pronouns, limit.pronouns)}
+		if p.headless > most.headless || p.pronouns > most.pronouns {
+			t.Errorf("%s: %d of %d headless clauses (what waits) and %d of %d pronouns (those that) in %d lines of comments: name the noun",
+				pkg, p.headless, most.headless, p.pronouns, most.pronouns, p.lines)
+		}
+		if p.headless > headless || p.pronouns > pronouns {
+			fmt.Fprintf(&should, "%s %d %d\n", pkg, p.headless, p.pronouns)
+		}
+		if _, listed := may[pkg]; listed && (p.headless < limit.headless || p.pronouns < limit.pronouns) {
+			t.Logf("%s: lower its numbers in the list of exceptions to %d and %d", pkg, p.headless, p.pronouns)
+		}
+		delete(may, pkg)
+	}
+	require.Empty(t, may, "exceptions of no package")
+	t.Logf("the exceptions are\n%s", &should)
+}
+
+func TestTheCountFindsClausesAcrossLines(t *testing.T) {
+	var p prose
+	p.add("// F does what\n// waits, and those\n// that came. What a stage is, it says what to do.")
+	require.Equal(t, prose{lines: 3, headless: 1, pronouns: 1}, p)
+}
+
+// comments returns the comments of each package.
+func comments(t *testing.T) map[string]*prose {
+	t.Helper()
+	found := map[string]*prose{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		dir = filepath.ToSlash(dir)
+		if found[dir] == nil {
+			found[dir] = new(prose)
+		}
+		for _, group := range file.Comments {
+			var lines []string
+			for _, c := range group.List {
+				lines = append(lines, c.Text)
+			}
+			found[dir].add(strings.Join(lines, "\n"))
+		}
+		return nil
+	}))
+	require.Greater(t, len(found), 50)
+	return found
+}
