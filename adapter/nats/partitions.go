@@ -185,6 +185,7 @@ func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(er
 		},
 	}
 	defer c.working.Wait()
+	c.working.Go(func() { i.lookForQueues(ctx) })
 	for ctx.Err() == nil {
 		err := c.run(ctx)
 		if ctx.Err() == nil {
@@ -195,6 +196,39 @@ func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(er
 			}
 		}
 	}
+}
+
+// lookForQueues reports to the pipeline, about every second until ctx ends, that commands of some partitions wait for the ends of those in
+// flight. A partition that is another process's by now may have one in flight here.
+func (i *Inlet[C]) lookForQueues(ctx context.Context) {
+	tick := time.NewTicker(memberBeat)
+	defer tick.Stop()
+	before := i.tracker.settled()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := i.tracker.settled()
+		if now == before && i.tracker.inFlight() > 0 && i.queue(ctx) {
+			i.tracker.cursor().IsFull()
+		}
+		before = now
+	}
+}
+
+// queue reports whether the stream has another message in the partition of one that is in flight here. Without an answer of the server
+// there is none.
+func (i *Inlet[C]) queue(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, longestRetry)
+	defer cancel()
+	stream, err := i.conn.js.Stream(ctx, i.names.stream)
+	if err != nil {
+		return false
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(i.names.subject+".*"))
+	return err == nil && slices.ContainsFunc(i.tracker.subjects(), func(s string) bool { return info.State.Subjects[s] > 1 })
 }
 
 // run takes part until ctx ends.

@@ -427,10 +427,30 @@ func (t *tracker) beat(now time.Time) {
 func (t *tracker) warnFull(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if waited := t.full.observe(now, t.places() <= 0, t.n.Acknowledged+t.n.GivenBack+t.n.DeadLettered); waited > 0 {
+	if waited := t.full.observe(now, t.places() <= 0, t.n.settled()); waited > 0 {
 		t.log.Warn("the inlet has as many messages in flight as it may, and none has ended: does a stage collect more? see MaxInFlight",
 			"in_flight", len(t.held)+len(t.lost), "bytes", t.size, "for", waited.Round(time.Second))
 	}
+}
+
+// settled returns how many messages were in flight and are no more.
+func (n *Counts) settled() uint64 { return n.Acknowledged + n.GivenBack + n.DeadLettered }
+
+// settled returns how many messages were in flight and are no more.
+func (t *tracker) settled() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n.settled()
+}
+
+// subjects returns the subjects of the messages in flight. Of those of one partition there is one.
+func (t *tracker) subjects() (all []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range t.held {
+		all = append(all, d.msg.Subject)
+	}
+	return all
 }
 
 // standstill notices that an inlet is full and that none of its messages ends.

@@ -33,6 +33,14 @@
 // without that, let the stage do it, with [stage.Retry]. Of subscribers that hand on many at once, no more than [Options.MaxInFlight] are
 // taken.
 //
+// # Windows
+//
+// A message in a window of package window is in flight until the window is closed. When [Options.MaxInFlight] messages are in flight and
+// nothing has happened for a second in the stages behind the source, the windows that no time closes are closed Early. So they are
+// when messages are in flight and no further one has arrived for a minute, because a subscriber does not say that it hands on no more before
+// some are acknowledged. If it is one that has one message in flight for each subscription, set MaxInFlight to the number of subscriptions:
+// then pipeline.New refuses windows that need more, and no minute is waited for. Or give windows a time.
+//
 // # A broker that is away
 //
 // The source waits and subscribes again, with pauses of up to five seconds, until its pipeline stops. The feed is "away" in the snapshot.

@@ -29,7 +29,8 @@ type Options[C any] struct {
 	// keep the order. GoChannel gives each message to each of them.
 	Subscriptions int
 	// MaxInFlight is how many messages are in the source and the pipeline at once, those included that wait for the pause
-	// before a nack. 0 means 1,024. Each subscription may hold one more, which waits until there is a place for it.
+	// before a nack. 0 means 1,024. Each subscription may hold one more, which waits until there is a place for it. With windows behind a
+	// subscriber that hands on one message after the other, set the number of subscriptions; see Windows in the package's doc.
 	MaxInFlight int
 
 	// Retry says when a message whose command failed is nacked, to be delivered again. Attempts is how often it may fail; 0 means 10. A

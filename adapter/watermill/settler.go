@@ -56,6 +56,7 @@ type settler struct {
 	mu     sync.Mutex // guards the rest, and the settled and held of others
 	n      Counts
 	closed bool
+	last   time.Time           // when a message arrived last
 	tries  map[fingerprint]int // failures of messages that were nacked
 }
 
@@ -80,6 +81,17 @@ func (t *settler) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
+}
+
+// quietTime is for how long no message may arrive while others are in flight, until the source takes it that the subscriber hands on no
+// more before some of them are acknowledged. Most subscribers do so, and none says it.
+const quietTime = time.Minute
+
+// isFull reports whether no further message can arrive until some are settled, as far as the source knows.
+func (t *settler) isFull(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n.InFlight >= uint64(t.most) || t.n.InFlight > 0 && now.Sub(t.last) >= quietTime
 }
 
 // delivery is a message that has arrived.
@@ -317,6 +329,7 @@ func (s *subscription) arrive(m *message.Message) *delivery {
 	s.t.n.Delivered++
 	s.t.n.InFlight++
 	s.held[d] = struct{}{}
+	s.t.last = time.Now()
 	return d
 }
 

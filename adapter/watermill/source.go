@@ -82,6 +82,7 @@ func (s *Source[C]) feed(ctx context.Context, submit func(C, func(error)) error)
 			why = f.loop(own)
 		})
 	}
+	loops.Go(func() { f.look(own, bounds.Of(ctx)) })
 	if s.o.Ping != nil {
 		loops.Go(func() { f.ping(own, &s.running, s.o.Ping) })
 	}
@@ -90,6 +91,25 @@ func (s *Source[C]) feed(ctx context.Context, submit func(C, func(error)) error)
 		return nil
 	}
 	return context.Cause(own)
+}
+
+// lookTime is how often a source looks whether it waits for the ends of commands.
+const lookTime = time.Second
+
+// look reports to the pipeline that the source waits for the ends of its commands, until ctx ends.
+func (f *feed[C]) look(ctx context.Context, c *bounds.Cursor) {
+	tick := time.NewTicker(lookTime)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			if f.isFull(now) {
+				c.IsFull()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Close ends the source and waits until all messages are acknowledged, nacked or dead letters, and the subscriptions have ended. Call it

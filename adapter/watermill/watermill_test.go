@@ -40,6 +40,7 @@ type broker struct {
 	delivered map[string]int
 	cut       chan struct{} // closed to end all subscriptions
 	blank     bool          // messages have no context of their own
+	idle      time.Duration // between looks for a message; 0 means a millisecond
 	slow      time.Duration // how long it takes to pass an acknowledgement on, if its subscription does not end before
 }
 
@@ -83,7 +84,7 @@ func (b *broker) deliver(ctx context.Context, out chan<- *message.Message) {
 		payload, ok := b.take()
 		if !ok {
 			select {
-			case <-time.After(time.Millisecond):
+			case <-time.After(max(b.idle, time.Millisecond)):
 			case <-ctx.Done():
 			}
 			continue
