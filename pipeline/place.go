@@ -39,7 +39,7 @@ func (placement) Part(part.Seal) {}
 // It is a stage of the pipeline here all the same: it has a queue of its [stage.Capacity], with its [stage.Overflow] rule, and a snapshot
 // that names the process. Handlers forward and emit to it and callers submit to it as always. Its worker sends the commands, many at once
 // and in order. Nothing of the user's is called for it here, neither its factory nor a Start, a middleware, or a guard, but the function
-// for the key of a [stage.Keyed]. All its other options hold where it runs. A [Feed] to it is not run here.
+// for the key of a [stage.Keyed]. All its other options hold where it runs, [stage.KeyCapacity] among them. A [Feed] to it is not run here.
 //
 // A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. A command whose
 // caller waits for a result, with [stage.Call] or [stage.Stage.Ask], is not sent: the other process is called, if the carrier's line is a

@@ -400,6 +400,44 @@ func TestCommandsOfOneKeyKeepTheirOrderAcrossProcesses(t *testing.T) {
 	}
 }
 
+func TestTheCapacityOfAKeyHoldsWhereTheStageRuns(t *testing.T) {
+	t.Parallel()
+	b := newBroker()
+	b.setAway(true)
+	open, begun := make(chan struct{}), make(chan struct{}, 10)
+	place := func(process string) (*pipeline.Pipeline, *stage.Stage[int]) {
+		keyed := stage.Keyed("keyed", func(int) string { return "hot" }, func(string) behaviour.Behaviour[int] {
+			return behaviour.Func[int](func(context.Context, int) behaviour.Outcome {
+				begun <- struct{}{}
+				<-open
+				return behaviour.OK(nil)
+			})
+		}, stage.Capacity(8), stage.KeyCapacity(1), stage.Overflow(stage.Reject))
+		front := stage.Sink("front", func(context.Context, int) error { return nil })
+		p, err := pipeline.New("test", quiet, front, keyed, pipeline.Map("a", "front"), pipeline.Map("b", "keyed"), pipeline.Entry(front, keyed),
+			pipeline.Place(b.process(), process))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		t.Cleanup(func() { assert.NoError(t, p.Stop(context.Background())) })
+		return p, keyed
+	}
+	_, there := place("a") // where the commands are sent from
+	for n := range 8 {
+		require.NoError(t, there.Submit(t.Context(), n))
+	}
+	require.Zero(t, there.Snapshot().KeyCapacity)
+
+	_, here := place("b")
+	require.Equal(t, 1, here.Snapshot().KeyCapacity)
+	require.NoError(t, here.Submit(t.Context(), 8))
+	<-begun
+	require.NoError(t, here.Submit(t.Context(), 9))
+	require.ErrorContains(t, here.Submit(t.Context(), 10), "full for its key: 1 of its commands wait, as many as KeyCapacity allows")
+	close(open)
+	b.setAway(false)
+	inTime(t, "all are handled", func() bool { left, _ := b.left(); return left == 0 && here.Snapshot().OK == 10 })
+}
+
 func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 	t.Parallel()
 	sink := func(name string) *stage.Stage[int] {
