@@ -123,26 +123,83 @@ func TestOfABatchThatAHandlerHasWholeAllCommandsAreMissing(t *testing.T) {
 	require.Equal(t, 5, p.DeadLetters().Len())
 }
 
+// hungHandlers make a stage whose handlers do not return until let is closed.
+var hungHandlers = map[string]func(let chan struct{}, opts ...stage.Option) *stage.Stage[hook]{
+	"Plain": func(let chan struct{}, opts ...stage.Option) *stage.Stage[hook] {
+		return stage.Func("s", func(context.Context, hook) behaviour.Outcome { <-let; return behaviour.OK(nil) }, opts...)
+	},
+	"Coroutine": func(let chan struct{}, opts ...stage.Option) *stage.Stage[hook] {
+		return stage.Coroutine("s", func(behaviour.Suspender, hook) behaviour.Outcome { <-let; return behaviour.OK(nil) }, opts...)
+	},
+	"Resumed": func(let chan struct{}, opts ...stage.Option) *stage.Stage[hook] {
+		return stage.Coroutine("s", func(c behaviour.Suspender, _ hook) behaviour.Outcome {
+			err := c.Suspend(func(wake func()) { go wake() }) // the time limit may be over before
+			<-let
+			return behaviour.Error(err)
+		}, opts...)
+	},
+	"StoppedWhileSuspended": func(let chan struct{}, opts ...stage.Option) *stage.Stage[hook] {
+		return stage.Coroutine("s", func(c behaviour.Suspender, _ hook) behaviour.Outcome {
+			err := c.Suspend(func(func()) {})
+			<-let
+			return behaviour.Error(err)
+		}, opts...)
+	},
+	"Keyed": func(let chan struct{}, opts ...stage.Option) *stage.Stage[hook] {
+		return stage.Keyed("s", func(h hook) int { return h.ID }, func(int) behaviour.Coroutine[hook] {
+			return func(behaviour.Suspender, hook) behaviour.Outcome { <-let; return behaviour.OK(nil) }
+		}, opts...)
+	},
+}
+
 // The handler outlives its time limit and the grace, and returns before the stop.
 func TestACommandWhoseHandlerReturnsLateIsThereInTheNextProcess(t *testing.T) {
-	for _, attempts := range []int{1, 2} {
-		t.Run(fmt.Sprint("Attempts", attempts), func(t *testing.T) {
-			dir := t.TempDir()
-			let := make(chan struct{})
-			s := stage.Sink("s", func(context.Context, hook) error { <-let; return nil }, stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond),
-				stage.Retry(stage.RetryPolicy{Attempts: attempts}))
-			p := start(t, s, pipeline.KeepLettersIn(dir))
-			require.NoError(t, s.Submit(t.Context(), hook{ID: 42}))
-			eventually(t, "the letter is there", func() bool { return p.Quarantine().Len() == 1 })
-			close(let)
-			eventually(t, "the handler has returned", func() bool { return s.Snapshot().Abandoned == 0 })
-			require.NoError(t, p.Stop(soon(t)))
-			p = start(t, stage.Sink("s", func(context.Context, hook) error { return nil }), pipeline.KeepLettersIn(dir))
-			defer func() { require.NoError(t, p.Stop(soon(t))) }()
-			letters := p.Quarantine().List(pipeline.LetterFilter{})
-			require.Len(t, letters, 1)
-			require.NoError(t, letters[0].Missing)
-			require.Equal(t, 42, letters[0].Command.(hook).ID)
-		})
+	for name, hung := range hungHandlers {
+		for _, attempts := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, "/Attempts", attempts), func(t *testing.T) {
+				dir := t.TempDir()
+				let := make(chan struct{})
+				s := hung(let, stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond), stage.Retry(stage.RetryPolicy{Attempts: attempts}))
+				p := start(t, s, pipeline.KeepLettersIn(dir))
+				require.NoError(t, s.Submit(t.Context(), hook{ID: 42}))
+				eventually(t, "the letter is there", func() bool { return p.Quarantine().Len() == 1 })
+				close(let)
+				eventually(t, "the handler has returned", func() bool { return s.Snapshot().Abandoned == 0 })
+				require.NoError(t, p.Stop(soon(t)))
+				require.Equal(t, 42, letterOf(t, dir, (*pipeline.Pipeline).Quarantine).ID)
+			})
+		}
 	}
+}
+
+// The handler outlives the grace of a hard stop, and returns before the stop has closed the letters.
+func TestACommandWhoseHandlerReturnsDuringAHardStopIsThereInTheNextProcess(t *testing.T) {
+	for name, hung := range hungHandlers {
+		for limit, opts := range map[string][]stage.Option{"NoLimit": nil, "Limit": {stage.Timeout(time.Hour)}} {
+			t.Run(name+"/"+limit, func(t *testing.T) {
+				dir := t.TempDir()
+				let := make(chan struct{})
+				s := hung(let, opts...)
+				p := start(t, s, pipeline.KeepLettersIn(dir), pipeline.Grace(50*time.Millisecond), pipeline.DeadLetters(func(stage.DeadLetter) {
+					close(let)
+					eventually(t, "the handler has returned", func() bool { return s.Snapshot().Abandoned == 0 })
+				}))
+				require.NoError(t, s.Submit(t.Context(), hook{ID: 42}))
+				eventually(t, "the handler has begun", func() bool { return s.Snapshot().Queued == 0 })
+				stopNow(t, p)
+				require.Equal(t, 42, letterOf(t, dir, (*pipeline.Pipeline).DeadLetters).ID)
+			})
+		}
+	}
+}
+
+// letterOf returns the command of the one letter that the next process finds in a directory.
+func letterOf(t *testing.T, dir string, store func(*pipeline.Pipeline) *pipeline.Letters) hook {
+	t.Helper()
+	p := start(t, stage.Sink("s", func(context.Context, hook) error { return nil }), pipeline.KeepLettersIn(dir))
+	defer func() { require.NoError(t, p.Stop(soon(t))) }()
+	letters := store(p).List(pipeline.LetterFilter{})
+	require.Len(t, letters, 1)
+	require.NoError(t, letters[0].Missing)
+	return letters[0].Command.(hook)
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // AbandonAll gives up the workers that have commands of the stage, whose inbox is halted, in their batches and do not
@@ -27,12 +26,14 @@ func (s *Stage) AbandonAll() {
 	}
 	running, _ := findHandlers(held, nil)
 	for _, w := range held {
-		w.abandon(s.Inbox, s.stuckError(stuckIn(w.Busy(), running[w])))
+		w.abandon(s, stuckIn(w.Busy(), running[w]))
 	}
 }
 
-func (w *Worker) abandon(in *inbox.Inbox, err error) {
-	emits, pledged, report := w.giveUpAbandoned(in, err)
+// abandon gives a worker up that has commands of a stage. Why says where the handler is stuck.
+func (w *Worker) abandon(s *Stage, why error) {
+	in := s.Inbox
+	emits, pledged, report := w.giveUpAbandoned(s, why)
 	if report == nil {
 		return
 	}
@@ -50,12 +51,17 @@ func (w *Worker) abandon(in *inbox.Inbox, err error) {
 }
 
 // giveUpAbandoned gives the worker up and copies what the caller has to settle. Report is nil if the worker was not given up.
-func (w *Worker) giveUpAbandoned(in *inbox.Inbox, err error) (emits []emission, pledged []pledge, report func()) {
+func (w *Worker) giveUpAbandoned(s *Stage, why error) (emits []emission, pledged []pledge, report func()) {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
 	if !w.giveUpLocked(abandoned, func() bool {
-		report = in.Abandon(&w.Member, err)
-		return report != nil
+		h := s.hangs.begin(why)
+		if report = s.Inbox.Abandon(&w.Member, s.stopError(h)); report == nil {
+			s.hangs.end(h, 1)
+			return false
+		}
+		w.hung = h
+		return true
 	}) {
 		return nil, nil, nil
 	}

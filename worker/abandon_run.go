@@ -31,23 +31,22 @@ func (s *Stage) abandonRuns() {
 	}
 	running, suspended := findHandlers(slices.Collect(maps.Keys(workers)), runs)
 	for w := range workers {
-		w.abandonRun(s, s.stuckError(stuckIn(w.Busy(), running[w])))
+		w.abandonRun(s, stuckIn(w.Busy(), running[w]))
 	}
 	for _, run := range runs {
-		s.abandonParked(run, s.stuckError(stuckIn(0, suspended[run])))
+		s.abandonParked(run, stuckIn(0, suspended[run]))
 	}
 }
 
 // abandonRun gives a worker up that runs a run of the stage, which is halted. It does nothing if the run has suspended or ended meanwhile, or
 // emits just now.
-func (w *Worker) abandonRun(s *Stage, err error) {
+func (w *Worker) abandonRun(s *Stage, why error) {
 	run := w.takeRun(s)
 	if run == nil {
 		return
 	}
 	defer close(w.over)
-	s.hangs.begin()
-	report := w.endRun(run, err)
+	report := w.endRun(run, why)
 	if w.pool != nil {
 		w.leavePool()
 	} else {
@@ -69,6 +68,7 @@ func (w *Worker) takeRun(s *Stage) (run *Run) {
 			return false
 		}
 		if w.running.CompareAndSwap(run, nil) {
+			run.custody.move(held, lost) // so that the handler's goroutine finds it so
 			return true
 		}
 		run.emitting.Unlock()
@@ -83,19 +83,20 @@ func (w *Worker) takeRun(s *Stage) (run *Run) {
 
 // endRun ends the batch of a worker, from the command of a run on that does not end, and delivers the results of the commands before. The
 // caller owns the worker and has locked the run. It calls report when it has released what the worker had.
-func (w *Worker) endRun(run *Run, err error) (report func()) {
-	w.loseRun(run)
+func (w *Worker) endRun(run *Run, why error) (report func()) {
+	h := w.stage.hangs.begin(why)
+	w.loseRun(run, h)
 	w.settleDeferred(false, nil)
 	w.recall()
 	w.clock()
 	w.spill()
 	w.stage.Inbox.AddAbandoned()
-	return w.endLeft(err)
+	return w.endLeft(w.stage.stopError(h))
 }
 
 // abandonParked ends the command of a suspended run of a halted stage. It does nothing if another goroutine ends it, or if its handler emits
 // just now.
-func (s *Stage) abandonParked(run *Run, err error) {
+func (s *Stage) abandonParked(run *Run, why error) {
 	if !run.tryLock() {
 		return
 	}
@@ -103,21 +104,18 @@ func (s *Stage) abandonParked(run *Run, err error) {
 		run.emitting.Unlock()
 		return
 	}
-	s.workerFor(run).endRun(run, err)()
+	s.workerFor(run).endRun(run, why)()
 }
 
-// stuckError returns the error of a command whose handler a hard stop does not wait for any longer. Where says where the handler is.
-func (s *Stage) stuckError(where string) error {
-	return s.stopError(fmt.Errorf("%w%s", ErrStuck, where))
-}
-
-// stuckIn says where a handler is that has been at its batch for some time. The stack may be nil.
-func stuckIn(since time.Duration, stack []byte) (text string) {
+// stuckIn returns an error that says where a handler is that has been at its batch for some time, and that a hard stop does not wait for any
+// longer. The stack may be nil.
+func stuckIn(since time.Duration, stack []byte) error {
+	var text string
 	if since > 0 {
 		text = fmt.Sprintf(" for %v", since.Round(time.Millisecond))
 	}
 	if at := stacks.Place(stack); at != "" {
 		text += " in " + at
 	}
-	return text
+	return fmt.Errorf("%w%s", ErrStuck, text)
 }

@@ -17,9 +17,12 @@ func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
 func (w *Worker) comeBack(inst Instance) {
 	if w.fate.Load() == stuck {
 		<-w.over // until then the crash is being settled
-		w.stage.hangs.end(w.hang, w.tries+1)
+		if w.hang != nil {
+			w.stage.hangs.end(w.hang, w.tries+1)
+		}
 	} else {
 		w.drop()
+		w.stage.hangs.end(w.hung, unknownTries)
 	}
 	w.stage.endAbandoned()
 	if inst != nil {
@@ -29,6 +32,9 @@ func (w *Worker) comeBack(inst Instance) {
 		StopInstance(w.stage, inst)
 	}
 }
+
+// unknownTries stands for the tries of the command of a worker that was abandoned: it may have been tried before.
+const unknownTries = 2
 
 // endAbandoned notes that a handler which was given up has returned.
 func (s *Stage) endAbandoned() {

@@ -54,22 +54,21 @@ type hangs struct {
 	waiting []*hang
 }
 
-// begin counts a handler that is stuck.
-func (s *hangs) begin() {
+// begin counts a handler that is stuck, and returns the error of its command.
+func (s *hangs) begin(why error) *hang {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running++
+	return &hang{error: why}
 }
 
-// end notes that a stuck handler has returned. h is the error of its command, after the given number of tries; nil if the command has none.
+// end notes that a stuck handler has returned. h is the error of its command, after the given number of tries.
 func (s *hangs) end(h *hang, tries int) {
 	var free []*hang
 	s.mu.Lock()
-	switch s.running--; {
-	case h == nil:
-	case tries > 1:
+	if s.running--; tries > 1 {
 		s.waiting = append(s.waiting, h)
-	default:
+	} else {
 		free = append(free, h)
 	}
 	if s.running == 0 {

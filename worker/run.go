@@ -61,6 +61,7 @@ type runEmits struct {
 	deferred []settling
 	over     bool
 	result   *command.Origin // of what comes of the command, if that is the result of several; nil if it is not
+	hang     *hang           // the error of the command, if the run was given up
 }
 
 // serve is the run on its coroutine. Stacks of runs are found by the name of this method and its receiver.

@@ -89,16 +89,15 @@ func (w *Worker) settleStuck() {
 			"stage", w.stage.Inbox.Name())
 	}
 	defer close(w.over)
-	w.stage.hangs.begin()
 	stack := w.stuckAt()
 	w.blame = w.running.Load()
-	w.loseRun(w.blame)
+	err := w.stage.hangs.begin(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout))
+	w.loseRun(w.blame, err)
 	for i := range w.Batch[w.cur:w.n] { // the handler's goroutine may not have taken them out of their boxes yet
 		w.Batch[int(w.cur)+i].Unbox()
 	}
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
-	err := &hang{error: fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout)}
-	if w.blame == nil { // the handler of a run may suspend after it was given up, and go on
+	if w.blame == nil {
 		w.hang, w.tries = err, w.Batch[w.cur].Tries()
 	}
 	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashedInstance().Version()})

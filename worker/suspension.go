@@ -167,12 +167,13 @@ func (w *Worker) takeEmits(emits []emission) {
 }
 
 // loseRun takes over what the run in which the worker is stuck has emitted, and marks the run as lost. The caller has given the worker up
-// and has locked the run, which may be nil.
-func (w *Worker) loseRun(run *Run) {
+// and has locked the run, which may be nil. The command of the run ends with h.
+func (w *Worker) loseRun(run *Run, h *hang) {
 	if run == nil {
 		return
 	}
 	run.custody.move(held, lost)
+	run.hang = h
 	w.takeEmits(run.closeLocked())
 	w.takeDeferred(run)
 	run.emitting.Unlock()
@@ -229,6 +230,12 @@ func (s *Stage) endedRun(t *coro.Task) {
 		run.unhook()
 	}
 	defer run.instance.Of().release()
+	if run.custody.gone() {
+		run.emitting.Lock() // until the run is lost
+		h := run.hang
+		run.emitting.Unlock()
+		s.hangs.end(h, run.envelope.Tries()+1)
+	}
 	switch {
 	case run.owner != nil:
 		run.owner.ended = true

@@ -45,6 +45,7 @@ type slot struct {
 	box     atomic.Pointer[actor.Mailbox]
 	claimed atomic.Bool // an actor has the worker, or is about to be started in it
 	fate    atomicFate  // whether the worker was given up, see fate.go
+	hung    *hang       // the error of the command of a worker that was abandoned
 }
 
 // acting is the present actor, and how the last one ended. The supervisor reads failure and left when the actor has ended.
