@@ -36,20 +36,25 @@ type Stopper interface {
 	Stop()
 }
 
-// Snapshotter is implemented by a behaviour, one that is also a [Restorer], whose state is to survive a crash. It is for
-// stages whose instances are made by a factory, stage.Each and stage.Keyed.
+// Snapshotter is implemented by a behaviour whose state must survive a crash.
+// Such a behaviour is also a [Restorer]. It is for stages whose instances are
+// made by a factory, stage.Each and stage.Keyed.
 //
 // The worker calls Snapshot
 //   - after each handler, whatever its outcome, and before the outcome takes effect; less often with stage.SnapshotEvery;
 //   - after the instance was restored;
 //   - before an instance that has changed since is stopped.
 //
-// It never calls Snapshot while a handler of the instance runs. If the next command crashes, a fresh instance gets the last
-// snapshot. So a snapshot has the changes of the commands that have ended, and nothing of the one that crashed. Snapshot is a
-// part of the handling of its command: if it panics, the command has crashed.
+// It never calls Snapshot while a handler of the instance runs. If the next
+// command crashes, a fresh instance gets the last snapshot. So a snapshot has
+// the changes of the commands that have ended, and nothing of the command that
+// crashed. Snapshot is a part of the handling of its command: if it panics, the
+// command has crashed.
 //
-// The result must not share anything with the behaviour that a later command changes: Snapshot copies maps, slices and
-// what pointers lead to. If the result is nil there is nothing to keep, and the next instance begins without a state.
+// The result must not share anything with the behaviour that a later command
+// changes: Snapshot copies maps, slices and the values that pointers point to.
+// If the result is nil there is nothing to keep, and the next instance begins
+// without a state.
 type Snapshotter interface {
 	Snapshot() any
 }
@@ -64,9 +69,11 @@ type Restorer interface {
 	Restore(state any) error
 }
 
-// Versioned is implemented by a behaviour that reports its own version, such as that of its model or its rules. The
-// engine calls Version once for an instance, after the instance was made. The stage's snapshot, upgrades, the log, and
-// the dead letters of commands that crashed the instance show the result.
+// Versioned is implemented by a behaviour that reports its own version, such as
+// the version of its model or its rules. The engine calls Version once for an
+// instance, after the instance was made. The stage's snapshot, upgrades, the
+// log, and the dead letters of commands that crashed the instance show the
+// result.
 type Versioned interface {
 	Version() string
 }

@@ -25,13 +25,17 @@ type Suspender interface {
 	Suspend(start func(wake func())) error
 }
 
-// Suspending is implemented by a behaviour whose handler may wait without holding its worker. The stage of such a
-// behaviour calls HandleSuspending instead of HandleCommand, each time on a coroutine. Only a behaviour shared by all
-// workers (stage.New, stage.Coroutine) and the instances of a keyed stage (stage.Keyed) may be Suspending, and they must not be
-// Batchers. A handler keeps its state over a suspension in local variables, or in the instance of its key.
+// Suspending is implemented by a behaviour whose handler may wait without
+// holding its worker. The stage of such a behaviour calls HandleSuspending
+// instead of HandleCommand, each time on a coroutine. Only a behaviour shared
+// by all workers (stage.New, stage.Coroutine) and the instances of a keyed
+// stage (stage.Keyed) may be Suspending, and they must not be Batchers. A
+// handler keeps its state over a suspension in local variables, or in the
+// instance of its key.
 //
-// A shared behaviour's HandleSuspending is called by many workers at once. Any worker may resume it after a suspension. Its context
-// ends as that of HandleCommand does; a suspension ends with it.
+// A shared behaviour's HandleSuspending is called by many workers at once. Any
+// worker may resume it after a suspension. Its context ends as the context of
+// HandleCommand does; a suspension ends with it.
 type Suspending[C any] interface {
 	Behaviour[C]
 	HandleSuspending(c Suspender, cmd C) Outcome

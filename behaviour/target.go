@@ -31,7 +31,8 @@ type Inlet = link.Inlet
 type Outlet interface {
 	// Name returns the name of the port or stage.
 	Name() string
-	// Inlet returns the inlet of the stage, or of the one that the port is wired to; nil if the port is not wired.
+	// Inlet returns the inlet of the stage, or of the stage that the port is
+	// wired to. It returns nil if the port is not wired.
 	Inlet() *Inlet
 }
 
@@ -60,9 +61,9 @@ func NewPort[C any](name string) *Port[C] {
 // Name returns the port's name.
 func (p *Port[C]) Name() string { return p.name }
 
-// Connect wires the port to a target, once. pipeline.Wire calls it; a test may call it to capture what leaves a
-// behaviour. A second call fails, and a nil target is
-// refused with [ErrUnwired].
+// Connect wires the port to a target, once. pipeline.Wire calls it; a test may
+// call it to capture the commands that a behaviour submits. A second call
+// fails. A nil target is refused with [ErrUnwired].
 func (p *Port[C]) Connect(to Target[C]) error {
 	if to == nil || to.Inlet() == nil {
 		return fmt.Errorf("port %q: %w", p.name, ErrUnwired)

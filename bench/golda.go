@@ -36,7 +36,8 @@ var golda = implementation{
 	service:  goldaService,
 }
 
-// goldaBatch is the same, but the submitter submits 64 commands at once, as that of chanbatch does.
+// goldaBatch is golda with a submitter that submits 64 commands at once, as the
+// submitter of chanbatch does.
 var goldaBatch = implementation{
 	name:     "goldabatch",
 	what:     "the same, submitted 64 at a time with SubmitAll",
@@ -286,7 +287,7 @@ func scrape(metrics http.Handler) *reply {
 	return answer
 }
 
-// reply counts what would go over the network.
+// reply counts the bytes that a real server would send over the network.
 type reply struct {
 	header http.Header
 	status int

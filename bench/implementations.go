@@ -23,7 +23,9 @@ type implementation struct {
 type promise struct {
 	bound string // on the commands that wait
 	order string // of commands, through a stage with one worker and through one with several
-	crash string // what happens to a command whose handler panics, and to others
+	// crash is how a command ends whose handler panics, and the effect on other
+	// commands.
+	crash string
 }
 
 // takes reports whether the implementation takes part in a work, or why not.

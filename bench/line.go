@@ -70,7 +70,7 @@ type line[C any] struct {
 	flush func()
 	// spread does all the work of n commands instead of submit; nil: there is a line.
 	spread func(n int, next func(i int) C)
-	// stop ends what was started, once all commands have ended.
+	// stop stops the line, once all commands have ended.
 	stop func()
 	// watch is called when the measurement starts, and returns a function that ends the watching; nil: no watching.
 	watch func() (done func())

@@ -78,7 +78,7 @@ const pageFigures = `## Figures
 
 `
 
-// method says what was run, where and when.
+// method says which measurements were run, where and when.
 func (s *suite) method() string {
 	return fmt.Sprintf("%s on %s, %s, %s, %s, %s/%s; started at %s.",
 		plural(s.rounds, "round"), s.begin.UTC().Format("2006-01-02"), processor(), plural(runtime.GOMAXPROCS(0), "processor"),

@@ -37,8 +37,10 @@ type suite struct {
 	progress io.Writer
 	spin     int
 	begin    time.Time
-	results  []*result // of each work those of all implementations that take part, in order
-	failures []error   // of measurements without a figure
+	// results holds the results of each work, for all implementations that
+	// take part, in order.
+	results  []*result
+	failures []error // of measurements without a figure
 }
 
 func newSuite(c config, progress io.Writer) *suite {
@@ -106,10 +108,12 @@ type turn struct {
 	number int // the same for measurements that follow one another to be compared
 }
 
-// turns returns the measurements of a work in a round: first the rivals, which a target compares, several times one
-// after the other, then all others. The other load of a machine changes within seconds, and by far more than the
-// differences that are to be measured. So the ratio that counts is that of two measurements that follow one another,
-// and many such ratios are better than few long measurements.
+// turns returns the measurements of a work in a round: first the rivals, which
+// a target compares, several times one after the other, then all others. The
+// other load of a machine changes within seconds, and by far more than the
+// measured differences. So the ratio that counts compares two measurements that
+// follow one another, and many such ratios are better than few long
+// measurements.
 func (s *suite) turns(w work, round int) (all []turn) {
 	var rivals, others []*result
 	for _, r := range s.of(w) {

@@ -24,7 +24,7 @@ const (
 	stepRounds = 10
 )
 
-// purchase is what a request of W15 brings, and what its answer says.
+// purchase is the body of a request of W15, and of its answer.
 type purchase struct {
 	Item  string `json:"item"`
 	Count int    `json:"count"`

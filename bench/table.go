@@ -74,8 +74,8 @@ func (s *suite) cells(r *result) []string {
 	}
 }
 
-// compared returns the first cells of most tables: the figure, its span, and its ratios to Golda's and to that of
-// channels.
+// compared returns the first cells of most tables: the figure, its span, its
+// ratio to Golda's figure and its ratio to the figure of channels.
 func (s *suite) compared(r *result, unit float64) []string {
 	least, most := r.span()
 	return []string{

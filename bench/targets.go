@@ -100,8 +100,9 @@ func judged(what string, f finding, met func(x float64) bool) target {
 	}}
 }
 
-// beside returns the ratio of two figures of one work: the median of the ratios in each turn. Other load of the machine
-// slows both measurements of a turn, so this ratio says more than that of two medians.
+// beside returns the ratio of two figures of one work: the median of the ratios
+// in each turn. Other load of the machine slows both measurements of a turn, so
+// this ratio says more than the ratio of two medians.
 func beside(work, impl, to string) finding {
 	w, _ := workNamed(work)
 	return finding{duel: duel{work, impl, to}}.by(w.figure)
@@ -154,9 +155,11 @@ func ratios(a, b *result, of func(sample) float64) (all []float64) {
 	return all
 }
 
-// span returns a range that contains the true median in 19 of 20 cases, for any distribution of the values: the
-// probability that more than n-k of n values lie on one side of the median is that of n coin tosses. With fewer than
-// six values the range is from the least to the most, and less certain.
+// span returns a range that contains the true median in 19 of 20 cases, for any
+// distribution of the values: the probability that more than n-k of n values
+// lie on one side of the median equals the probability that more than n-k of n
+// coin tosses agree. With fewer than six values the range is from the least to
+// the most, and less certain.
 func span(sorted []float64) (least, most float64) {
 	n := len(sorted)
 	k, tail := 0, 0.0

@@ -45,7 +45,7 @@ var refusals = []struct {
 type RefusedError struct {
 	Reason     reason.Reason
 	RetryAfter time.Duration // until an open breaker lets calls through; 0 if that is not known
-	Err        error         // that of the policy
+	Err        error         // the policy's error
 }
 
 // Error returns the text of the policy's error.
@@ -67,8 +67,9 @@ func (e *RefusedError) Overload() (stage.Overload, bool) {
 // errGoexit is the Value of a PanicError of a function that ended its goroutine.
 var errGoexit = errors.New("failsafe: the function called runtime.Goexit")
 
-// PanicError is what Call panics with if the function did. It is the Value of the stage's [stage.CrashError], whose own stack
-// is that of Call.
+// PanicError is the value with which Call panics if the function panicked or
+// called runtime.Goexit. It is the Value of the stage's [stage.CrashError],
+// whose own stack shows Call, not the function.
 type PanicError struct {
 	Value any    // what the function gave to panic
 	Stack []byte // of the goroutine that panicked

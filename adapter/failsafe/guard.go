@@ -31,9 +31,11 @@ type Guard[In, Out any] struct {
 
 // Counts count the calls of a [Guard] by how they ended.
 type Counts struct {
-	Calls   uint64                   // that have returned
-	Tries   uint64                   // calls of the function: more than Calls with retries and hedges, fewer with refusals
-	Panics  uint64                   // tries that panicked or ended their goroutine, also those of a hedge that had lost
+	Calls uint64 // calls that have returned
+	Tries uint64 // calls of the function: more than Calls with retries and hedges, fewer with refusals
+	// Panics counts tries that panicked or ended their goroutine, tries of a
+	// losing hedge included.
+	Panics  uint64
 	Refused map[reason.Reason]uint64 // calls that a policy refused or ended, by its reason
 }
 
@@ -63,8 +65,9 @@ func WrapSink[In any](f func(ctx context.Context, in In) error, policies ...fail
 	return Wrap(func(ctx context.Context, in In) (any, error) { return nil, f(ctx, in) }, policies...)
 }
 
-// Call calls the function under the policies. Its errors are those of the function, those of policies as [*RefusedError],
-// retrypolicy.ExceededError, and the error of ctx if that ends.
+// Call calls the function under the policies. It returns the error of the
+// function, the error of a policy as [*RefusedError],
+// retrypolicy.ExceededError, or the error of ctx if ctx ends.
 func (g *Guard[In, Out]) Call(ctx context.Context, in In) (Out, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

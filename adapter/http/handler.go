@@ -30,8 +30,9 @@ type Handler[In, Out any] struct {
 	Problem func(err error) (status int, detail string)
 	// MaxBytes is the most bytes that the body of a request may have. 0 means 1 MiB, less than 0 any number.
 	MaxBytes int64
-	// Timeout is the longest time from the decoded request to the end of the command, which ends then. 0 means no limit but
-	// that of the request's context.
+	// Timeout is the longest time from the decoded request to the end of the
+	// command. After that time the command is ended. 0 means that only the
+	// request's context limits it.
 	Timeout time.Duration
 	// WriteTimeout is how long the client of a [Stream] may take to receive the next results, before it counts as gone.
 	// 0 means 10 s, less than 0 no limit.

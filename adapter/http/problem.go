@@ -43,7 +43,8 @@ func gone(err error) error {
 	return &goneError{err}
 }
 
-// problem is the body of an answer to a request that failed: that of RFC 9457.
+// problem is the body of the answer to a request that failed, as RFC 9457
+// defines it.
 type problem struct {
 	Title  string        `json:"title"`
 	Status int           `json:"status"`

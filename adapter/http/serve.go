@@ -21,22 +21,28 @@ func Run(ctx context.Context, server *http.Server, p *pipeline.Pipeline) error {
 	return Serve(ctx, l, server, p)
 }
 
-// Serve starts the pipeline and serves requests until ctx ends, the pipeline ends or the server fails. Then it stops both
-// in the order in which no accepted request is lost: the server accepts no more connections, the pipeline completes what
-// the requests under way wait for, and then the pipeline drains. If the server's TLSConfig has certificates it serves TLS.
+// Serve starts the pipeline and serves requests until ctx ends, the pipeline
+// ends or the server fails. Then it stops both in the order in which no
+// accepted request is lost: the server accepts no more connections, the
+// pipeline completes the commands of the requests under way, and then the
+// pipeline drains. If the server's TLSConfig has certificates it serves TLS.
 //
-// The stop takes at most the [pipeline.DrainTimeout], 25 s by default, and the pipeline's grace. The server gets at most half
-// of it: requests that are not answered by then are cut off, and their commands end. If the pipeline gives up, the server
-// stops too.
+// The stop takes at most the [pipeline.DrainTimeout], 25 s by default, and the
+// pipeline's grace. The server gets at most half of it: requests that are not
+// answered by then are cut off, and their commands end. If the pipeline gives
+// up, the server stops too.
 //
-// The error is nil if all requests were answered and the pipeline was drained. Otherwise it joins those of the server and of
-// [pipeline.Pipeline.Run]. That ctx had ended before the pipeline started is no error. A
-// pipeline that is already started is one, and is left as it is. Serve closes the listener.
-// A program ends with a signal if ctx is that of signal.NotifyContext.
+// The error is nil if all requests were answered and the pipeline was drained.
+// Otherwise it joins the errors of the server and of [pipeline.Pipeline.Run].
+// That ctx had ended before the pipeline started is no error. A pipeline that
+// is already started is an error, and is left as it is. Serve closes the
+// listener. To end a program with a signal, pass the context of
+// signal.NotifyContext.
 //
-// A client whose request arrives on an idle connection just when the server closes it gets no answer, as with any
-// http.Server. A new connection that has sent nothing delays the stop by up to 5 s, and a client that sends its request
-// slowly as long as the server's ReadTimeout allows.
+// A client whose request arrives on an idle connection just when the server
+// closes it gets no answer, as with any http.Server. A new connection that has
+// sent nothing delays the stop by up to 5 s, and a client that sends its
+// request slowly as long as the server's ReadTimeout allows.
 func Serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline.Pipeline) error {
 	needAll(ctx, server, p, "Serve")
 	need(l != nil, "Serve: nil listener")
@@ -105,7 +111,8 @@ func listen(l net.Listener, server *http.Server) error {
 	return server.Serve(l)
 }
 
-// patience is the time for a stop, and that of its first half.
+// patience holds the time limits of a stop: one for the whole stop, one for its
+// first half.
 type patience struct {
 	all, half context.Context
 	cancel    func()

@@ -21,25 +21,32 @@ var ErrStreamOver = errors.New("stagehttp: the stream is over")
 // buffered is how many results of a request wait for its client before Send does.
 const buffered = 64
 
-// Stream returns a handler that answers each request with any number of results, each written when it comes. The results are what
-// handlers give to [Send] on the way of the command:
+// Stream returns a handler that answers each request with any number of
+// results, each written at once. The results are the values that handlers pass
+// to [Send] while they handle the command, or a command emitted for it:
 //
 //	rows := stage.Sink("rows", stagehttp.Send[Row])
 //	search := stage.FlatMap("search", find) // emits rows
 //	p, err := pipeline.New("shop", search.To(rows))
 //	mux.Handle("GET /search", stagehttp.Stream(search.Call))
 //
-// The answer ends when call returns: for the Call of a stage, when the command and all that were emitted on its way have ended.
-// What call returns beside the error is not used. If the client goes away, the context of call ends, and so does the command.
+// The answer ends when call returns: for the Call of a stage, when the command
+// and all commands emitted on its way have ended. The result of call is not
+// used, only its error. If the client goes away, the context of call ends, and
+// so does the command.
 //
-// The answer is one JSON value a line (NDJSON, application/x-ndjson), or server-sent events if the Accept header of the
-// request names text/event-stream, with any quality but 0. An error before the first result is answered as by [New]. An error after it is the last
-// line, {"problem": …}, and then the connection is aborted, so that no client takes the results for all. Server-sent
-// events end with an event of the type problem, or of the type end if all went well: a client closes its EventSource then, which
-// would otherwise connect again.
+// The answer is one JSON value a line (NDJSON, application/x-ndjson), or
+// server-sent events if the Accept header of the request names
+// text/event-stream, with any quality but 0. An error before the first result
+// is answered as by [New]. An error after it is the last line, {"problem": …},
+// and then the connection is aborted, so that no client takes the results for
+// all. Server-sent events end with an event of the type problem, or of the type
+// end if all went well: a client closes its EventSource then, which would
+// otherwise connect again.
 //
-// Results are in the order in which handlers send them. Send them from a stage of Workers(1, 1), behind stages of one
-// worker, if the order matters. Stream panics if call is nil.
+// Results are in the order in which handlers send them. Send them from a stage
+// of Workers(1, 1), behind stages of one worker, if the order matters. Stream
+// panics if call is nil.
 func Stream[In, Out any](call func(ctx context.Context, in In) (Out, error)) *Handler[In, Out] {
 	need(call != nil, "Stream: the function is nil")
 	return &Handler[In, Out]{run: func(h *Handler[In, Out], w *response, r *http.Request, in In) error {

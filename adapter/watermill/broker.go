@@ -49,7 +49,8 @@ func (b *broker) failed(why error) {
 // answered notes the result of a ping.
 func (b *broker) answered(err error) { b.change(func() { b.silence = err }) }
 
-// change changes what is known, and reports what follows.
+// change changes the known facts with f, and reports whether the broker is
+// away.
 func (b *broker) change(f func()) {
 	b.mu.Lock()
 	f()

@@ -8,12 +8,15 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Dial returns a Subscriber that calls open for each subscription, and closes what open returned when the subscription ends. It is for
-// subscribers whose constructors need the broker, as those of RabbitMQ do: while it is away a [Source] waits and tries again.
+// Dial returns a Subscriber that calls open for each subscription, and closes
+// the opened Subscriber when the subscription ends. It is for subscribers whose
+// constructors need a connected broker, as in RabbitMQ's package: while the
+// broker is away a [Source] waits and tries again.
 //
 //	sub := watermill.Dial(func() (message.Subscriber, error) { return amqp.NewSubscriber(config, logger) })
 //
-// Close of the Subscriber ends all subscriptions and waits for them. Any goroutine may use it. A nil open panics.
+// Close of the Subscriber ends all subscriptions and waits for them. Any
+// goroutine may use it. A nil open panics.
 func Dial(open func() (message.Subscriber, error)) message.Subscriber {
 	if open == nil {
 		panic("watermill: Dial: the function is nil")
@@ -102,13 +105,17 @@ func (d *dialed) Close() error {
 	return err
 }
 
-// DialPublisher returns a Publisher that calls open at the first Publish, and at later ones until open has returned a Publisher, which it
-// keeps. It is for publishers whose constructors need the broker, as those of RabbitMQ and Kafka do, and programs that must start without
-// it. The error of open is that of Publish: a [Source] tries the dead letter again, and a stage the command as its policy says.
+// DialPublisher returns a Publisher that calls open at the first Publish, and
+// at later ones until open has returned a Publisher, which it keeps. It is for
+// publishers whose constructors need a connected broker, as in the packages of
+// RabbitMQ and Kafka, and for programs that must start without it. An error of
+// open is returned by Publish: a [Source] then publishes the dead letter again
+// later, and a stage retries the command as its policy says.
 //
 //	pub := watermill.DialPublisher(func() (message.Publisher, error) { return amqp.NewPublisher(config, logger) })
 //
-// Calls of Publish wait while another one has open called, and share its error. Close closes what was opened; after it Publish fails. Any
+// While one call of Publish waits for open, other calls wait for it and share
+// its error. Close closes the opened Publisher; after it Publish fails. Any
 // goroutine may use the Publisher. A nil open panics.
 func DialPublisher(open func() (message.Publisher, error)) message.Publisher {
 	if open == nil {
@@ -179,7 +186,8 @@ func (d *dialedPublisher) opened(o *opening) {
 	close(o.done)
 }
 
-// Close closes what was opened, and waits for a call of open.
+// Close waits for a running call of open, and closes the Publisher that it
+// returned.
 func (d *dialedPublisher) Close() error {
 	d.mu.Lock()
 	o, closed := d.last, d.closed

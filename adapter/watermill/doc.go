@@ -1,5 +1,6 @@
-// Package watermill connects pipelines to brokers, with the publishers and subscribers of github.com/ThreeDotsLabs/watermill: Kafka,
-// RabbitMQ, Redis, SQL, Google Cloud Pub/Sub, Amazon SQS and others.
+// Package watermill connects pipelines to brokers, with the publishers and
+// subscribers of github.com/ThreeDotsLabs/watermill: Kafka, RabbitMQ, Redis,
+// SQL, Google Cloud Pub/Sub, Amazon SQS and others.
 //
 //	sub, err := redisstream.NewSubscriber(…) // of watermill-redisstream
 //	…
@@ -11,9 +12,10 @@
 //	err = p.Run(ctx)
 //	err = errors.Join(err, orders.Close(ctx), sub.Close())
 //
-// # What becomes of a message
+// # How a message ends
 //
-// Each message is a command. It is acknowledged or not when the command has ended, with all that was emitted on its way:
+// Each message is a command. It is acknowledged, nacked or made a dead letter
+// when the command has ended, and all commands emitted on its way:
 //
 //	its command …                               the message …
 //	ended well                                  is acknowledged
@@ -22,16 +24,21 @@
 //	crashed its handler, or failed for good     becomes a dead letter: it is published to another topic, then acknowledged
 //	cannot be decoded                           becomes a dead letter
 //
-// So a message is handled at least once, if the broker keeps what was not acknowledged. Without [Options.Dead] what would be a dead
-// letter is nacked after a pause, for ever, unless the broker has a limit of its own: nothing is dropped unless you say so.
+// So a message is handled at least once, if the broker keeps unacknowledged
+// messages. Without [Options.Dead] a message that would become a dead letter is
+// nacked after a pause, for ever, unless the broker has a limit of its own:
+// nothing is dropped unless you say so.
 //
 // # Order and speed
 //
-// Most subscribers hand on a message only when the one before is acknowledged: each [Options.Subscriptions] has one message in flight,
-// and for Kafka each partition. So one subscription keeps the order of the broker, although the stage has many workers, and more
-// subscriptions are faster. A message that is retried holds up those behind it, for [stage.RetryPolicy.Max] at most each time. To retry
-// without that, let the stage do it, with [stage.Retry]. Of subscribers that hand on many at once, no more than [Options.MaxInFlight] are
-// taken.
+// Most subscribers deliver a message only when the previous one is
+// acknowledged: each [Options.Subscriptions] has one message in flight, and for
+// Kafka each partition. So one subscription keeps the order of the broker,
+// although the stage has many workers, and more subscriptions are faster. A
+// message that is retried holds up those behind it, for [stage.RetryPolicy.Max]
+// at most each time. To retry without that, let the stage do it, with
+// [stage.Retry]. If a subscriber delivers many messages at once, the source
+// takes at most [Options.MaxInFlight] of them.
 //
 // # Windows
 //
@@ -43,13 +50,17 @@
 //
 // # A broker that is away
 //
-// The source waits and subscribes again, with pauses of up to five seconds, until its pipeline stops. The feed is "away" in the snapshot.
-// Many subscribers connect again by themselves and say nothing, or do not end a subscription when its broker has gone; give the source
-// [Options.Ping], so that it notices. [Dial] is for those whose constructors need the broker, [DialPublisher] for publishers of that kind.
+// The source waits and subscribes again, with pauses of up to five seconds,
+// until its pipeline stops. The feed is "away" in the snapshot. Many
+// subscribers connect again by themselves and say nothing, or do not end a
+// subscription when its broker has gone; give the source [Options.Ping], so
+// that it notices. [Dial] is for subscribers whose constructors need the
+// broker, [DialPublisher] for publishers of that kind.
 //
 // # Logging
 //
-// Watermill logs by an interface of its own: give its subscribers and publishers NewSlogLogger(log) of Watermill.
+// Watermill logs by an interface of its own: give its subscribers and
+// publishers NewSlogLogger(log) of Watermill.
 //
 // [stage.RetryPolicy.Max]: https://pkg.go.dev/github.com/golda-dev/golda/stage#RetryPolicy
 // [stage.Retry]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Retry

@@ -42,13 +42,17 @@ type Options[C any] struct {
 	// Max. A Budget is not allowed.
 	Retry stage.RetryPolicy
 
-	// Dead publishes dead letters. A message is acknowledged when Publish has returned nil for its letter, so Publish should return only
-	// when the broker has it: that of RabbitMQ does with ConfirmDelivery. A letter that cannot be published is tried again until it can be.
-	// A process that is killed between the two may publish it twice.
+	// Dead publishes dead letters. A message is acknowledged when Publish has
+	// returned nil for its letter, so Publish should return only when the
+	// broker has stored the letter: RabbitMQ's publisher does with
+	// ConfirmDelivery. A letter that cannot be published is tried again until
+	// it is. A process that is killed between publishing and acknowledging may
+	// publish the letter twice.
 	//
-	// A letter has the UUID, the payload and the metadata of its message, and the metadata that Watermill's own poison queue sets:
-	// "reason_poisoned" is the error, "topic_poisoned" the topic. "golda_reason" is the reason: reason.Error, reason.Crash,
-	// reason.Expired or [Undecodable].
+	// A letter has the UUID, the payload and the metadata of its message, and
+	// the metadata that Watermill's own poison queue sets: "reason_poisoned" is
+	// the error, "topic_poisoned" the topic. "golda_reason" is the reason:
+	// reason.Error, reason.Crash, reason.Expired or [Undecodable].
 	Dead message.Publisher
 	// DeadTopic is the topic of dead letters. Empty means the topic of the source with ".dead" behind it.
 	DeadTopic string

@@ -19,18 +19,22 @@ import (
 // BrokerAway is the reason of the overload that [stage.Overloaded] reports for an error of a Publisher.
 const BrokerAway reason.Reason = "broker_away"
 
-// Publish returns a function that publishes each command to a topic, for [stage.Sink]:
+// Publish returns a function that publishes each command to a topic, for
+// [stage.Sink]:
 //
 //	stage.Sink("ship", watermill.Publish[Parcel](pub, "parcels", nil),
 //		stage.Retry(stage.RetryPolicy{Attempts: 100, Backoff: time.Second, If: overloaded}))
 //
-// It returns nil when Publish of pub has, so the message is in the broker if pub waits for that. Errors of pub are overload, see
-// [stage.Overloaded], because Watermill does not say which of them would pass: a broker that is away, a message that is too large. Errors
-// of encode are not.
+// It returns nil when Publish of pub has, so the message is in the broker if
+// pub waits for that. Errors of pub are overload, see [stage.Overloaded],
+// because Watermill does not say which of them are temporary: a broker that is
+// away, a message that is too large. Errors of encode are not.
 //
-// Encode makes the message of a command. Several goroutines may call it at once. It is called again if the stage tries again, so an UUID
-// that it takes from the command lets receivers recognise a message that was published twice. nil means JSON with a new UUID. The context
-// of the handler becomes that of the message. A nil pub and an empty topic panic.
+// Encode makes the message of a command. Several goroutines may call it at
+// once. It is called again if the stage tries again, so an UUID that it takes
+// from the command lets receivers recognise a message that was published twice.
+// nil means JSON with a new UUID. The message gets the context of the handler.
+// A nil pub and an empty topic panic.
 //
 // [stage.Overloaded]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Overloaded
 // [stage.Sink]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Sink

@@ -42,16 +42,18 @@ type settlerConfig struct {
 	most      int
 }
 
-// settler settles messages: it acknowledges them, nacks them, or makes dead letters of them, each once. What has to wait does so in a
-// goroutine of its own, because those that end commands must not.
+// settler settles messages, each once: it acknowledges them, nacks them, or
+// makes dead letters of them. A step that must wait runs in a goroutine of its
+// own, because the goroutine that ends a command must not block.
 type settler struct {
 	settlerConfig
 
 	places  chan struct{}  // has an element for each message in flight
 	running sync.WaitGroup // all goroutines
 	forced  context.Context
-	force   context.CancelFunc // has all that is in flight nacked, and nothing waited for
-	seed    maphash.Seed
+	// force nacks all messages in flight and ends all waits.
+	force context.CancelFunc
+	seed  maphash.Seed
 
 	mu     sync.Mutex // guards the rest, and the settled and held of others
 	n      Counts
@@ -103,7 +105,7 @@ type delivery struct {
 	late    bool // its subscription had ended when it was acknowledged
 }
 
-// fate is what becomes of a message.
+// fate is how a message was settled.
 type fate uint8
 
 const (
@@ -279,7 +281,8 @@ func (t *settler) remember(d *delivery, n int) {
 	t.tries[t.fingerprint(d.m)] = n
 }
 
-// refuseAll nacks what comes from a channel until that is closed: a subscriber may wait for it.
+// refuseAll nacks the messages of a channel until it is closed: a subscriber
+// may wait for each answer.
 func (t *settler) refuseAll(messages <-chan *message.Message) {
 	for m := range messages {
 		if m != nil {
@@ -297,7 +300,8 @@ func (t *settler) refuse(m *message.Message) {
 	m.Nack()
 }
 
-// subscription is a subscription that works or has ended, with what is in flight of it.
+// subscription is a subscription that works or has ended, with its messages in
+// flight.
 type subscription struct {
 	t        *settler
 	ctx      context.Context
@@ -394,7 +398,7 @@ func (s *subscription) finish() {
 	s.t.refuseAll(s.messages)
 }
 
-// left returns what is in flight.
+// left returns the messages in flight.
 func (s *subscription) left() (all []*delivery) {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
