@@ -23,8 +23,7 @@ type config struct {
 	cpuprofile string
 }
 
-// parse turns arguments into a config, or returns an error that says what is
-// wrong with them.
+// parse turns arguments into a config, or returns an error for wrong arguments.
 func parse(args []string, stdout io.Writer) (config, error) {
 	var c config
 	var names, impls string

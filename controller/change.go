@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// Change is the change of one knob: which policy wants it, what it changes, and why. A journal may also hold a Change
-// with equal Before and After: a number of workers that stays the same for a reason; see [Decisions.Keep].
+// Change is the change of one knob: the policy that wants it, the values before
+// and after, and the reason. A journal may also hold a Change with equal Before
+// and After: a number of workers that stays the same for a reason; see
+// [Decisions.Keep].
 type Change struct {
 	At     time.Duration // since the pipeline started
 	Policy string

@@ -317,8 +317,9 @@ func (d *Decisions) WantsVisits() (n int, ok bool) { return d.visits.value, d.vi
 // WantsMachine returns the last value set with WatchMachine; ok is false if none was set.
 func (d *Decisions) WantsMachine() (on, ok bool) { return d.machine.value, d.machine.ok }
 
-// Wants returns how many workers the controller wants for a stage's own pool, and why; ok is false if there is no wish
-// for it. The number is the one that the controller gave, not yet held to the stage's bounds.
+// Wants returns how many workers the controller wants for a stage's own pool,
+// and why; ok is false if there is no wish for it. The number is as the
+// controller gave it, before it is limited to the stage's bounds.
 func (d *Decisions) Wants(s StageID) (n int, why string, ok bool) {
 	v, why, ok := d.Wish(KnobWorkers, s)
 	n, _ = v.(int)

@@ -30,11 +30,13 @@ type Snapshot struct {
 	// time. It is 0 unless a controller has called [Decisions.WatchMachine] before, and where the system does not say it; only Linux
 	// does. In a container it is the host's.
 	MachineUsage float64
-	// Group is the name of the group that the controller governs, empty for the controller of a pipeline. A group's
-	// controller sees only the stages of the group, their own pools and the group's pool; the controller of a pipeline
-	// sees all stages and pools except those of groups that have a controller of their own. Decisions about anything
-	// else are refused. For a stage with a controller of its own it is the name of the stage, which is then a group of
-	// one.
+	// Group is the name of the group that the controller governs, empty for the
+	// controller of a pipeline. A group's controller sees only the stages of
+	// the group, their own pools and the group's pool; the controller of a
+	// pipeline sees all stages and pools except the ones in groups that have a
+	// controller of their own. Decisions about anything else are refused. For a
+	// stage with a controller of its own it is the name of the stage, which is
+	// then a group of one.
 	Group string
 	// InFlight is the number of commands that have been accepted and have not ended. A group's controller sees how many
 	// are queued or in hand in the group.
@@ -78,10 +80,12 @@ type StageStats struct {
 	// next stages that it sees.
 	Next []StageID
 
-	// QueueLen is the number of queued commands and QueueCap the capacity of the queue; a QueueCap of zero or less
-	// means that no capacity is stated. For a stage whose handlers suspend, QueueLen counts only the commands that a
-	// further worker could handle now: those that were woken, and others as far as Instances allows. So a policy adds
-	// workers only when workers are short.
+	// QueueLen is the number of queued commands and QueueCap the capacity of
+	// the queue; a QueueCap of zero or less means that no capacity is stated.
+	// For a stage whose handlers suspend, QueueLen counts only the commands
+	// that a further worker could handle now: the woken ones, and others as far
+	// as Instances allows. So a policy adds workers only when workers are
+	// short.
 	QueueLen, QueueCap int
 	// OldestWait is how long the next command has waited. It is approximate: the clock is not read for every command.
 	OldestWait time.Duration

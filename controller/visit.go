@@ -44,8 +44,8 @@ type VisitPlan struct {
 	Now bool
 }
 
-// Gating says when a visit ends. The names are those of Harizopoulos and Ailamaki (CMU-CS-02-113, 2002), as far as they
-// have one.
+// Gating says when a visit ends. The names come from Harizopoulos and Ailamaki
+// (CMU-CS-02-113, 2002), where they have one.
 type Gating uint8
 
 // The four gatings.

@@ -10,7 +10,8 @@ import (
 // hangups are the signals that ask for a new version.
 var hangups = []os.Signal{syscall.SIGHUP}
 
-// become replaces the process by that of a file. It returns if that fails.
+// become replaces the process by a process of the file. It returns if that
+// fails.
 func become(path string) error {
 	var files syscall.Rlimit
 	limited := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)

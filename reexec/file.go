@@ -36,8 +36,9 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// args returns the arguments of a process of a file: those of this one. If the first has a directory it becomes the name of the file, which
-// leads there from any working directory.
+// args returns the arguments for a process of a file: this process's own. If
+// the first argument has a directory, the path of the file takes its place,
+// because the path works from any working directory.
 func args(path string) []string {
 	all := slices.Clone(os.Args)
 	if len(all) == 0 || filepath.Base(all[0]) != all[0] {

@@ -1,5 +1,7 @@
-// Package reexec upgrades a running program: it replaces the process by a new version of its file, and keeps the old one if the new one is
-// no good. It goes with durable queues: what is queued when the old version stops is handled by the new one.
+// Package reexec upgrades a running program: it replaces the process by a new
+// version of its file, and keeps the old version if the new one fails its
+// check. Use it with durable queues: the new version handles the commands that
+// are queued when the old one stops.
 //
 //	func main() {
 //		p := &reexec.Program{Serve: serve, Check: check}
@@ -16,31 +18,41 @@
 //		return p.RunUntilSignal(ctx) // drains when ctx ends
 //	}
 //
-// To upgrade, put the new file in the place of the old one, with a rename, and send SIGHUP: systemctl reload, with
-// ExecReload=/bin/kill -HUP $MAINPID. The process keeps its number, its arguments, its environment and its working directory, so that
-// service managers, terminals and containers notice nothing. A relative name of the program, its first argument, becomes an absolute one.
+// To upgrade, put the new file in the place of the old one, with a rename, and
+// send SIGHUP: systemctl reload, with ExecReload=/bin/kill -HUP $MAINPID. The
+// process keeps its number, its arguments, its environment and its working
+// directory, so that service managers, terminals and containers notice nothing.
+// A relative name of the program, its first argument, becomes an absolute one.
 //
-// # What happens
+// # Steps
 //
 //  1. The new file is started as a second process that runs Check and nothing else. The old version goes on meanwhile.
 //  2. If that fails, the reason is logged, and nothing has changed.
-//  3. The context of Serve ends. It drains, for as long as its pipeline allows, gives back what is not done, closes its store, and returns.
+//  3. The context of Serve ends. It drains, for as long as its pipeline allows, gives unfinished commands back, closes its store, and returns.
 //  4. The process becomes the new version, which opens the store and goes on.
 //
-// If the last step fails, because the file has gone or is another one meanwhile, Serve of the old version is called again. A process that
-// is killed at any moment loses what any process that is killed loses: nothing of what is in a durable queue. All other goroutines end
-// with step 4, and deferred functions of main do not run: what must be flushed belongs in Serve.
+// If the last step fails, because the file has gone or is another one
+// meanwhile, Serve of the old version is called again. A process that is killed
+// at any moment loses no command of a durable queue, as without an upgrade. All
+// other goroutines end with step 4, and deferred functions of main do not run:
+// flush buffers in Serve.
 //
-// # What it does not do
+// # Limits
 //
-// Sockets are not handed over: clients that connect between 3 and 4 are refused, unless a load balancer holds the socket, or whatever has
-// started the program, such as systemd, has passed it. A passed socket stays, and clients wait in its queue, if the program leaves its file
-// open and not close-on-exec: keep the os.File that os.NewFile has returned in a variable of the package, and listen with net.FileListener.
+// Sockets are not handed over: clients that connect between 3 and 4 are
+// refused, unless a load balancer holds the socket, or whatever has started the
+// program, such as systemd, has passed it. A passed socket stays, and clients
+// wait in its queue, if the program leaves its file open and not close-on-exec:
+// keep the os.File that os.NewFile has returned in a variable of the package,
+// and listen with net.FileListener.
 //
-// A new version that passes Check and fails later is a case for the service manager, which starts it again; let Check do what may fail. A
-// program that does not call Run starts to serve when it is checked, beside the old one, and is killed after CheckTime.
+// A new version that passes Check and fails later is a case for the service
+// manager, which starts it again; let Check try the steps that may fail. A
+// program that does not call Run starts to serve when it is checked, beside the
+// old one, and is killed after CheckTime.
 //
-// On systems without exec, such as Windows, step 4 starts a new process, and Run returns. There is no SIGHUP there: see [Program.Replace].
+// On systems without exec, such as Windows, step 4 starts a new process, and
+// Run returns. There is no SIGHUP there: see [Program.Replace].
 package reexec
 
 import (
@@ -74,12 +86,14 @@ type Program struct {
 	// Offer returns what Check of the next version should know, such as a command as this version queues it. nil means nothing.
 	Offer func() ([]byte, error)
 
-	// Path is the file that the process is replaced by. Empty means the one that was started, by the name with which it was: a symbolic
-	// link is followed anew, from any working directory.
+	// Path is the file of the new version. Empty means the file from which this
+	// process was started, under the same name: a symbolic link is followed
+	// anew, from any working directory.
 	Path string
 	// CheckTime is how long Offer and Check may take, with the start of a process. Then that is killed. 0 means 30 s.
 	CheckTime time.Duration
-	// Logger gets what becomes of upgrades: one that was refused is a warning. nil means nothing is logged.
+	// Logger gets a line for the result of each upgrade: a refused upgrade is a
+	// warning. nil means nothing is logged.
 	Logger *slog.Logger
 
 	mu        sync.Mutex      // guards the rest
@@ -91,12 +105,14 @@ type Program struct {
 
 const defaultCheckTime = 30 * time.Second
 
-// Run calls Serve and returns what it returns, unless the process is replaced: then Run does not return. SIGHUP asks for a replacement, as
-// [Program.Replace] does. After SIGINT or SIGTERM the process is not replaced any more: Run only notes them, and Serve must end then, as
-// pipeline.RunUntilSignal does.
+// Run calls Serve and returns its error, unless the process is replaced: then
+// Run does not return. SIGHUP asks for a replacement, as [Program.Replace]
+// does. After SIGINT or SIGTERM the process is not replaced any more: Run only
+// notes them, and Serve must end then, as pipeline.RunUntilSignal does.
 //
-// Call Run before the program opens anything: a process that was started to check it calls Check in Run, and Run returns the
-// result. Then the program must end, as it would without an upgrade.
+// Call Run before the program opens anything: a process that was started to
+// check it calls Check in Run, and Run returns the result. Then the program
+// must end, as it would without an upgrade.
 func (p *Program) Run(ctx context.Context) error {
 	link.CheckContext(ctx, "reexec: Run")
 	if secret := os.Getenv(checkEnv); secret != "" {
@@ -122,7 +138,7 @@ func (p *Program) Run(ctx context.Context) error {
 	}
 }
 
-// fault returns what is wrong with the program.
+// fault returns an error if a field of the program is wrong.
 func (p *Program) fault() error {
 	var errs []error
 	if p.Serve == nil {
@@ -170,7 +186,8 @@ func (p *Program) serve(ctx context.Context) (again bool, err error) {
 	return false, err
 }
 
-// become replaces the process, if the file is the one that was agreed to: a drain may take long.
+// become replaces the process, unless the file has changed since the check: a
+// drain may take long.
 func (p *Program) become(agreed os.FileInfo) error {
 	now, err := os.Stat(p.Path)
 	if err != nil {
@@ -233,7 +250,7 @@ func (p *Program) watch(ctx context.Context, cancel func()) (ended func() (agree
 		select {
 		case <-quit:
 			quits.Store(true)
-			signal.Stop(quit) // a second one does what it does without Run
+			signal.Stop(quit) // a second signal acts as it would without Run
 			cancel()
 		case <-ctx.Done():
 		}
@@ -254,10 +271,13 @@ func (p *Program) watch(ctx context.Context, cancel func()) (ended func() (agree
 	}
 }
 
-// Replace checks the new version, and has the process replaced by it: then it returns nil, and the context of Serve ends. An error says why
-// the new version will not do, and nothing has changed: it wraps fs.ErrNotExist, fs.ErrPermission, an *exec.ExitError and the like. If
-// ctx ends before the check does, the error is its cause; if the program ends before, that is an error too. Any goroutine may call it, such
-// as that of an HTTP handler for administrators.
+// Replace checks the new version, and replaces the process by it: then it
+// returns nil, and the context of Serve ends. An error says why the new version
+// was refused, and nothing has changed: it wraps fs.ErrNotExist,
+// fs.ErrPermission, an *exec.ExitError and the like. If ctx ends before the
+// check does, the error is its cause; if the program ends before, Replace
+// returns an error too. Any goroutine may call Replace, such as an HTTP handler
+// for administrators.
 func (p *Program) Replace(ctx context.Context) error {
 	link.CheckContext(ctx, "reexec: Replace")
 	if err := p.replace(ctx); err != nil {

@@ -1,5 +1,6 @@
-// Package source makes the commands that a pipeline.Feed submits to a stage: from a function, a sequence, a channel, the lines
-// of a reader, the names of files, or a schedule.
+// Package source makes the commands that a pipeline.Feed submits to a stage:
+// from a function, a sequence, a channel, the lines of a reader, the names of
+// files, or a schedule.
 //
 //	f, err := os.Open("access.log")
 //	...
@@ -8,9 +9,10 @@
 //
 // # A source is a function
 //
-// A [Source] calls submit with each command. Submit waits while the stage is full, so a source needs no rate of its own. It
-// returns nil when it is exhausted, an error when it cannot go on, and anything soon after its context has ended. Most
-// sources need nothing of this package:
+// A [Source] calls submit with each command. Submit waits while the stage is
+// full, so a source needs no rate of its own. It returns nil when it is
+// exhausted, an error when it cannot go on, and anything soon after its context
+// has ended. Most sources need nothing of this package:
 //
 //	pipeline.Feed("jobs", work, func(ctx context.Context, submit func(Job) error) error {
 //		for {
@@ -26,18 +28,23 @@
 //
 // # Positions
 //
-// A feed knows how far its source has come: the position is the number of commands that were accepted so far, or what the
-// source says with [From], such as an offset in a file. A source that crashed or failed is run again, and continues at its
-// [Position]. Nothing that was accepted before is submitted twice then, and nothing is lost. A function that ignores the
-// position begins anew: it should take its commands from something that remembers, such as a queue.
+// A feed knows how far its source has come: the position is the number of
+// commands that were accepted so far, or what the source says with [From], such
+// as an offset in a file. A source that crashed or failed is run again, and
+// continues at its [Position]. Nothing that was accepted before is submitted
+// twice then, and nothing is lost. A function that ignores the position begins
+// anew: it should take its commands from something that remembers, such as a
+// queue.
 //
 // # Checkpoints
 //
-// A position is where the source is. A checkpoint is how far the pipeline is: all commands before it have ended, in whichever
-// order they did. [Checkpoint] has it saved outside of the process, so that the next process begins there.
+// A position is where the source is. A checkpoint is how far the pipeline is:
+// all commands before it have ended, in whichever order they did. [Checkpoint]
+// has it saved outside of the process, so that the next process begins there.
 //
 // # Ownership
 //
-// A Source belongs to one feed, which runs it in one goroutine at a time. Some sources remember what they have read and not
-// submitted yet, so they must not be given to two feeds, nor run again by another.
+// A Source belongs to one feed, which runs it in one goroutine at a time. Some
+// sources remember input that they have read and not submitted yet, so they
+// must not be given to two feeds, nor run again by another.
 package source

@@ -35,18 +35,25 @@ func (e *LineError) Error() string {
 // Unwrap returns the error.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Lines makes a source of the lines of a reader, without their ends "\n" or "\r\n". The last line need not have an end. A line
-// of more than longest bytes is an error that names it, a [*LineError], and ends the feed; 0 means 64 KiB. An error of the
-// reader is a failure: the source is run again after a pause, and reads on where it was. So is a reader of which a hundred Reads in a
-// row return neither bytes nor an error: that is [io.ErrNoProgress]. A file that was closed, a directory, and a file that ends before the
-// size that it had at the beginning ([io.ErrUnexpectedEOF]), end the feed at once.
-// pipeline.New refuses an r that is nil, or a nil [*os.File], and a longest below zero.
+// Lines makes a source of the lines of a reader, without their ends "\n" or
+// "\r\n". The last line need not have an end. A line of more than longest bytes
+// is an error that names it, a [*LineError], and ends the feed; 0 means 64 KiB.
+// An error of the reader is a failure: the source is run again after a pause,
+// and continues at its position. So is a reader of which a hundred Reads in a
+// row return neither bytes nor an error: that is [io.ErrNoProgress]. A file
+// that was closed, a directory, and a file that ends before the size that it
+// had at the beginning ([io.ErrUnexpectedEOF]), end the feed at once.
+// pipeline.New refuses an r that is nil, or a nil [*os.File], and a longest
+// below zero.
 //
-// The position is the number of bytes up to the end of the line. If r is a file, the total is its size. To begin at another
-// position, see [Checkpoint], Lines seeks if r is an [io.Seeker], and otherwise reads what comes before.
+// The position is the number of bytes up to the end of the line. If r is a
+// file, the total is its size. To begin at another position, see [Checkpoint],
+// Lines seeks if r is an [io.Seeker], and otherwise reads and drops the bytes
+// before that position.
 //
-// The source is for one feed: a second one gives up with an error. Lines never closes r. The source returns when its context ends,
-// even if a Read does not; the goroutine that reads is then left until the Read returns.
+// The source is for one feed: a second one gives up with an error. Lines never
+// closes r. The source returns when its context ends, even if a Read does not;
+// the goroutine that reads is then left until the Read returns.
 func Lines(r io.Reader, longest int) Source[string] {
 	if r == nil {
 		return feed.Refused[string]("Lines: the reader is nil")

@@ -30,9 +30,11 @@ func Every(d time.Duration) Source[time.Time] {
 	})
 }
 
-// Schedule makes a source that submits each time of a schedule when it has come. Next returns the first time after the one
-// that it is given, or the zero time if there is none: then the source is exhausted. The schedules of cron libraries have such
-// a method. Times that have passed while the stage was full, or while the feed was restarted, are left out.
+// Schedule makes a source that submits each time of a schedule when it has
+// come. Next returns the first time after its argument, or the zero time if
+// there is none: then the source is exhausted. The schedules of cron libraries
+// have such a method. Times that have passed while the stage was full, or while
+// the feed was restarted, are left out.
 func Schedule(next func(after time.Time) time.Time) Source[time.Time] {
 	if next == nil {
 		return feed.Refused[time.Time]("Schedule: the function for the next time is nil")

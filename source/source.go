@@ -13,13 +13,16 @@ import (
 // because the pipeline stops or has removed the stage. The command was not accepted.
 var ErrEnded = feed.ErrEnded
 
-// Source is a function that makes commands. It calls submit with each, and returns nil when there are no more. It must
-// return soon after ctx has ended; what it returns then does not matter. Any other error, a panic and a runtime.Goexit
+// Source is a function that makes commands. It calls submit with each, and
+// returns nil when there are no more. It must return soon after ctx has ended;
+// its error does not matter then. Any other error, a panic and a runtime.Goexit
 // are failures: the feed runs the source again, after a pause.
 //
-// A nil error of submit means that the command was accepted, and will end exactly once. Submit waits while the stage is full,
-// drained, or refuses commands because of a rate or another limit. It returns an error that is [ErrEnded] once the feed has
-// ended. The source should return the errors of submit. Several goroutines may call submit; their commands are taken one
+// A nil error of submit means that the command was accepted, and will end
+// exactly once. Submit waits while the stage is full, drained, or refuses
+// commands because of a rate or another limit. It returns an error that is
+// [ErrEnded] once the feed has ended. The source should return the errors of
+// submit. Several goroutines may call submit; their commands are accepted one
 // after the other.
 type Source[C any] func(ctx context.Context, submit func(C) error) error
 
@@ -72,9 +75,10 @@ var errNoFeed = errors.New("source: Ends: there is no feed to hear from; pass th
 // a broker that cannot be reached: the snapshot then shows the feed as "away", with that error. Nil ends that.
 func SetAway(ctx context.Context, err error) { feed.Of(ctx).SetAway(err) }
 
-// Position returns the position of the source that was given ctx, or a context derived from it: how many of its commands were
-// accepted, in all of its runs, or what it says with [From]. At the beginning of a run it is where to continue. It returns 0
-// for any other context.
+// Position returns the position of the source that was given ctx, or a context
+// derived from it: how many of its commands were accepted, in all of its runs,
+// or the position that it passes to submit with [From]. At the beginning of a
+// run it is where to continue. It returns 0 for any other context.
 func Position(ctx context.Context) int64 { return feed.Of(ctx).Position() }
 
 // SetTotal sets the last position of the source that was given ctx, so that the pipeline's snapshot shows its progress. A
@@ -116,7 +120,7 @@ func Checkpoint[C any](src Source[C], from int64, save func(ctx context.Context,
 	case src == nil:
 		return feed.Refused[C]("Checkpoint: %w", err)
 	case err != nil:
-		return src // it says what is wrong with it
+		return src // its own error is reported
 	case from < 0:
 		return feed.Refused[C]("Checkpoint: the position %d must not be negative", from)
 	case save == nil:

@@ -21,6 +21,7 @@ func SpawnActor(by Spawner, name string, make func() Actor) (*PID, error) {
 	return actor.Spawn(by, name, actor.NewMailbox(nil), make)
 }
 
-// Fail ends the actor that ctx belongs to, with a reason: [ErrNormal] if it has finished its work, or an error that
-// does not deserve a panic. The actor's supervisor decides what follows.
+// Fail ends the actor that ctx belongs to, with a reason: [ErrNormal] if it has
+// finished its work, or an error that does not deserve a panic. The actor's
+// supervisor decides whether to restart it.
 func Fail(ctx Context, reason error) { actor.Fail(ctx, reason) }

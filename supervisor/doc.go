@@ -1,5 +1,6 @@
-// Package supervisor keeps children alive: it starts them in order, restarts those that fail, gives up when failures
-// come too often, and stops the children in reverse order. A child is a plain function, an actor, or another
+// Package supervisor keeps children alive: it starts them in order, restarts a
+// child that fails, gives up when failures come too often, and stops the
+// children in reverse order. A child is a plain function, an actor, or another
 // supervisor:
 //
 //	err := supervisor.Run(ctx, supervisor.Spec{
@@ -11,8 +12,8 @@
 //		},
 //	})
 //
-// The semantics are those of Erlang/OTP's supervisor; docs/supervision.md has a table of them, each with the test that
-// holds it:
+// The semantics are as in Erlang/OTP's supervisor; docs/supervision.md has a
+// table of them, each with the test that holds it:
 //
 //   - A child is started when the child before it has reported that it is ready. If a child cannot start, the
 //     supervisor stops the children before it and the start fails.
@@ -28,19 +29,24 @@
 //
 // # Concurrency
 //
-// One goroutine at a time makes the decisions, one step after another: it starts or stops a single child and continues
-// when that child has answered. Events that arrive during a step are handled when the step is over. A request to stop
-// is the exception: it also ends a start that hangs. Any goroutine may call any method of [Tree] at any time, with one
-// exception: a child must not call [Tree.Stop], [Tree.Wait] or a method that changes the children, because it would
-// wait for itself.
+// One goroutine at a time makes the decisions, one step after another: it
+// starts or stops a single child and continues when that child has answered.
+// Events that arrive during a step are handled when the step is over. A request
+// to stop is the exception: it also ends a start that hangs. Any goroutine may
+// call any method of [Tree] at any time, with one exception: a child must not
+// call [Tree.Stop], [Tree.Wait] or a method that changes the children, because
+// it would wait for itself.
 //
-// Foreign code (Spawn, hooks, deciders, services) may panic or end its goroutine. That becomes an error or a crash with
-// a stack and affects no other child.
+// Foreign code (Spawn, hooks, deciders, services) may panic or end its
+// goroutine. That becomes an error or a crash with a stack and affects no other
+// child.
 //
 // # Resume
 //
-// A supervisor never resumes or reuses an incarnation of a child after a crash, because it cannot know how far the
-// incarnation had come. It stops the incarnation, waits for its end, and starts a new one under a new name, so that a
-// late message to the old incarnation cannot reach the new one. This is why a decider has no "resume" directive. State
-// that must outlive an incarnation belongs outside of it.
+// A supervisor never resumes or reuses an incarnation of a child after a crash,
+// because it cannot know how far the incarnation had come. It stops the
+// incarnation, waits for its end, and starts a new one under a new name, so
+// that a late message to the old incarnation cannot reach the new one. This is
+// why a decider has no "resume" directive. State that must outlive an
+// incarnation belongs outside of it.
 package supervisor

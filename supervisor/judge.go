@@ -63,7 +63,7 @@ func (s *supervisor) failed(c *childState, reason error) {
 	s.judge(c, reason, false)
 }
 
-// judge decides what follows from a child's end.
+// judge decides whether a child that has ended is restarted.
 func (s *supervisor) judge(c *childState, reason error, starting bool) {
 	well := !starting && endedWell(reason, c.tree != nil)
 	f := Failure{Child: c.id, At: time.Now(), Starting: starting, Reason: reason}
@@ -114,7 +114,8 @@ func (s *supervisor) decide(c *childState, reason error) (d Directive, err error
 	return d, nil
 }
 
-// restartChild restarts a child, with those that the strategy says, or gives up.
+// restartChild restarts a child, with the children that the strategy names, or
+// gives up.
 func (s *supervisor) restartChild(c *childState, f Failure) {
 	now := time.Now()
 	var many bool

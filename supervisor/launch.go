@@ -107,7 +107,9 @@ func (s *supervisor) noteStart(c *childState, err error) {
 	s.noteAllUp()
 }
 
-// startFailed decides what follows when a child could not start.
+// startFailed handles a child that could not start. The child stays down if it
+// asked to be ignored or was started by a request; a tree that is starting
+// fails; and else the end is judged like a crash.
 func (s *supervisor) startFailed(c *childState, reason error) {
 	c.last = reason
 	err := &StartError{Child: c.id, Reason: reason}

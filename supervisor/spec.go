@@ -109,8 +109,9 @@ const (
 type Child struct {
 	Name string
 
-	// Run is a service that is ready at once. It should return when ctx ends; what it returns then does not matter. If
-	// it returns earlier, it has ended well (nil, or an error that wraps [ErrShutdown]) or crashed (another error, a
+	// Run is a service that is ready at once. It should return when ctx ends;
+	// its error does not matter then. If it returns earlier, it has ended well
+	// (nil, or an error that wraps [ErrShutdown]) or crashed (another error, a
 	// panic, a runtime.Goexit).
 	Run func(ctx context.Context) error
 	// Serve is a service that calls ready when it is ready. If it returns an error before, it could not start; if that
@@ -196,7 +197,7 @@ func (f *Fault) Error() string {
 	return where + ": " + f.Problem
 }
 
-// check returns all faults, including those of nested supervisors.
+// check returns all faults, including the faults of nested supervisors.
 func (s *Spec) check() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {

@@ -182,8 +182,8 @@ func (e *EscalationError) Story() string {
 	return b.String()
 }
 
-// storied is a reason with a story of its own: that of a nested supervisor, or of another kind of child that had
-// children, such as a stage.
+// storied is a reason with a story of its own: the reason of a nested
+// supervisor, or of another kind of child that had children, such as a stage.
 type storied interface {
 	error
 	Story() string

@@ -65,8 +65,8 @@ type Intensity struct {
 	Within   time.Duration
 }
 
-// add is supervisor.erl's add_restart: it records a restart, drops those that are older than the period, and reports
-// whether there are too many now.
+// add is supervisor.erl's add_restart: it records a restart, drops restarts
+// older than the period, and reports whether there are too many now.
 func (in Intensity) add(restarts []time.Time, now time.Time) ([]time.Time, bool) {
 	kept := append(in.recent(restarts, now), now)
 	return kept, len(kept) > in.Restarts

@@ -224,9 +224,11 @@ func (s *supervisor) lastGoing() *childState {
 	return nil
 }
 
-// nextDue returns the child to be started next: the first one, if the later ones depend on it, or else the one that has waited
-// longest. Otherwise a child that always fails would keep those after it from being started. A child that pauses holds up the
-// children that depend on it, but not a later child that a caller waits for.
+// nextDue returns the child to start next: the first one, if the later ones
+// depend on it, or else the child that has waited longest. Otherwise a child
+// that always fails would keep later children from being started. A child that
+// pauses holds up the children that depend on it, but not a later child that a
+// caller waits for.
 func (s *supervisor) nextDue() (next *childState) {
 	if s.gaveUp || s.ending {
 		return nil

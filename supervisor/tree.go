@@ -105,8 +105,9 @@ func (t *Tree) Wait() error {
 	return t.result
 }
 
-// Stop stops the children in reverse order, waits for each, and returns the names of those that did not stop in time.
-// It may be called more than once.
+// Stop stops the children in reverse order, waits for each, and returns the
+// names of the children that did not stop in time. It may be called more than
+// once.
 func (t *Tree) Stop() (left []string) { return t.stop(stop{}) }
 
 // StopWithin is Stop with a limit for all children together, in addition to their own limits. A child that is stopped
@@ -200,7 +201,8 @@ func (t *Tree) do(ctx context.Context, r *request) (string, error) {
 	}
 }
 
-// lastAnswer returns the answer of a supervisor that has stopped: the one that it sent before its end, or an error.
+// lastAnswer returns the answer of a supervisor that has stopped: the answer
+// that it sent before its end, or an error.
 func (t *Tree) lastAnswer(r *request) (string, error) {
 	select {
 	case a := <-r.answer:

@@ -28,8 +28,9 @@ type Leda struct {
 	Instances  *InstancesGroup
 
 	// The state of one call.
-	d       *controller.Decisions // nil outside of a call
-	now     controller.Snapshot   // as changed by what this call decided
+	d *controller.Decisions // nil outside of a call
+	// now is the call's snapshot, as changed by its decisions.
+	now     controller.Snapshot
 	scratch controller.Decisions
 
 	// The state of the run.

@@ -58,14 +58,18 @@ func (g *MonitoringGroup) AddTimer(f func(), every time.Duration) error {
 // GetCpusCount (A.3.2) returns how many threads of the process can run at the same time: GOMAXPROCS.
 func (g *MonitoringGroup) GetCpusCount() int { return g.l.now.CPUs }
 
-// GetCpuUsage (A.3.3) returns the share of the CPUs that GetCpusCount counts which this process used, from 0 to 100,
-// without what other processes of the machine used. It is that of the last second, or of the time since a controller of
-// the pipeline was last called if that is longer; it does not depend on how many controllers ask, or how often.
+// GetCpuUsage (A.3.3) returns the share of the CPUs that GetCpusCount counts
+// which this process used, from 0 to 100, without what other processes of the
+// machine used. It covers the last second, or the time since a controller of
+// the pipeline was last called if that is longer; it does not depend on how
+// many controllers ask, or how often.
 //
-// With the field Machine it is the share of all CPUs of the machine that all processes used together, from the second call of the
-// controller on. On systems other than Linux it is 0.
+// With the field Machine it is the share of all CPUs of the machine that all
+// processes used together, from the second call of the controller on. On
+// systems other than Linux it is 0.
 //
-// LStage returned the mean since the start of the process, which is history, not load (L16).
+// LStage returned the mean since the start of the process, which is history,
+// not load (L16).
 func (g *MonitoringGroup) GetCpuUsage() int { //nolint:revive // the appendix writes it so
 	share := g.l.now.CPUUsage
 	if g.Machine {

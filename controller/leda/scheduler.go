@@ -21,13 +21,15 @@ type SchedulerGroup struct {
 	changed   bool // visits was set, and listen has not run since
 }
 
-// VisitOrder (A.4.1) sets the order in which workers visit stages, once UsePrivateQueues was called. A stage may be
-// listed more than once; stages that are left out are visited once at the end, so that none is forgotten. An empty
-// order is that of the pipeline. A worker adopts the order when it comes to the end of the one before, or restarts (see
+// VisitOrder (A.4.1) sets the order in which workers visit stages, once
+// UsePrivateQueues was called. A stage may be listed more than once; stages
+// that are left out are visited once at the end, so that none is forgotten. An
+// empty order means the order of the pipeline. A worker adopts the new order
+// when it reaches the end of the previous one, or restarts (see
 // RestartAtIndex), and starts with the first stage of the list.
 //
-// In LStage an empty order crashed, every order leaked the one before (L5), and an order of more than about forty
-// places overflowed the stack (L18).
+// In LStage an empty order crashed, every order leaked the previous one (L5),
+// and an order of more than about forty places overflowed the stack (L18).
 func (g *SchedulerGroup) VisitOrder(stages []Stage) error {
 	for _, st := range stages {
 		if _, err := g.l.find("scheduler.visitOrder", st); err != nil {
@@ -65,12 +67,15 @@ func (g *SchedulerGroup) RestartAtIndex(index int) error {
 // DoNotRestart (A.4.4) makes workers always go on to the next place.
 func (g *SchedulerGroup) DoNotRestart() { g.restart = 0 }
 
-// Steal (A.4.5) moves workers from the pool of the victim to that of the thief, fewer if the bounds of either do not
-// allow as many: their sum stays the same.
+// Steal (A.4.5) moves workers from the pool of the victim to the pool of the
+// thief, fewer if the bounds of either do not allow as many: their sum stays
+// the same.
 //
-// The appendix describes stage2 as the number of threads and does not describe numThreads; the listing and the text
-// show the intended meaning. In LStage it never moved more than one worker, the second steal from a stage hung for ever
-// (L9), and a stage without a stated number of instances could steal nothing (L14).
+// The appendix describes stage2 as the number of threads and does not describe
+// numThreads; the listing and the text show the intended meaning. In LStage it
+// never moved more than one worker, the second steal from a stage hung for ever
+// (L9), and a stage without a stated number of instances could steal nothing
+// (L14).
 func (g *SchedulerGroup) Steal(thief, victim Stage, numThreads int) error {
 	const method = "scheduler.steal"
 	if _, err := g.l.find(method, thief); err != nil {
@@ -119,11 +124,14 @@ func (g *SchedulerGroup) GetPriority(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int { return s.Priority })
 }
 
-// MaxEventsWhenFocused (A.4.8) bounds how many commands a worker handles in one visit to a stage, or to any stage if it
-// is [All]. Less than one means no bound: for All it removes all bounds, for a single stage it restores that of All.
+// MaxEventsWhenFocused (A.4.8) bounds how many commands a worker handles in one
+// visit to a stage, or to any stage if it is [All]. Less than one means no
+// bound: for All it removes all bounds, for a single stage it restores the
+// bound of All.
 //
-// After a visit that reaches its bound the worker goes on to the next place, as the appendix says, even if
-// RestartAtIndex is set. LStage did that, too (L3), but handled one command more than the bound (L2).
+// After a visit that reaches its bound the worker goes on to the next place, as
+// the appendix says, even if RestartAtIndex is set. LStage did that, too (L3),
+// but handled one command more than the bound (L2).
 func (g *SchedulerGroup) MaxEventsWhenFocused(st Stage, maxEvents int) error {
 	if st == All {
 		clear(g.bounds)

@@ -298,7 +298,7 @@ func (c *backlog) inspect(u *unit, s *controller.Snapshot, d *controller.Decisio
 	return waits
 }
 
-// observe gathers what happened at the stages of a unit.
+// observe gathers the load, progress and bounds of the stages of a unit.
 func (c *backlog) observe(u *unit, t *trend, s *controller.Snapshot) observation {
 	l := observation{now: s.At, capacity: math.MaxInt}
 	l.crowded = s.CPUUsage >= shareOfCPUs || s.CPUUsage <= 0 && u.workers >= s.CPUs // 0: it is not known
@@ -367,8 +367,9 @@ func (c *backlog) wanted(l *observation, workers int) int {
 	return n
 }
 
-// judge compares the throughput of the current number of workers with that of the number before the growth, and reports
-// whether it undoes the growth.
+// judge compares the throughput of the current number of workers with the
+// throughput of the number before the growth, and reports whether it undoes the
+// growth.
 func (c *backlog) judge(u *unit, t *trend, l *observation, d *controller.Decisions) bool {
 	switch {
 	case t.proven == 0:

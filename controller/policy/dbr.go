@@ -14,41 +14,53 @@ import (
 // NoRope is the Buffer of a [DBR] without a limit on admission. It has a name because zero means the default.
 const NoRope = -1
 
-// DBR has the workers serve the slowest stage first: drum, buffer and rope, by Gordon, "Stage scheduling for
-// CPU-intensive servers" (UCAM-CL-TR-781, 2010), after Goldratt, "What is This Thing Called Theory of Constraints"
-// (1990), as in sections 3.4 and 4.5 of the dissertation of Cruz (2015).
+// DBR has the workers serve the slowest stage first: drum, buffer and rope, by
+// Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010),
+// after Goldratt, "What is This Thing Called Theory of Constraints" (1990), as
+// in sections 3.4 and 4.5 of the dissertation of Cruz (2015).
 //
-// The slowest stage is the drum that sets the pace for all. The stages are ordered by how many commands a second a
-// worker handles there, the slowest first, and a worker that handled something goes back to the first stage. Stages
-// without work come last. The order is computed again when a worker has come to its end, but not before the order is
-// Interval old, and in any case after ten intervals: where there is always work no worker comes to the end. A new order
-// takes effect at the next visit.
+// The slowest stage is the drum that sets the pace for all. The stages are
+// ordered by how many commands a second a worker handles there, the slowest
+// first, and a worker that handled something goes back to the first stage.
+// Stages without work come last. The order is computed again when a worker has
+// come to its end, but not before the order is Interval old, and in any case
+// after ten intervals: where there is always work no worker comes to the end. A
+// new order takes effect at the next visit.
 //
-// A visit always has a bound, and after a visit that ended at its bound with work left the worker goes on to the next
-// stage and not back to the first one: otherwise, under overload, the drum has endless work and its output is never
-// handled. And when a stage starves all the same, no worker goes back until the next tick.
+// A visit always has a bound, and after a visit that ended at its bound with
+// work left the worker goes on to the next stage and not back to the first one:
+// otherwise, under overload, the drum has endless work and its output is never
+// handled. And when a stage starves all the same, no worker goes back until the
+// next tick.
 //
 // # The rope
 //
-// Commands that the drum cannot keep up with are not admitted: the pipeline's limit (Decisions.Limit) is Buffer
-// commands plus those that the drum may have in hand, one for each worker that may be there. Submitters then wait for
-// admission, and not in a queue. The rope replaces the limit that the pipeline has; it is set when the drum is known.
-// By default Buffer is half of the capacity of the drum's queue. With [NoRope] there is no limit.
+// Commands that the drum cannot keep up with are not admitted: the pipeline's
+// limit (Decisions.Limit) is Buffer commands plus the commands that the drum
+// may have in hand, one for each worker that may be there. Submitters then wait
+// for admission, and not in a queue. The rope replaces the limit that the
+// pipeline has; it is set when the drum is known. By default Buffer is half of
+// the capacity of the drum's queue. With [NoRope] there is no limit.
 //
 // # Presets
 //
-// [Cruz] is the listing. The rate is 100 · answered / arrived since the last order. It is near 100 for every stage that
-// keeps up, and zero where nothing came, even if a backlog was worked off, so that such stages are first. Visits have
-// no bound; there is no rope. [Gordon] is DBRVisitPolicy of Yield: rates as here, the first stage twice after each
-// success, no bound, no rope. Yield has places for 64 stages and leaves the last of those places out when it sorts, so
-// a 64th stage never moves. (Both presets use the service times of this project, means and not percentiles.) A new
-// order is computed only at the end of a round: with Cruz after a visit to the last stage, with Gordon after a pass in
-// which no visit handled anything. A worker adopts it when it next goes back to the first stage. Both presets are for
-// comparison: under overload the slowest stage is never empty and keeps all workers.
+// [Cruz] is the listing. The rate is 100 · answered / arrived since the last
+// order. It is near 100 for every stage that keeps up, and zero where nothing
+// came, even if a backlog was worked off, so that such stages are first. Visits
+// have no bound; there is no rope. [Gordon] is DBRVisitPolicy of Yield: rates
+// as here, the first stage twice after each success, no bound, no rope. Yield
+// has places for 64 stages and leaves the last of those places out when it
+// sorts, so a 64th stage never moves. (Both presets use the service times of
+// this project, means and not percentiles.) A new order is computed only at the
+// end of a round: with Cruz after a visit to the last stage, with Gordon after
+// a pass in which no visit handled anything. A worker adopts it when it next
+// goes back to the first stage. Both presets are for comparison: under overload
+// the slowest stage is never empty and keeps all workers.
 //
-// [Measured] is the program behind the dissertation's tables, which is not the listing: it never orders the stages again and
-// does not go back, so workers go round the pipeline, with at most 6 commands a visit. The listing is the worst policy under
-// overload, this program among the best in the tables.
+// [Measured] is the program behind the dissertation's tables, which is not the
+// listing: it never orders the stages again and does not go back, so workers go
+// round the pipeline, with at most 6 commands a visit. The listing is the worst
+// policy under overload, this program among the best in the tables.
 //
 //	            Workers      Rate          Bound    Buffer             Interval
 //	no preset   one per CPU  ByService     4        half the capacity  100 ms

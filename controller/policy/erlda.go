@@ -21,54 +21,67 @@ const (
 // default.
 const NoCooldown time.Duration = -1
 
-// ERLDA adds a worker to a stage whose queue is long and removes one from a stage whose queue is short: the controller
-// of Areias and Neto (2025), section 3.3, as it was intended.
+// ERLDA adds a worker to a stage whose queue is long and removes one from a
+// stage whose queue is short: the controller of Areias and Neto (2025), section
+// 3.3, as it was intended.
 //
-// A stage is hot when more than Up commands have been waiting for Samples consecutive ticks, and cold when fewer than
-// Down have. A hot stage gets one worker more and a cold one gets one less, within the stage's bounds and not before
-// Cooldown has passed since the last change; then the counting of samples starts again. Each stage is judged by itself,
-// except for stages that share a pool: then the pool gets one worker more or one less, and it is hot when any of its
-// stages is hot, and cold when all are cold. A paused stage is left alone.
+// A stage is hot when more than Up commands have been waiting for Samples
+// consecutive ticks, and cold when fewer than Down have. A hot stage gets one
+// worker more and a cold one gets one less, within the stage's bounds and not
+// before Cooldown has passed since the last change; then the counting of
+// samples starts again. Each stage is judged by itself, except for stages that
+// share a pool: then the pool gets one worker more or one less, and it is hot
+// when any of its stages is hot, and cold when all are cold. A paused stage is
+// left alone.
 //
 // # Thresholds and capacity
 //
-// A threshold that a queue cannot reach would disable the policy. The original refused commands at 50 waiting and added
-// workers at 100. Here Up is limited to half of the stage's capacity, and Down to that Up, but to no less than one:
+// A threshold that a queue cannot reach would disable the policy. The original
+// refused commands at 50 waiting and added workers at 100. Here Up is limited
+// to half of the stage's capacity, and Down to that Up, but to no less than
+// one:
 //
 //	up   = min(Up, capacity/2)
 //	down = min(Down, max(1, up))
 //
-// So a stage with a capacity of one command is hot when the command is there and cold when it is not. A full queue is
-// hot at any capacity, an empty one is cold, and no length is both.
+// So a stage with a capacity of one command is hot when the command is there
+// and cold when it is not. A full queue is hot at any capacity, an empty one is
+// cold, and no length is both.
 //
 // # Samples
 //
-// One sample is the default, as in the code of ERLDA: under a constant queue of 120, ticks of one second and a start at
-// ten workers, the workers are 11, 11, 12, 12, 13 and so on, and only the cooldown sets the pace. The price is that one
-// short burst at the moment of a tick adds a worker. With Samples: 3 the same load gives 10, 10, 11, 11, 11, 12, and a
-// burst must last.
+// One sample is the default, as in the code of ERLDA: under a constant queue of
+// 120, ticks of one second and a start at ten workers, the workers are 11, 11,
+// 12, 12, 13 and so on, and only the cooldown sets the pace. The price is that
+// one short burst at the moment of a tick adds a worker. With Samples: 3 the
+// same load gives 10, 10, 11, 11, 11, 12, and a burst must last.
 //
 // # Stages ahead
 //
-// A stage is not hot while it is bound by stages ahead: another worker would only wait with the others. The journal
-// says so when this starts; see [controller.StageStats]. The original had no bounded queue between stages.
+// A stage is not hot while it is bound by stages ahead: another worker would
+// only wait with the others. The journal says so when this starts; see
+// [controller.StageStats]. The original had no bounded queue between stages.
 //
 // # Outside the bounds
 //
-// A stage whose number of workers is outside its bounds is brought back at once, even during a cooldown, since this is
-// not a reaction to load. The minimum number of workers is the stage's own; the policy has no other. (In the original
-// it was 10 where workers were counted and 1 where they were removed.)
+// A stage whose number of workers is outside its bounds is brought back at
+// once, even during a cooldown, since this is not a reaction to load. The
+// minimum number of workers is the stage's own; the policy has no other. (In
+// the original it was 10 where workers were counted and 1 where they were
+// removed.)
 //
 // # Presets
 //
-// [Areias] is the article's controller, which checks the queues every 5 seconds; the program that was published with it
-// does so every second. The article leaves the thresholds, the number of workers that a tick adds and a cooldown open:
-// here they are those of the program, whose cooldown is shorter than a tick of 5 seconds, so that every tick may act.
+// [Areias] is the article's controller, which checks the queues every 5
+// seconds; the program that was published with it does so every second. The
+// article leaves the thresholds, the number of workers that a tick adds and a
+// cooldown open: here they have the program's values, whose cooldown is shorter
+// than a tick of 5 seconds, so that every tick may act.
 //
 // # Thresholds of one stage
 //
-// In ERLDA each stage has a controller of its own. pipeline.ControlFor gives a stage, or a group, a controller with
-// other thresholds than those of the rest.
+// In ERLDA each stage has a controller of its own. pipeline.ControlFor gives a
+// stage, or a group, a controller with other thresholds than the rest.
 type ERLDA struct {
 	Preset   Preset        // [Areias] or none
 	Interval time.Duration // between two ticks; default 1 s, with [Areias] 5 s

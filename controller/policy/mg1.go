@@ -11,30 +11,38 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// MG1 visits the stages as often as an optimal server of several queues would: the policy of that name in Yield, the
-// library behind Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), after Boxma, Levy and
-// Weststrate, "Efficient visit orders for polling systems" (Performance Evaluation 18, 1993).
+// MG1 visits the stages as often as an optimal server of several queues would:
+// the policy of that name in Yield, the library behind Gordon, "Stage
+// scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), after Boxma,
+// Levy and Weststrate, "Efficient visit orders for polling systems"
+// (Performance Evaluation 18, 1993).
 //
-// For each stage rho is the part of the time that one worker would be busy with what arrives there: arrivals a second,
-// times the mean service time. It is limited to 0.005 to 0.99 and mixed with its earlier value, 7 parts new to 3 parts
-// old. Then
+// For each stage rho is the part of the time that one worker would be busy with
+// the commands that arrive there: arrivals a second, times the mean service
+// time. It is limited to 0.005 to 0.99 and mixed with its earlier value, 7
+// parts new to 3 parts old. Then
 //
 //	frequency   = sqrt(rho · (1 - rho)) / the sum of that over all stages
 //	occurrences = max(1, floor(frequency · Size))
 //
-// The occurrences of the first stage of the pipeline go to the first places of the table in the order of the golden
-// ratio, those of the next stage to the next places, and so on; the remaining places go to the most frequent stage. So
-// the visits of each stage are spread as evenly as possible, for any numbers, and best if Size is a Fibonacci number.
-// There are at least as many places as stages. If the occurrences are more than the places, a stage takes places from
-// one that occurs as often or more often, never from a rarer one. A stage occurs most often with a rho of a half: a
-// stage that is nearly always busy need not be visited often to find work.
+// The occurrences of the first stage of the pipeline go to the first places of
+// the table in the order of the golden ratio, the occurrences of the next stage
+// to the next places, and so on; the remaining places go to the most frequent
+// stage. So the visits of each stage are spread as evenly as possible, for any
+// numbers, and best if Size is a Fibonacci number. There are at least as many
+// places as stages. If the occurrences are more than the places, a stage takes
+// places from one that occurs as often or more often, never from a rarer one. A
+// stage occurs most often with a rho of a half: a stage that is nearly always
+// busy need not be visited often to find work.
 //
-// A new table is made when a worker has come to the end of the current one, but not before that is Interval old (and in
-// any case after ten intervals). Where nothing arrived the current one stays. At first each stage is visited once, in
-// the order of the ranks.
+// A new table is made when a worker has come to the end of the current one, but
+// not before that is Interval old (and in any case after ten intervals). Where
+// nothing arrived the current one stays. At first each stage is visited once,
+// in the order of the ranks.
 //
-// The law is for visits that last until the queue is empty. Here visits have a bound by default, which they do not
-// reach as long as the stages keep up; use [NoBound] for those of the original. The original's service times were 95th
+// The law is for visits that last until the queue is empty. Here visits have a
+// bound by default, which they do not reach as long as the stages keep up; use
+// [NoBound] for the original's visits. The original's service times were 95th
 // percentiles, and these are means.
 //
 //	Workers      Size  Bound  Interval

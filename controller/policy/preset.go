@@ -1,7 +1,9 @@
 package policy
 
-// Preset names a policy as a known system implemented it. The documentation of each policy says what its presets
-// change; parameters that are set override those of the preset. The zero Preset is the policy with its own defaults.
+// Preset names a policy as a known system implemented it. The documentation of
+// each policy says which parameters its presets change. A parameter that is set
+// overrides the preset's value. The zero Preset is the policy with its own
+// defaults.
 type Preset string
 
 // The presets. Not every policy has all of them.

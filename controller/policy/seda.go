@@ -144,7 +144,7 @@ func (p SEDA) load(st *controller.StageStats) int {
 	return st.QueueLen
 }
 
-// what returns the name of the load.
+// what is the name of the load in reasons: events or queue.
 func (p SEDA) what() string {
 	if p.Preset == Cruz {
 		return "events"

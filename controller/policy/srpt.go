@@ -21,36 +21,44 @@ const (
 	Polled Form = "polled"
 )
 
-// SRPT has the workers finish first the commands with the least work left: shortest remaining processing time, after Schrage and
-// Miller, "The Queue M/G/1 with the Shortest Remaining Processing Time Discipline" (Operations Research 14, 1966), by
-// Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), as in sections 3.5 and 4.6 of the
-// dissertation of Cruz (2015).
+// SRPT has the workers finish first the commands with the least work left:
+// shortest remaining processing time, after Schrage and Miller, "The Queue
+// M/G/1 with the Shortest Remaining Processing Time Discipline" (Operations
+// Research 14, 1966), by Gordon, "Stage scheduling for CPU-intensive servers"
+// (UCAM-CL-TR-781, 2010), as in sections 3.5 and 4.6 of the dissertation of
+// Cruz (2015).
 //
-// It is depth first: no more commands are past the first stage than there are workers, so it suits large commands, such
-// as images. The less work is left for a command at a stage, the earlier the stage is served:
+// It is depth first: no more commands are past the first stage than there are
+// workers, so it suits large commands, such as images. The less work is left
+// for a command at a stage, the earlier the stage is served:
 //
 //	remaining = mean service time + the most that remains at a stage that comes next
 //
-// It is the maximum because the path of a command is not known in advance, and so that a stage is never served before
-// those that it feeds. All stages of a loop are as far from the end as the farthest of them. Where nothing is measured,
-// or two stages have the same work left, the rank decides, and with [ByRank] only the rank: the farther from the
-// sources, the earlier. As long as no edge is known the position in the pipeline decides. A new service time is used
-// when it differs by more than a quarter.
+// It is the maximum because the path of a command is not known in advance, and
+// so that a stage is never served before the stages that it feeds. All stages
+// of a loop are as far from the end as the farthest of them. Where nothing is
+// measured, or two stages have the same work left, the rank decides, and with
+// [ByRank] only the rank: the farther from the sources, the earlier. As long as
+// no edge is known the position in the pipeline decides. A new service time is
+// used when it differs by more than a quarter.
 //
-// In the [Global] form the order is set by the stages' priorities, from 1. In the [Polled] form, whose name is
-// "srpt-polled", it is the order of visits. For more than eight stages the global form is better: it does not visit
-// empty queues.
+// In the [Global] form the order is set by the stages' priorities, from 1. In
+// the [Polled] form, whose name is "srpt-polled", it is the order of visits.
+// For more than eight stages the global form is better: it does not visit empty
+// queues.
 //
 // # Ageing
 //
-// A stage with much work may keep the workers from the stages before it for any time. When a stage starves
-// (EventStarved) it is served before all others until the next tick. Ageing applies to a stage and not to a command: a
-// policy cannot see how often a command went round a loop.
+// A stage with much work may keep the workers from the stages before it for any
+// time. When a stage starves (EventStarved) it is served before all others
+// until the next tick. Ageing applies to a stage and not to a command: a policy
+// cannot see how often a command went round a loop.
 //
 // # Presets
 //
-// [Cruz] uses the position in the pipeline as the rank, and neither measures nor ages. Its polled form stays at a stage
-// until the queue is empty, as the dissertation's program did, and so resembles [Cohort].
+// [Cruz] uses the position in the pipeline as the rank, and neither measures
+// nor ages. Its polled form stays at a stage until the queue is empty, as the
+// dissertation's program did, and so resembles [Cohort].
 //
 //	                 Workers      Key     Bound    Interval
 //	no preset        one per CPU  ByWork  NoBound  100 ms

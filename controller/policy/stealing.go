@@ -126,7 +126,7 @@ type streaks struct {
 	held            held
 }
 
-// candidate is a unit with what happened at its stages since the last tick.
+// candidate is a unit with the progress of its stages since the last tick.
 type candidate struct {
 	*unit
 	accepted, processed uint64
@@ -169,8 +169,9 @@ func (c *stealing) done() {
 	clear(c.candidates)
 }
 
-// gather computes what happened since the last tick. It cannot use the stages' Window: a window ends with each event
-// that the controller gets, and a queue that became full a moment ago would leave next to nothing of it.
+// gather computes the progress of all units since the last tick. It cannot use
+// the stages' Window: a window ends with each event that the controller gets,
+// and a queue that became full a moment ago would leave next to nothing of it.
 func (c *stealing) gather(us []unit) {
 	c.candidates = c.candidates[:0]
 	for i := range us {
@@ -192,7 +193,8 @@ func (c *stealing) gather(us []unit) {
 	}
 }
 
-// skipPaused drops what arrives at a stage while it is paused, so that it does not count afterwards.
+// skipPaused forgets the commands that arrive at a stage while it is paused, so
+// that they do not count afterwards.
 func (c *stealing) skipPaused(s *controller.Snapshot) {
 	for i := range s.Stages {
 		if st := &s.Stages[i]; st.Paused {

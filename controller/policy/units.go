@@ -7,15 +7,18 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// unit is what a policy of workers scales: a pool, and the stages that its workers visit. A stage with workers of its
-// own is a unit; the stages of a group are one unit together, since they have one number of workers.
+// unit is the object that a policy of workers scales: a pool, and the stages
+// that its workers visit. A stage with workers of its own is a unit; the stages
+// of a group are one unit together, since they have one number of workers.
 //
-// The load of a unit is that of the stage with the longest queue. The sum would be wrong: ten stages with five commands
-// each are not a backlog, since the workers reach all of them soon, and a threshold would mean something else in each
-// group. The mean would be wrong, too: one stuck stage would hide behind nine idle ones. A worker of the pool can visit
-// any stage, so the stage with the greatest need represents all, and a threshold means the same for a stage with its
-// own workers and for a group. As queues have different capacities, the longest queue is the one that is furthest above
-// its own threshold.
+// The load of a unit is the load of its stage with the longest queue. The sum
+// would be wrong: ten stages with five commands each are not a backlog, since
+// the workers reach all of them soon, and a threshold would mean something else
+// in each group. The mean would be wrong, too: one stuck stage would hide
+// behind nine idle ones. A worker of the pool can visit any stage, so the stage
+// with the greatest need represents all, and a threshold means the same for a
+// stage with its own workers and for a group. As queues have different
+// capacities, the longest queue is the queue furthest above its own threshold.
 type unit struct {
 	name   string
 	stage  controller.StageID       // the stage whose own pool it is, or NoStage

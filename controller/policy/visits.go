@@ -44,8 +44,8 @@ type Key string
 
 // The keys.
 const (
-	// ByWork uses the time that handlers need: for what arrives ([LRB]), or for all the work that a command still needs
-	// ([SRPT]).
+	// ByWork uses the time that handlers need: for the commands that arrive
+	// ([LRB]), or for all the work that a command still needs ([SRPT]).
 	ByWork Key = "work"
 	// ByArrivals uses the number of commands that arrive, whatever they cost.
 	ByArrivals Key = "arrivals"
@@ -192,8 +192,8 @@ func (c *visits) firstTurn(s *controller.Snapshot, pool string) *turn {
 	return t
 }
 
-// update draws the plans for which it is time, or all of them if now is set, and decides on those that differ from the
-// current ones.
+// update draws the plans that are due, or all of them if now is set, and
+// decides on the plans that differ from the current ones.
 func (c *visits) update(s *controller.Snapshot, now bool, d *controller.Decisions) {
 	if c.interval == 0 {
 		return
@@ -296,7 +296,8 @@ func bounded(v *view, p *controller.VisitPlan, bound int) {
 	p.Gating, p.Bound = controller.Bounded, bound
 }
 
-// exhaust makes visits last until the queue is empty, except those of stages to which commands may come back.
+// exhaust makes visits last until the queue is empty, except visits to stages
+// that commands may reach again.
 func exhaust(v *view, p *controller.VisitPlan) {
 	p.Gating = controller.Exhaustive
 	for _, id := range v.members {

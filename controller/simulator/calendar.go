@@ -2,10 +2,11 @@ package simulator
 
 import "time"
 
-// event is what happens at an instant of virtual time.
+// event is one change of the model at an instant of virtual time.
 type event struct {
-	at   time.Duration
-	seq  uint64 // of two events at the same instant the one that was entered first is first
+	at time.Duration
+	// seq is the order of entry: it decides between events at the same instant.
+	seq  uint64
 	kind kind
 	id   int32  // of its subject: a source, a command, a message or a process
 	gen  uint32 // it is void if its subject has another one by then

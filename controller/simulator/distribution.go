@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Distribution is how long a handler takes. Draw is called by the goroutine of [Run], and must use no other randomness
-// than r. A negative duration counts as zero, and one of more than a year as a year. Check returns what is wrong with the
-// parameters.
+// Distribution is how long a handler takes. Draw is called by the goroutine of
+// [Run], and must use no other randomness than r. A negative duration counts as
+// zero, and one of more than a year as a year. Check returns an error if a
+// parameter is wrong.
 type Distribution interface {
 	Draw(r *rand.Rand) time.Duration
 	Check() error

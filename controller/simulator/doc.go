@@ -1,34 +1,42 @@
-// Package simulator runs a model of a pipeline in virtual time. It answers how many processes and workers a load needs,
-// how long commands take, and what a policy does when the load changes or processes are lost, before there is a machine:
-// an hour of a thousand commands a second takes some seconds.
+// Package simulator runs a model of a pipeline in virtual time. It answers how
+// many processes and workers a load needs, how long commands take, and what a
+// policy does when the load changes or processes are lost, before there is a
+// machine: an hour of a thousand commands a second takes some seconds.
 //
-// A [Model] has stages with distributions of the times that their handlers take, edges, sources with a load, a policy,
-// and perhaps a [Fleet] of processes behind a durable queue. [Run] returns a [Result]; [Fewest] finds the smallest
-// number of processes with which the result is good.
+// A [Model] has stages with distributions of the times that their handlers
+// take, edges, sources with a load, a policy, and perhaps a [Fleet] of
+// processes behind a durable queue. [Run] returns a [Result]; [Fewest] finds
+// the smallest number of processes with which the result is good.
 //
-// # What is the same as in a pipeline
+// # Common to the simulator and a pipeline
 //
-// The policies are those of package controller/policy, called through the same interface with the same snapshots, and
-// their decisions are held to the bounds by [controller.Settle]. An autoscaler has the law of package
-// adapter/nats/fleet, [policy.Backlog.Wanted]. A command that is forwarded to a full stage keeps its worker, and workers
-// and sources that wait for a stage take turns, as in the engine. Tests compare the simulator with pipelines that run,
-// and with the closed forms of queueing theory.
+// The policies come from package controller/policy. They are called through the
+// same interface with the same snapshots, and [controller.Settle] limits their
+// decisions to the bounds. An autoscaler has the law of package
+// adapter/nats/fleet, [policy.Backlog.Wanted]. A command that is forwarded to a
+// full stage keeps its worker, and workers and sources that wait for a stage
+// take turns, as in the engine. Tests compare the simulator with pipelines that
+// run, and with the closed forms of queueing theory.
 //
-// # What is a model
+// # Simplifications
 //
-// A handler takes a random time, and a command is a number. A worker takes one command after the other, in the order in
-// which they came: there are no disciplines, shared pools, rates, retries and synchronizers. A policy that needs them is
-// refused. There are no batches either; without stage.Linger those of the engine take a tenth of a millisecond. The server of a Fleet takes a constant time for a message, its network another one, and neither
-// fails.
+// A handler takes a random time, and a command is a number. A worker takes one
+// command after the other, in the order in which they came: there are no
+// disciplines, shared pools, rates, retries and synchronizers. A policy that
+// needs them is refused. There are no batches either; without stage.Linger the
+// engine's batches take a tenth of a millisecond. The server of a Fleet takes a
+// constant time for a message, its network another one, and neither fails.
 //
 // # Purity
 //
-// Run starts no goroutine, reads no clock and holds no lock. Each source and each stage has a stream of random numbers
-// of its own, so a run depends on the model alone: the same model gives the same result. Runs of several goroutines do
-// not disturb each other.
+// Run starts no goroutine, reads no clock and holds no lock. Each source and
+// each stage has a stream of random numbers of its own, so a run depends on the
+// model alone: the same model gives the same result. Runs of several goroutines
+// do not disturb each other.
 //
 // # Bounds
 //
-// Run takes memory for the commands that are in flight at once, for the points of the series, and for each process that
-// was ever started. A model that is overloaded has more and more in flight; end the context of Run to give it up.
+// Run takes memory for the commands that are in flight at once, for the points
+// of the series, and for each process that was ever started. A model that is
+// overloaded has more and more in flight; end the context of Run to give it up.
 package simulator

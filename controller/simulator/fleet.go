@@ -9,7 +9,8 @@ import (
 	"github.com/golda-dev/golda/internal/ring"
 )
 
-// fleet is the server with the stream of messages, and what starts and ends processes.
+// fleet is the server with the stream of messages, and the autoscaler that
+// starts and ends processes.
 type fleet struct {
 	*Fleet
 

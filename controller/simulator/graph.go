@@ -60,7 +60,8 @@ func nodes(m *Model) []*node {
 // stream returns one of the streams of random numbers of a run.
 func stream(m *Model, n int) *rand.Rand { return rand.New(rand.NewPCG(m.Seed, uint64(n))) }
 
-// edges returns the edges to other stages. Those that would close a loop are back edges.
+// edges returns the edges to other stages. Edges that would close a loop are
+// back edges.
 func (n *node) edges(m *Model, all []*node, to []Edge) (edges []edge) {
 	for _, e := range to {
 		id := m.index(e.To)

@@ -73,7 +73,7 @@ type Latency struct {
 	buckets []uint64
 }
 
-// Buckets are exact up to that of 128 ns; then there are 128 for each doubling.
+// Buckets are 1 ns wide below 256 ns; above, each doubling has 128 buckets.
 const fine = 7
 
 // add counts a duration.

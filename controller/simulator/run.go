@@ -47,7 +47,7 @@ type run struct {
 	calendar  calendar
 	nodes     []*node
 	sources   []source
-	processes []*process // in the order in which they were started, also those that are gone
+	processes []*process // in the order of their start, ended ones included
 	fleet     *fleet     // nil: there is one process
 	fault     error
 

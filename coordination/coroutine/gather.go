@@ -151,6 +151,6 @@ func each[T any](
 	if over { // perhaps at the moment at which the handler was stopped
 		return nil
 	}
-	over = true // what returns later is dropped
+	over = true // later results are dropped
 	return err
 }

@@ -1,12 +1,15 @@
 // Package guard decides which requests of a queue may run now.
 //
-// A process or stage has a queue of requests. When one arrives, and whenever one has run, it evaluates the guards of the
-// requests that wait, and runs the oldest one whose guard holds. A request whose guard does not hold stays in the queue:
-// it is pending. That is no error.
+// A process or stage has a queue of requests. When one arrives, and whenever
+// one has run, it evaluates the guards of the requests that wait, and runs the
+// oldest one whose guard holds. A request whose guard does not hold stays in
+// the queue: it is pending. That is no error.
 //
-// There are two kinds. A [Guard] sees the state of the process and the [Counters] of its methods, and allows or holds
-// back a whole method. A [RequestGuard] also sees the request, so it has to be asked about each request of its
-// method that waits. A Guard costs the same at any length of the queue: prefer it.
+// There are two kinds. A [Guard] sees the state of the process and the
+// [Counters] of its methods, and allows or holds back a whole method. A
+// [RequestGuard] also sees the request, so it has to be asked about each
+// request of its method that waits. A Guard costs the same at any length of the
+// queue: prefer it.
 //
 // The bounded buffer, with its synchronization apart from its functions:
 //
@@ -19,21 +22,27 @@
 //
 // # Concurrency
 //
-// The process evaluates its guards on the goroutine that runs its functions, between two of them. So a guard may read
-// what those functions write, without locks. It must not suspend, must not block, and should change nothing: how often
-// it is evaluated is not promised. A guard that panics crashes the process that evaluates it.
+// The process evaluates its guards on the goroutine that runs its functions,
+// between two of them. So a guard may read what those functions write, without
+// locks. It must not suspend, must not block, and should change nothing: how
+// often it is evaluated is not promised. A guard that panics crashes the
+// process that evaluates it.
 //
-// # What changes a guard
+// # When a guard is evaluated
 //
-// A guard is evaluated again when a request arrives, and when a function of the process has ended or is suspended. If it
-// depends on anything else, such as the time or a variable of another process, that change alone wakes no request.
+// A guard is evaluated again when a request arrives, and when a function of the
+// process has ended or is suspended. If it depends on anything else, such as
+// the time or a variable of another process, that change alone wakes no
+// request.
 package guard
 
 import "slices"
 
 // Counters count the requests of one method since the process was created.
 type Counters struct {
-	Invocations int // received, without those that were withdrawn while they waited
+	// Invocations counts the requests received, without requests withdrawn while
+	// they waited.
+	Invocations int
 	Accepted    int // allowed to run
 	Completed   int // ended, in whatever way
 	Current     int // running or suspended: Accepted - Completed

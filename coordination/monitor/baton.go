@@ -15,7 +15,7 @@ type baton struct {
 
 // entry is one run of a function of the monitor, from the request to enter until the function has left.
 type entry struct {
-	id    uint64 // chosen at random by the one that enters
+	id    uint64 // chosen at random by the function that enters
 	node  string // whose end is the end of the entry
 	owner uint64 // the coroutine on that node; 0 if it is not known
 	token uint64 // of the last time that it got the baton; 0 while it waits
@@ -44,10 +44,11 @@ func (b *baton) next() (granted *entry) {
 	return b.holder
 }
 
-// holds reports whether a token is that of the holder.
+// holds reports whether token belongs to the present holder.
 func (b *baton) holds(token uint64) bool { return b.holder != nil && token == b.holder.token }
 
-// release takes the baton back. It returns false if the token is not that of the present holder: the caller has lost the baton.
+// release takes the baton back. It returns false if the token does not belong
+// to the present holder: the caller has lost the baton.
 func (b *baton) release(token uint64) (granted *entry, ok bool) {
 	if !b.holds(token) {
 		return nil, false
@@ -71,8 +72,9 @@ func (b *baton) wait(token uint64, condition string) (waits, granted *entry) {
 	return waits, b.next()
 }
 
-// signal moves the first that waits for a condition, or all, behind those that wait to enter. The holder keeps the baton. A signal with an
-// old token does nothing.
+// signal moves the first waiter of a condition, or all of them, to the end of
+// the queue of functions that wait to enter. The holder keeps the baton. A
+// signal with an old token does nothing.
 func (b *baton) signal(token uint64, condition string, all bool) {
 	queue := b.conditions[condition]
 	if !b.holds(token) || len(queue) == 0 {

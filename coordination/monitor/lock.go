@@ -11,8 +11,9 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Lock is the lock of a monitor. It is a value that can be sent to other processes: it is the address of a process that has the lock. The
-// zero Lock is that of no monitor.
+// Lock is the lock of a monitor. It is a value that can be sent to other
+// processes: it is the address of a process that has the lock. The zero Lock
+// belongs to no monitor.
 type Lock struct {
 	Address rpc.Address
 }
@@ -24,8 +25,10 @@ func New(ctx context.Context, node *rpc.Node, name string) (Lock, error) {
 	return Lock{a}, err
 }
 
-// Child is [New] for a process that a supervisor restarts; the lock is Lock{node.Address(name)}. When the process is
-// restarted, the function that is inside has lost the lock, and those that wait to enter fail with [rpc.ErrUnreachable].
+// Child is [New] for a process that a supervisor restarts; the lock is
+// Lock{node.Address(name)}. When the process is restarted, the function that is
+// inside has lost the lock, and functions that wait to enter fail with
+// [rpc.ErrUnreachable].
 func Child(node *rpc.Node, name string) supervisor.Child { return node.Child(name, serve()) }
 
 // The functions of a lock's process.
@@ -37,7 +40,7 @@ const (
 	fnSignal  = "signal"
 )
 
-// entering is a request to enter. Its fields are those of entry.
+// entering is a request to enter. Its fields become the fields of an entry.
 type entering struct {
 	ID    uint64
 	Node  rpc.Address // the node of the function that enters
@@ -61,7 +64,7 @@ type signalling struct {
 type server struct {
 	p       *rpc.Process
 	baton   baton
-	wakes   map[*entry]func() // of those that wait
+	wakes   map[*entry]func() // wake functions of waiting entries
 	watched map[string]bool   // nodes
 }
 

@@ -27,14 +27,17 @@ func init() { //nolint:gochecknoinits // as gob.Register is used
 	transport.RegisterError("monitor.ErrNested", ErrNested)
 }
 
-// DoWhenFree returns f as a function of the monitor of a lock: of all functions that are made with the same lock at most
-// one is inside at a time. They enter in the order in which their requests reach the lock's process. The result can be
-// given to [rpc.Func], or called by any code that has a [coroutine.Context].
+// DoWhenFree returns f as a function of the monitor of a lock: of all functions
+// that are made with the same lock at most one is inside at a time. They enter
+// in the order in which their requests reach the lock's process. The result can
+// be given to [rpc.Func], or called by any code that has a [coroutine.Context].
 //
-// The lock is released when f has returned, panicked, called runtime.Goexit or was stopped, and when its node has ended. If
-// the lock was lost while f was inside, the error is [ErrLost], beside that of f. The error to enter a second time is
-// [ErrNested]; it is found if f calls the other function itself, with its c, and not if it does so through another process:
-// that waits until c ends. A caller that ends while it waits to enter has not entered.
+// The lock is released when f has returned, panicked, called runtime.Goexit or
+// was stopped, and when its node has ended. If the lock was lost while f was
+// inside, the error joins [ErrLost] with the error of f. Entering a second time
+// fails with [ErrNested], if f calls the other function itself, with its c. A
+// second entry through another process is not detected: it waits until c ends.
+// A caller that ends while it waits to enter has not entered.
 //
 // f gets a context to use in the place of the caller's.
 func DoWhenFree[Req, Resp any](
@@ -116,10 +119,13 @@ func (m *Monitor) forget() { _ = rpc.At[uint64, struct{}](m.lock.Address, fnLeav
 // and does not know it yet. [Monitor.Wait] is a new entry.
 func (m *Monitor) Token() uint64 { return m.token }
 
-// Wait leaves the monitor, waits for a signal of the condition, and enters again, behind those that already wait to enter.
-// What was waited for may not be true any more by then: call Wait in a loop.
+// Wait leaves the monitor, waits for a signal of the condition, and enters
+// again, behind the functions that already wait to enter. The condition may be
+// false again by then: call Wait in a loop.
 //
-// If it returns an error the function is not inside any more, and should return: [ErrLost], or that of c, which was stopped or has ended.
+// If Wait returns an error the function is not inside any more, and should
+// return. The error is [ErrLost], or the error of c, which was stopped or has
+// ended.
 func (m *Monitor) Wait(c coroutine.Context, condition string) error {
 	link.CheckContext(c, "monitor: Wait")
 	if m.lost != nil {
@@ -138,8 +144,9 @@ func (m *Monitor) Wait(c coroutine.Context, condition string) error {
 	return err
 }
 
-// Signal lets the function enter again that has waited longest for the condition, after those that already wait to enter.
-// The caller stays inside. If no function waits, or the lock was lost, nothing happens.
+// Signal lets the function enter again that has waited longest for the
+// condition, after the functions that already wait to enter. The caller stays
+// inside. If no function waits, or the lock was lost, nothing happens.
 func (m *Monitor) Signal(condition string) { m.signal(condition, false) }
 
 // SignalAll is [Monitor.Signal] for all functions that wait for the condition, in the order in which they came.

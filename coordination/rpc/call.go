@@ -58,7 +58,8 @@ func wakeAll(wake func(), more []func()) {
 	}
 }
 
-// close marks the call as done, and returns what is to be called then, and whether it was not done before.
+// close marks the call as done. It returns the functions that the caller must
+// call then, and whether the call was not done before.
 func (k *call) close(value any, err error) (wake func(), more []func(), ended bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

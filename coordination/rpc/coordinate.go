@@ -95,8 +95,9 @@ func (c *coordination) flush() {
 	}
 	c.say(c.process, out)
 	for _, m := range out {
-		// A party that is not watched yet was sent what is repeated until it answers. When it is known not to exist, its node has the
-		// message.
+		// A party that is not watched yet was sent a message that is repeated
+		// until it answers. When the party is known not to exist, its node has
+		// the message.
 		c.watch(m.To, 0)
 	}
 	c.schedule()
@@ -207,7 +208,7 @@ func (c *coordination) close() {
 func (p *Process) coordinate(e envelope) {
 	switch {
 	case p.coordination == nil && len(e.Methods) == 0:
-		return // what is left of a synchronizer that has ended
+		return // a late message of a synchronizer that has ended
 	case p.coordination == nil:
 		p.rules = transaction.NewProcess(p.text, p.incarnation, p.queue)
 		p.coordination = newCoordination(p, p.rules, say)
@@ -232,7 +233,8 @@ func (p *Process) declineRules(m transaction.Message) {
 	}
 }
 
-// checkRules logs what is wrong with the rules that a synchronizer has installed.
+// checkRules logs each rule of a synchronizer for a function that the process
+// does not have.
 func (p *Process) checkRules(m transaction.Message) {
 	for _, method := range slices.Sorted(maps.Keys(m.Methods)) {
 		if p.functions[method] == nil {
@@ -316,8 +318,8 @@ func (n *Node) keepLocked(process string, e envelope) {
 	}
 }
 
-// begin has a process serve, and returns the rules that it is to follow first, in the order of their synchronizers' names. Those that
-// come later it is sent.
+// begin makes a process serve, and returns the rules that it must follow first,
+// in the order of their synchronizers' names. Later rules are sent to it.
 func (n *Node) begin(p *Process) (all []envelope) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -80,7 +80,8 @@ var basic = func() map[string]reflect.Type {
 	return types
 }()
 
-// arguments are those of a request of another node. See synchronizer.Args.
+// arguments are the arguments of a request of another node. See
+// synchronizer.Args.
 type arguments struct {
 	data    []byte
 	problem string

@@ -27,11 +27,14 @@ func init() {
 // factories begins the names of the processes that serve SpawnAt.
 const factories = "factory of "
 
-// Factory has other nodes start processes here, by [SpawnAt] with the name kind: init runs as that of [Node.Spawn] does, with the value that
-// SpawnAt was given. At most so many of them run at once; a further one is refused with stage.ErrFull. They run until the node is closed, or
-// [Node.Stop] or [StopAt] stops them, also if the node is lost that has started them.
+// Factory has other nodes start processes here, by [SpawnAt] with the name
+// kind: init runs as the init of [Node.Spawn] does, with the value that SpawnAt
+// was given. At most "most" processes run at once; a further one is refused with
+// stage.ErrFull. They run until the node is closed, or [Node.Stop] or [StopAt]
+// stops them, even if the node that started them is lost.
 //
-// The name is without "/" and "#". [Node.Stop] takes the factory back, by "factory of " and the name; its processes go on.
+// The name is without "/" and "#". [Node.Stop] removes the factory, by "factory
+// of " and the name; its processes continue.
 func Factory[Arg any](ctx context.Context, n *Node, kind string, most int, init func(p *Process, arg Arg) error) error {
 	link.CheckContext(ctx, "rpc: Factory")
 	switch {
@@ -101,7 +104,7 @@ type factory struct {
 	kind    string
 	most    int
 	last    int
-	living  map[string]struct{} // its processes, and those that are starting
+	living  map[string]struct{} // its processes, starting ones included
 }
 
 // spawn starts a process. Others may be started or stopped meanwhile.

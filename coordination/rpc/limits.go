@@ -31,8 +31,9 @@ func (n *Node) complain(from, what string, about ...any) {
 	}
 }
 
-// receiveParty takes a message between processes and synchronizers from another node, which must be that of its sender: what is sent in
-// answer, and watched, is there.
+// receiveParty takes a message between processes and synchronizers from another
+// node, which must be the node of its sender: answers are sent to that node,
+// and it is watched.
 func (n *Node) receiveParty(from string, m *transport.Message) {
 	e, err := open[envelope](m.Body, n)
 	if err != nil {
@@ -176,7 +177,8 @@ func (n *Node) unfit(process string, e envelope) string {
 	return ""
 }
 
-// bare returns what is kept of the message with the rules of a synchronizer.
+// bare returns the part of a synchronizer's message with rules that the node
+// keeps.
 func bare(e envelope) envelope {
 	return envelope{Incarnation: e.Incarnation, Message: transaction.Message{
 		Kind: e.Kind, From: e.From, To: e.To, Epoch: e.Epoch, ID: e.ID, Methods: e.Methods,

@@ -83,11 +83,13 @@ type Node struct {
 	peers     map[string]*peer    // other nodes that have something to do with this one
 	self      map[*watch]struct{} // watches of the node
 
-	first       uint64                         // a number before those of the incarnations of processes
-	incarnation uint64                         // the last one of a process
-	rules       map[string]map[string]envelope // what synchronizers have installed, by process and synchronizer
-	rulebooks   map[string]*rulebook           // of Synchronize, from before their start until they have ended
-	ruled       map[string]map[string]struct{} // the processes that have the rules of synchronizers of this node, by synchronizer
+	// first is a number below the incarnations of all processes.
+	first       uint64
+	incarnation uint64 // the last one of a process
+	// rules holds the installed rules, by process and synchronizer.
+	rules     map[string]map[string]envelope
+	rulebooks map[string]*rulebook           // of Synchronize, from before their start until they have ended
+	ruled     map[string]map[string]struct{} // the processes that have the rules of synchronizers of this node, by synchronizer
 
 	loads      map[string]load // of the requests of other nodes that are under way here
 	dropped    int             // messages of other nodes, since one was logged
@@ -96,7 +98,8 @@ type Node struct {
 	coordinated atomic.Uint64 // messages between processes and synchronizers that were sent
 }
 
-// NewNode returns a node. The error is that of a transport that cannot serve, or of a limit that is negative.
+// NewNode returns a node. It fails if its transport cannot serve, or a limit is
+// negative.
 func NewNode(cfg Config) (*Node, error) {
 	cfg, err := cfg.complete()
 	if err != nil {

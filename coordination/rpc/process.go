@@ -45,7 +45,8 @@ type Process struct {
 	coordination *coordination        // nil likewise, but for a synchronizer
 
 	waiting atomic.Int64 // entries that wait
-	mu      sync.Mutex   // guards the fields below, and those of requests that say so
+	// mu guards the fields below, and the fields of requests that say so.
+	mu      sync.Mutex
 	entries []entry
 	spare   []entry // an empty slice to be used again
 	open    map[*request]struct{}
@@ -90,9 +91,10 @@ type request struct {
 	gone error      // guarded by process.mu; why the caller has gone
 }
 
-// Child returns a process as a child of a supervisor, to be added to its specification: [supervisor.Spec] restarts it as it
-// does any child. Its address is that of [Node.Address], through all restarts. With each restart init runs again, on a new
-// Process; requests that had not been answered fail with [ErrUnreachable].
+// Child returns a process as a child of a supervisor, for its specification:
+// [supervisor.Spec] restarts it as it does any child. [Node.Address] returns
+// its address, which all restarts keep. With each restart init runs again, on a
+// new Process; requests that had not been answered fail with [ErrUnreachable].
 func (n *Node) Child(name string, init func(p *Process) error) supervisor.Child {
 	return n.child(&slot{name: name, init: init})
 }
@@ -207,7 +209,8 @@ func (p *Process) RequestGuard(method string, g guard.RequestGuard) {
 // Count returns the counters of a method: how many requests have come, wait, run and have ended. Anonymous functions are not counted.
 func (p *Process) Count(method string) guard.Counters { return p.queue.Count(method) }
 
-// Remove removes a function, by the Method of its reference. Later calls fail with [ErrNoFunction]; those that run continue.
+// Remove removes a function, by the Method of its reference. Later calls fail
+// with [ErrNoFunction]; running calls continue.
 func (p *Process) Remove(method string) { delete(p.functions, method) }
 
 // anonymous begins the names of anonymous functions.
@@ -273,7 +276,8 @@ func (p *Process) turn() {
 	}
 }
 
-// putBack puts what a turn has left before what has come meanwhile.
+// putBack puts the entries that a turn has not handled before the entries that
+// arrived meanwhile.
 func (p *Process) putBack(todo []entry, done int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -432,7 +436,8 @@ func (r *request) answer(value any, err error) {
 	if !open {
 		return
 	}
-	if ending && errors.Is(err, coroutine.ErrStopped) { // the caller is not the one that was stopped
+	// the process was stopped, not the caller
+	if ending && errors.Is(err, coroutine.ErrStopped) {
 		err = fmt.Errorf("%w: process %s has ended", ErrUnreachable, p.address)
 	}
 	if !r.respond(value, err) && err != nil {

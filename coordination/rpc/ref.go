@@ -39,16 +39,21 @@ func At[Req, Resp any](process Address, method string) Ref[Req, Resp] {
 	return Ref[Req, Resp]{process, method}
 }
 
-// Call calls the function and suspends the caller until it has the result. While a function, a stage's suspending handler
-// or a scheduler's task waits, others run; in main, or in a test, use coroutine.Blocking.
+// Call calls the function and suspends the caller until it has the result.
+// While a function, a stage's suspending handler or a scheduler's task waits,
+// others run; in main, or in a test, use coroutine.Blocking.
 //
-// The error is that of the function. On the same node it is the very same value, and req and the result are passed as they are, without a
-// copy; from another node it is a [*transport.Error], in which errors.Is and errors.As find registered errors. A panic of the function
-// is a *coroutine.PanicError. The errors of the call itself wrap [ErrUnreachable], [ErrNoFunction] or [ErrType].
+// The error of the function is returned. On the same node it is the very same
+// value, and req and the result are passed as they are, without a copy; from
+// another node it is a [*transport.Error], in which errors.Is and errors.As
+// find registered errors. A panic of the function is a *coroutine.PanicError.
+// The errors of the call itself wrap [ErrUnreachable], [ErrNoFunction] or
+// [ErrType].
 //
-// If the caller is stopped, or c is bound to a context that ends (coroutine.WithContext), Call returns that error at once, and the
-// function's context ends: a function that waits is stopped, and one that has not started is not called. The function's
-// context also has the caller's deadline.
+// If the caller is stopped, or c is bound to a context that ends
+// (coroutine.WithContext), Call returns that error at once, and the function's
+// context ends: a function that waits is stopped, and one that has not started
+// is not called. The function's context also has the caller's deadline.
 func (r Ref[Req, Resp]) Call(c coroutine.Context, req Req) (Resp, error) {
 	link.CheckContext(c, "rpc: Call")
 	k := new(call)
@@ -144,8 +149,9 @@ func result[T any](k *call, from Address) (T, error) {
 	return open[T](value, from.at)
 }
 
-// open returns the value of a message as a T. What came encoded is decoded, and its addresses lead through the node; a T that is
-// itself encoded is what came.
+// open returns the value of a message as a T. An encoded value is decoded, and
+// its addresses get the node; a T that is itself transport.Encoded gets the
+// encoded value.
 func open[T any](value any, n *Node) (T, error) {
 	var v T
 	if data, ok := value.(transport.Encoded); ok {

@@ -55,7 +55,8 @@ func (n *Node) observe(p *peer) {
 	}
 }
 
-// lose ends all that was between this node and another. What comes later is between it and a new peer of that name.
+// lose ends all calls, watches and requests between this node and another.
+// Later ones belong to a new peer of that name.
 func (n *Node) lose(p *peer, reason error) {
 	if !errors.Is(reason, ErrUnreachable) {
 		reason = fmt.Errorf("%w: %w", ErrUnreachable, reason)
@@ -80,8 +81,9 @@ func (n *Node) lose(p *peer, reason error) {
 	for _, w := range p.watches {
 		w.end(reason)
 	}
-	// The other node may have noticed earlier, and what it has asked since then would be forgotten here: it is told. What it has
-	// not asked since then it ignores.
+	// The other node may have noticed the loss earlier and may have asked for
+	// watches since then, which would be forgotten here: so it is notified. It
+	// ignores a notice about a watch that it has not asked for since then.
 	for number, w := range p.watching {
 		w.stop()
 		_ = n.transmit(p.name, &transport.Message{Kind: kindEnded, Call: number})

@@ -13,19 +13,26 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Resynchronize gives a synchronizer of [Node.Synchronize] other rules while it runs: those that init names, from now on and after each
-// restart. Rules that it names no more are taken back. It returns when all members follow the new rules, except those that do not exist or
-// cannot be reached, as Synchronize does. Requests that were waiting are decided by the new rules; those that run go on, and stay in the
-// counters.
+// Resynchronize gives a synchronizer of [Node.Synchronize] other rules while it
+// runs: the rules that init names, from now on and after each restart. Rules
+// that init names no more are removed. Like Synchronize it returns when all
+// members follow the new rules, except members that do not exist or cannot be
+// reached. Requests that were waiting are decided by the new rules; running
+// requests continue, and stay in the counters.
 //
-// The rules change at once: no request is decided by some of the old and some of the new ones. As after a restart the counters of the
-// members continue, and variables of init and rounds of OncePerRound begin anew.
+// The rules change at once: no request is decided by some of the old and some
+// of the new ones. As after a restart the counters of the members continue, and
+// variables of init and rounds of OncePerRound begin anew.
 //
-// If something is wrong with the new rules, or init panics, the old ones stay, and the error says all that is wrong. If ctx ends before init
-// has been called, too. If ctx ends later, or the node of a member refuses the rules, the new ones stay at the members that have them, and
-// the others get them when they can. A second call waits for the first. The error is supervisor.ErrNotFound if there is no such synchronizer.
+// If something is wrong with the new rules, or init panics, the old ones stay,
+// and the error lists all faults. The old rules also stay if ctx ends before
+// init has been called. If ctx ends later, or the node of a member refuses the
+// rules, the new ones stay at the members that have them, and the others get
+// them when they can. A second call waits for the first. The error is
+// supervisor.ErrNotFound if there is no such synchronizer.
 //
-// To have other processes change rules, call it in a function of a process, by coroutine.Await.
+// To let other processes change rules, call it in a function of a process, by
+// coroutine.Await.
 func (n *Node) Resynchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) error {
 	link.CheckContext(ctx, "rpc: Resynchronize")
 	n.mu.Lock()
@@ -167,8 +174,9 @@ func (b *rulebook) prepare(init func(s *synchronizer.Synchronizer)) (r *rules.Ru
 	return r, err
 }
 
-// adopt makes an init that of this incarnation and of those to come. The methods that only the rules of before have asked for are not counted
-// any more. It returns the init before.
+// adopt makes init the init of this incarnation and of later ones. Methods that
+// only the previous rules have asked for are not counted any more. It returns
+// the previous init.
 func (b *rulebook) adopt(init func(s *synchronizer.Synchronizer)) (before func(s *synchronizer.Synchronizer)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

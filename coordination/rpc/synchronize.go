@@ -21,30 +21,46 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Synchronize starts a synchronizer of processes: their addresses are the members that init names. They may be of any node, and need
-// not exist yet. Synchronize returns when all of them follow the rules, except those that do not exist or cannot be reached, which follow
-// them before they serve their first request, or as soon as they are reached. If ctx ends first, or [Node.Stop] stops the synchronizer,
-// Synchronize fails, and the rules have been taken back when it returns.
+// Synchronize starts a synchronizer of processes: their addresses are the
+// members that init names. They may be of any node, and need not exist yet.
+// Synchronize returns when all of them follow the rules, except processes that
+// do not exist or cannot be reached, which follow them before they serve their
+// first request, or as soon as they are reached. If ctx ends first, or
+// [Node.Stop] stops the synchronizer, Synchronize fails, and the rules have
+// been removed when it returns.
 //
-// A member exists from when its init has returned until its functions have: those that still clean up are in the counters. So init of a
-// member may call Synchronize. If it runs again, because the member is restarted, the synchronizer is there already, and has its name. A
-// function of a member has to use coroutine.Await: otherwise it waits for its own process until ctx ends.
+// A member exists from when its init has returned until its functions have:
+// functions that still clean up are in the counters. So init of a member may
+// call Synchronize. If it runs again, because the member is restarted, the
+// synchronizer is there already, and has its name. A function of a member has
+// to use coroutine.Await: otherwise it waits for its own process until ctx
+// ends.
 //
-// The error says all that is wrong with the rules; a method of a process may have constraints or be in atomic rules, not both. A member
-// that is a synchronizer is an error too. If there is a process or a synchronizer of that name, also one that is being started,
-// restarted or stopped, the error is supervisor.ErrAlreadyStarted.
+// The error says all that is wrong with the rules; a method of a process may
+// have constraints or be in atomic rules, not both. A member that is a
+// synchronizer is an error too. If there is a process or a synchronizer of that
+// name, also one that is being started, restarted or stopped, the error is
+// supervisor.ErrAlreadyStarted.
 //
-// If a rule panics the synchronizer is restarted, after a pause that grows to ten seconds: init runs again. While it is down, and until it
-// has the counters of all members, requests of the methods wait that have constraints, triggers for [synchronizer.Accepted] or atomic
-// rules. A process whose requests wait for a synchronizer that cannot be reached logs it. A member that init does not name any more is
-// free of the rules. init runs on the goroutine of the synchronizer; while it blocks, nothing else of the node waits.
+// If a rule panics the synchronizer is restarted, after a pause that grows to
+// ten seconds: init runs again. While it is down, and until it has the counters
+// of all members, requests of the methods wait that have constraints, triggers
+// for [synchronizer.Accepted] or atomic rules. A process whose requests wait
+// for a synchronizer that cannot be reached logs it. A member that init does
+// not name any more is free of the rules. init runs on the goroutine of the
+// synchronizer; while it blocks, nothing else of the node waits.
 //
-// A request whose caller gives up while it is decided may count as accepted and completed without having run.
+// A request whose caller gives up while it is decided may count as accepted and
+// completed without having run.
 //
-// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them until they reach this one. Stop waits
-// for five seconds at most for init or a rule that does not return, and so does a Synchronize that fails; so init and rules must call
-// neither Stop of their own synchronizer nor [Node.Close]. When the node ends otherwise, requests that have its rules wait at the members
-// of other nodes until a synchronizer of that name is started: its rules are then what they follow, and none if it does not name them.
+// [Node.Stop] stops it and takes its rules back; members of nodes that cannot
+// be reached keep them until they reach this one. Stop waits for five seconds
+// at most for init or a rule that does not return, and so does a Synchronize
+// that fails; so init and rules must call neither Stop of their own
+// synchronizer nor [Node.Close]. When the node ends otherwise, requests that
+// have its rules wait at the members of other nodes until a synchronizer of
+// that name is started: its rules are then what they follow, and none if it
+// does not name them.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
 	b := newRulebook(n, name, init)
@@ -77,15 +93,17 @@ func (n *Node) SynchronizerChild(name string, init func(s *synchronizer.Synchron
 	return n.child(b.slot)
 }
 
-// rulebook is a synchronizer through all its incarnations. Those of a name follow each other: one of Synchronize has its name in the node's
-// list from before its start until its rules have been taken back. So the epochs of the later one are higher.
+// rulebook is a synchronizer through all its incarnations. The rulebooks of one
+// name follow each other: a rulebook of Synchronize has its name in the node's
+// list from before its start until its rules have been removed. So a later
+// rulebook has higher epochs.
 type rulebook struct {
 	node *Node
 	slot *slot
 
 	// Of Synchronize.
 	changing chan struct{}   // holds an element while Resynchronize changes the rules
-	ctx      context.Context // ends when the synchronizer is to stop
+	ctx      context.Context // ends when the synchronizer must stop
 	cancel   context.CancelCauseFunc
 	done     chan struct{} // is closed when it has ended
 	hung     bool          // init or a rule has not returned, and was abandoned
@@ -158,8 +176,10 @@ func (b *rulebook) supervise() error {
 	return cmp.Or(err, context.Cause(b.ctx))
 }
 
-// settle has Synchronize return: nil if all members have the rules, and otherwise the reason why they never will. Then the synchronizer
-// is to end, and what has ended it first is the reason. Only the first call counts, and settle reports whether this is it.
+// settle makes Synchronize return: with nil if all members have the rules, and
+// otherwise with the reason why they never will. In that case the synchronizer
+// must end, and the outcome is the first reason for its end. Only the first
+// call counts, and settle reports whether this is it.
 func (b *rulebook) settle(reason error) (first bool) {
 	b.settler.Do(func() {
 		if reason != nil {
@@ -184,9 +204,10 @@ type closing struct{ error }
 // Unwrap returns the error of all that ends with the node.
 func (c closing) Unwrap() error { return c.error }
 
-// keeps reports whether the rules stay: what ended the synchronizer first was that its node was closed.
+// keeps reports whether the rules stay: the first reason for the end of the
+// synchronizer was that its node was closed.
 func (b *rulebook) keeps() bool {
-	_, closed := context.Cause(b.ctx).(closing) //nolint:errorlint // that of a caller may wrap one
+	_, closed := context.Cause(b.ctx).(closing) //nolint:errorlint // a caller's error may wrap one
 	return closed
 }
 
@@ -264,8 +285,8 @@ func (b *rulebook) lacks() string {
 	return "not all of its processes have its rules"
 }
 
-// rule notes at which processes an incarnation is about to install its rules, and takes back those of earlier synchronizers of the
-// name at others.
+// rule notes at which processes an incarnation is about to install its rules,
+// and removes rules of earlier synchronizers of the name from other processes.
 func (b *rulebook) rule(p *Process, members map[string]rules.Member) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -296,7 +317,8 @@ func (b *rulebook) rule(p *Process, members map[string]rules.Member) error {
 	return nil
 }
 
-// count adds methods to those that only rules have asked for, and returns all of them.
+// count adds methods to the methods that only rules have asked for, and returns
+// all of them.
 func (b *rulebook) count(missing []rules.Method) map[rules.Method]struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -332,7 +354,7 @@ func (b *rulebook) retire() {
 	n.mu.Unlock()
 }
 
-// faults is what is wrong with rules. The text names the synchronizer.
+// faults are the faults of rules. The text names the synchronizer.
 type faults struct{ error }
 
 // Unwrap returns the faults.
@@ -344,7 +366,8 @@ type coordinator struct {
 
 	book    *rulebook
 	process *Process
-	missing []rules.Method      // what rules have asked for and was not counted
+	// missing holds methods that rules have asked for and that were not counted.
+	missing []rules.Method
 	unfit   map[string]struct{} // the members that are synchronizers, or whose nodes have refused the rules
 }
 
@@ -397,7 +420,7 @@ func (c *coordinator) Outbox() []transaction.Message {
 	return c.Synchronizer.Outbox()
 }
 
-// again begins anew, in a new epoch, with what was missing.
+// again begins anew, in a new epoch that counts the missing methods.
 func (c *coordinator) again() {
 	c.book.count(c.missing)
 	c.missing = nil
@@ -466,7 +489,8 @@ func patterns(events []rules.Event) (all []transaction.Event) {
 	return all
 }
 
-// counters returns what answers Count in rules. A method that is not counted is noted.
+// counters returns the function that answers Count in rules. A method that is
+// not counted is noted as missing.
 func (c *coordinator) counters() func(rules.Method) guard.Counters {
 	machine := c.Synchronizer
 	return func(m rules.Method) guard.Counters {
@@ -480,7 +504,7 @@ func (c *coordinator) counters() func(rules.Method) guard.Counters {
 	}
 }
 
-// check returns what is wrong with rules for processes.
+// check returns the faults of rules for processes.
 func check(r *rules.Rules) (err error) {
 	if r == nil {
 		return nil

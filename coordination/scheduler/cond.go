@@ -9,9 +9,11 @@ import "github.com/golda-dev/golda/coordination/coroutine"
 // The rules of [Semaphore] for calls from other goroutines and for deadlocks apply here, too.
 type Cond struct{ waiters }
 
-// Wait waits for a signal. When it returns, other handlers may have run since the signal, so test the condition again.
-// If Wait returns an error, coroutine.ErrStopped or that of the context that ended the wait (coroutine.WithContext), a
-// signal that was meant for it has woken the next waiter.
+// Wait waits for a signal. When it returns, other handlers may have run since
+// the signal, so test the condition again. If Wait returns an error,
+// coroutine.ErrStopped or the error of the context that ended the wait
+// (coroutine.WithContext), a signal that was meant for it has woken the next
+// waiter.
 func (d *Cond) Wait(c coroutine.Context) error {
 	d.mu.Lock()
 	called, err := d.wait(c)

@@ -24,7 +24,7 @@ type ending struct{ err error }
 type inbox struct {
 	wakeup chan struct{} // notification channel of capacity one
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	entries []entry
 	closed  bool
 }

@@ -8,9 +8,11 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 )
 
-// Poller is a source that must be polled, for a limited time. The goroutine that runs Step or Loop polls it, so nothing
-// else runs meanwhile: a Poll that exceeds its limit holds up everything. Poll should wait until it has an event or the
-// limit has passed. A limit of 0 asks only for what is there now.
+// Poller is a source that must be polled, for a limited time. The goroutine
+// that runs Step or Loop polls it, so nothing else runs meanwhile: a Poll that
+// exceeds its limit holds up everything. Poll should wait until it has an event
+// or the limit has passed. A limit of 0 asks only for an event that is there
+// now.
 type Poller interface {
 	// Poll returns an event and true, or false if there was none. An error ends the registration; io.EOF means that
 	// there are no more events.

@@ -58,10 +58,12 @@ func (n *next) claim() bool {
 	return true
 }
 
-// Register ties a source, which is a Source or a Poller, to its handler. Each event of the source starts a run of the
-// handler, unless a handler has asked for the event with Next. Register panics if src is neither a Source nor a Poller,
-// or if h is nil. On a closed scheduler the registration is closed at once: Observe of a Source is called with a
-// context that ends, so that the source releases what it owns.
+// Register ties a source, which is a Source or a Poller, to its handler. Each
+// event of the source starts a run of the handler, unless a handler has asked
+// for the event with Next. Register panics if src is neither a Source nor a
+// Poller, or if h is nil. On a closed scheduler the registration is closed at
+// once: Observe of a Source is called with a context that ends, so that the
+// source releases its resources.
 func (s *Scheduler) Register(src any, h Handler) *Registration {
 	if h == nil {
 		panic("scheduler: Register without a handler")
@@ -97,8 +99,9 @@ func (r *Registration) start() {
 	r.place = r.s.open.PushBack(r)
 }
 
-// Close ends the registration: it stops the source and drops those of its events that have not been handled. Running
-// handlers continue; those that wait in Next get ErrClosed. Close may be called twice.
+// Close ends the registration: it stops the source and drops its unhandled
+// events. Running handlers continue; handlers that wait in Next get ErrClosed.
+// Close may be called twice.
 func (r *Registration) Close() { r.end(ErrClosed) }
 
 // Runs returns the runs of the handler that events have started and that have not ended, in the order in which they
@@ -110,11 +113,13 @@ func (r *Registration) Runs() (all []*Task) {
 	return all
 }
 
-// Next suspends the handler until the next event of the source, which then does not start a new run. Several waiting
-// handlers are served in the order in which they came. The error is ErrClosed or ErrEnded if there will be no more
-// events, coroutine.ErrStopped, or that of the context that ended the wait (coroutine.WithContext): then an event is
-// left to the next waiting handler, or to a new run. The context must be that of a handler or task of the same
-// scheduler.
+// Next suspends the handler until the next event of the source, which then does
+// not start a new run. Several waiting handlers are served in the order in
+// which they called Next. The error is ErrClosed or ErrEnded if there will be
+// no more events. It is coroutine.ErrStopped or the error of the context that
+// ended the wait (coroutine.WithContext) if the wait ended early: then an event
+// is left to the next waiting handler, or to a new run. The context must belong
+// to a handler or task of the same scheduler.
 func (r *Registration) Next(c coroutine.Context) (event any, err error) {
 	t, ok := coro.TaskOf(c)
 	if !ok || t.Host() != r.s.host {

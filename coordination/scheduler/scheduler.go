@@ -38,9 +38,10 @@ type Config struct {
 	// MaxPool is how many idle coroutines are kept for reuse; 0 means 64, and a negative number none.
 	MaxPool int
 
-	// Backlog is the maximum number of open events of one source: those that wait, and those that handlers are
-	// handling, that is, until the handlers end or ask for the next event. A source that has reached its backlog is
-	// held back; a tick of Every is skipped. 0 means 1024.
+	// Backlog is the maximum number of open events of one source. An event is
+	// open while it waits and while a handler handles it, that is, until the
+	// handler ends or asks for the next event. A source that has reached its
+	// backlog is held back; a tick of Every is skipped. 0 means 1024.
 	Backlog int
 
 	// PollBudget is the longest time spent in pollers before other sources are checked; 0 means 10 ms.
@@ -108,7 +109,7 @@ type Snapshot struct {
 	Ready      int // events and tasks that were ready at the last check, and still are
 	Sources    int // registrations that have not ended
 	Tasks      int // handlers and tasks that have started and not ended
-	Blocked    int // those of them that wait for others of them
+	Blocked    int // tasks that wait for other tasks
 	Coroutines int // coroutines made since the start
 	Idle       int // coroutines kept for reuse
 }
@@ -214,15 +215,18 @@ func (s *Scheduler) Stop() {
 	s.inbox.notify()
 }
 
-// Close stops the sources, and all suspended handlers and tasks, the youngest first: their suspensions return
-// coroutine.ErrStopped and their deferred calls run. A handler that continues to suspend instead of returning is ended,
-// at the latest when Config.Grace is over, as by runtime.Goexit: its deferred calls run, and Error gets its name with
-// coroutine.ErrIgnoredStop. Close waits for a handler that neither returns nor suspends; Error gets its name when
+// Close stops the sources, and all suspended handlers and tasks, the youngest
+// first: their suspensions return coroutine.ErrStopped and their deferred calls
+// run. A handler that continues to suspend instead of returning is ended, at
+// the latest when Config.Grace is over, as by runtime.Goexit: its deferred
+// calls run, and Error gets its name with coroutine.ErrIgnoredStop. Close waits
+// for a handler that neither returns nor suspends; Error gets its name when
 // Config.Grace is over.
 //
-// Events that were not handled are dropped. Close waits until the sources have returned, but not longer than
-// Config.Grace; those that have not are reported to Error. Close may be called twice. A handler must not call it: it
-// should call Stop, and the caller of Loop closes.
+// Events that were not handled are dropped. Close waits until the sources have
+// returned, but not longer than Config.Grace; a source that has not is reported
+// to Error. Close may be called twice. A handler must not call it: it should
+// call Stop, and the caller of Loop closes.
 func (s *Scheduler) Close() {
 	s.enter("Close")
 	defer s.leave()

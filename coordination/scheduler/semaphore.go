@@ -18,10 +18,11 @@ type Semaphore struct {
 	free   int // guarded by mu; no handler waits while it is positive
 }
 
-// NewSemaphore returns a semaphore with n units. It counts: each Release without a waiter adds a unit, also beyond n,
-// so a semaphore that starts with none may count what producers have made. With one unit it admits one handler at a
-// time as long as each Release follows an Acquire; [NewBinarySemaphore] does so in any case. It panics if n is
-// negative.
+// NewSemaphore returns a semaphore with n units. It counts: each Release
+// without a waiter adds a unit, also beyond n, so a semaphore that starts with
+// no units may count the items that producers have made. With one unit it
+// admits one handler at a time as long as each Release follows an Acquire;
+// [NewBinarySemaphore] does so in any case. It panics if n is negative.
 func NewSemaphore(n int) *Semaphore {
 	if n < 0 {
 		panic(fmt.Sprintf("scheduler: NewSemaphore(%d): negative", n))
@@ -39,8 +40,9 @@ func NewBinarySemaphore(n int) *Semaphore {
 	return &Semaphore{free: n, binary: true}
 }
 
-// Acquire takes a unit and waits until there is one (P). It does not suspend if there is one already. If it returns an
-// error it has taken none: the error is coroutine.ErrStopped, or that of the context that ended the wait
+// Acquire takes a unit and waits until there is one (P). It does not suspend if
+// there is one already. If it returns an error it has taken none: the error is
+// coroutine.ErrStopped, or the error of the context that ended the wait
 // (coroutine.WithContext).
 func (m *Semaphore) Acquire(c coroutine.Context) error {
 	m.mu.Lock()

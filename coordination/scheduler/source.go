@@ -21,8 +21,9 @@ type Source interface {
 	Observe(ctx context.Context, notify func(event any)) error
 }
 
-// Dropper is a Source or Poller that gets back those of its events that will not be handled, because its registration
-// was closed. Any goroutine may call Drop. Its panics are reported to Config.Error.
+// Dropper is a Source or Poller that gets back its events that will not be
+// handled, because its registration was closed. Any goroutine may call Drop.
+// Its panics are reported to Config.Error.
 type Dropper interface {
 	Drop(event any)
 }

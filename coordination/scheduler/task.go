@@ -20,8 +20,9 @@ type Task struct {
 	done chan struct{} // made on the first call of Done
 }
 
-// TaskOf returns the task, or the run of a handler, that has the context c, to be given to those that wait for its end.
-// It is called by that task or handler, and reports whether c is of one.
+// TaskOf returns the task, or the run of a handler, that has the context c.
+// Other handlers may use it to wait for the end of the task. TaskOf must be
+// called by that task or handler, and reports whether c belongs to one.
 func TaskOf(c coroutine.Context) (*Task, bool) {
 	t, ok := coro.TaskOf(c)
 	if !ok {
@@ -45,12 +46,15 @@ func (j *job) handle() *Task {
 // errOwnEnd is returned to a task that waits for itself.
 var errOwnEnd = errors.New("scheduler: Join: a task waits for its own end")
 
-// Join suspends the caller until the task has ended, and returns how it ended, like [Task.Err]. If the caller is
-// stopped first, or the context of its wait ends (coroutine.WithContext), Join returns that error, and the task
-// continues. A task that joins itself gets an error at once. Any number of handlers and tasks may join, also those of
-// other schedulers, and a goroutine with coroutine.Blocking.
+// Join suspends the caller until the task has ended, and returns how it ended,
+// like [Task.Err]. If the caller is stopped first, or the context of its wait
+// ends (coroutine.WithContext), Join returns that error, and the task
+// continues. A task that joins itself gets an error at once. Any number of
+// handlers and tasks may join, of other schedulers too, and a goroutine with
+// coroutine.Blocking.
 //
-// If the error could be that of the wait or that of the task, use Done to find out whether the task has ended.
+// If the error may come from the wait or from the task, use Done to find out
+// whether the task has ended.
 func (t *Task) Join(c coroutine.Context) error {
 	caller, ok := coro.TaskOf(c)
 	if ok && caller.Tag == t.of {

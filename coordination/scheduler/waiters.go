@@ -32,8 +32,10 @@ func (q *waiters) wakeFirstLocked() bool {
 	return true
 }
 
-// wait joins the queue and waits to be woken. The caller holds the lock; wait releases it. If the wait ended with an
-// error, wait reports whether the waiter had been woken all the same, so that the caller can pass on what it was given.
+// wait joins the queue and waits to be woken. The caller holds the lock; wait
+// releases it. If the wait ended with an error, wait reports whether the waiter
+// had been woken all the same, so that the caller can pass on the unit or
+// signal.
 func (q *waiters) wait(c coroutine.Context) (called bool, err error) { return q.waitWith(c, block) }
 
 // waitWith is wait with another way to suspend.

@@ -1,8 +1,11 @@
 package synchronizer
 
-// rounds is the state of OncePerRound. A round can be told from counters that differ by one at most. They differ by more if those of a member
-// have begun again, or cannot be seen for a while: such a member is in the present round. It is booked as missed when the member runs, and
-// not before: if its counters come back, as they do after a notice that was wrong, they say what it has done.
+// rounds is the state of OncePerRound. The present round follows from the
+// counters, as long as they differ by at most one. They differ by more if the
+// counters of a member have begun again, or cannot be seen for a while: such a
+// member is in the present round. Its missed rounds are booked when the member
+// runs, and not before: if its counters come back, as they do after a wrong
+// notice of termination, they show its rounds.
 type rounds struct {
 	s      *Synchronizer
 	events []Event

@@ -9,11 +9,14 @@ import (
 	"github.com/golda-dev/golda/internal/rules"
 )
 
-// Member is what is coordinated: a *stage.Stage, or the rpc.Address of a process. Members of the same name are the same.
+// Member is a coordinated object: a *stage.Stage, or the rpc.Address of a
+// process. Members of the same name are the same.
 type Member interface{ Name() string }
 
-// Event is a pattern of requests: those of a method of a member for which If is true or nil. The method of a process is the
-// name of its function. The method of a stage is what its command's Method() string returns, or the name of the command's type.
+// Event is a pattern of requests: the requests of a method of a member for
+// which If is true or nil. The method of a process is the name of its function.
+// The method of a stage is the result of its command's Method() string, or the
+// name of the command's type.
 type Event struct {
 	Of     Member
 	Method string
@@ -30,9 +33,10 @@ const (
 	Completed
 )
 
-// Synchronizer takes the rules that init gives it. Its methods are called by init, and Count by the rules too. Mistakes, such as a
-// nil function, are reported together by what was to start the synchronizer, before anything has started. A method that adds a rule
-// panics if it is called later.
+// Synchronizer takes the rules that init gives it. Its methods are called by
+// init, and Count by the rules too. Mistakes, such as a nil function, are
+// reported together by the function that starts the synchronizer, before
+// anything has started. A method that adds a rule panics if it is called later.
 type Synchronizer struct {
 	rules  *rules.Rules
 	faults []error
@@ -57,10 +61,13 @@ func Rules(name string, init func(s *Synchronizer)) (*rules.Rules, error) {
 	return s.rules, errors.Join(s.faults...)
 }
 
-// Constrain holds back requests of a method while check is false for them. They wait as they would for a guard. check may read Count, and
-// what triggers of this synchronizer write. It is called again when either may have changed; it must not change anything.
+// Constrain holds back requests of a method while check is false for them. They
+// wait as they would for a guard. check may read Count, and variables that
+// triggers of this synchronizer write. It is called again when either may have
+// changed; it must not change anything.
 //
-// A method may have several constraints, of one or several synchronizers. All must hold at the same time.
+// A method may have several constraints, of one or several synchronizers. All
+// must hold at the same time.
 func (s *Synchronizer) Constrain(of Member, method string, check func(r guard.Request) bool) {
 	what := "Constrain"
 	if rule := s.rule(what, of, method); rule != nil && s.given(what, of, method, check != nil) {
@@ -68,9 +75,12 @@ func (s *Synchronizer) Constrain(of Member, method string, check func(r guard.Re
 	}
 }
 
-// Trigger has f called for each request of a method that reaches a phase. Count includes the request then. What f writes belongs to the
-// synchronizer: it is lost if the synchronizer restarts, and f is not called for what was accepted before. Prefer Count where it says
-// enough. If a method of a process has atomic rules, f is called at Accepted for the requests that run by one of this synchronizer.
+// Trigger calls f for each request of a method that reaches a phase. Count
+// includes the request then. Variables that f writes belong to the
+// synchronizer: they are lost if the synchronizer restarts, and f is not called
+// for requests that were accepted before. Prefer Count where it says enough. If
+// a method of a process has atomic rules, f is called at Accepted only for the
+// requests that run by an atomic rule of this synchronizer.
 func (s *Synchronizer) Trigger(of Member, method string, at Phase, f func(r guard.Request)) {
 	what := "Trigger"
 	rule := s.rule(what, of, method)
@@ -110,14 +120,18 @@ func (s *Synchronizer) Atomic(events ...Event) {
 	s.rules.Atomic = append(s.rules.Atomic, all)
 }
 
-// Count returns the counters of a method, as of its last request that was accepted or completed. Those of a process that has terminated
-// are zero. A process reports only completed requests of a method for which this synchronizer has neither a constraint nor a trigger for
-// [Accepted] nor an atomic rule, and of requests that none of its atomic rules is about: what runs now is not in the counters then, so
-// rely on Completed.
+// Count returns the counters of a method, as of its last request that was
+// accepted or completed. The counters of a terminated process are zero. Some
+// counters of a process have only completed requests: the counters of a method
+// for which this synchronizer has neither a constraint nor a trigger for
+// [Accepted] nor an atomic rule, and of requests that none of its atomic rules
+// is about. They do not show running requests, so rely on Completed.
 //
-// init sees zeros, but its call has the method counted from the start. A synchronizer whose rule asks for a method that is
-// not yet counted begins anew, as after a restart, and has it counted from then on; methods that have rules of this synchronizer are
-// counted. A rule panics if the member is nil or the method has no name.
+// init sees zeros, but its call has the method counted from the start. A
+// synchronizer whose rule asks for a method that is not yet counted begins
+// anew, as after a restart, and has it counted from then on; methods that have
+// rules of this synchronizer are counted. A rule panics if the member is nil or
+// the method has no name.
 func (s *Synchronizer) Count(of Member, method string) guard.Counters {
 	if !s.sealed {
 		s.rule("Count", of, method)
@@ -135,8 +149,9 @@ func (s *Synchronizer) Count(of Member, method string) guard.Counters {
 	return s.rules.Count(rules.Method{Of: of.Name(), Name: method})
 }
 
-// OnTerminated has f called when a member has terminated or restarted, so that f undoes what requests of the member had changed here.
-// Its counters are zero by then.
+// OnTerminated calls f when a member has terminated or restarted, so that f
+// undoes the changes that requests of the member made here. The member's
+// counters are zero by then.
 func (s *Synchronizer) OnTerminated(f func(of Member)) {
 	s.add("OnTerminated")
 	if f == nil {

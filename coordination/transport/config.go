@@ -12,10 +12,12 @@ import (
 	"time"
 )
 
-// Config configures the sockets of [Listen]. Its zero value is ready for a Unix socket; TCP needs Secret or Insecure.
+// Config configures the sockets of [Listen]. Its zero value is ready for a Unix
+// socket; TCP needs Secret or Insecure.
 //
-// The limits are there for what a stranger, or a node that has gone wrong, may cost: bytes, time and connections. What may be
-// under way for other nodes is limited by package rpc.
+// The limits bound the bytes, the time and the connections that a stranger, or
+// a faulty node, may cost. Package rpc limits the requests under way for other
+// nodes.
 type Config struct {
 	// Secret is what the nodes of a program share, at least 16 bytes that cannot be guessed: best 32 of a random generator. Two nodes
 	// that connect prove to each other that they have it, and never send it. It is needed unless the address is the path of a Unix
@@ -26,8 +28,10 @@ type Config struct {
 	// connected at the time.
 	Insecure bool
 
-	// Peers reports whether a name is that of a node to which this one may connect. Nil allows all nodes of the same network, if there is a
-	// Secret or they are Unix sockets, and none with Insecure: such a node answers those that connect, and Peers has to allow more.
+	// Peers reports whether a name belongs to a node to which this one may
+	// connect. Nil allows all nodes of the same network, if there is a Secret
+	// or they are Unix sockets. With Insecure nil allows none: such a node
+	// answers nodes that connect to it, and Peers must allow more.
 	Peers func(node string) bool
 
 	// Advertise is the address at which other nodes reach this one, if that is not the address given to Listen: as behind a
@@ -61,7 +65,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// The defaults of a Config, and what its values may be.
+// The defaults of a Config, and the limits of its values.
 const (
 	defaultMaxMessage = 16 << 20
 	defaultMaxQueue   = 64 << 20
@@ -98,7 +102,8 @@ func (cfg Config) complete(network, address string) (Config, error) {
 	return cfg, err
 }
 
-// checkTrust returns what is wrong with how nodes know that they belong together.
+// checkTrust returns an error if the Config does not say how nodes prove that
+// they belong together.
 func (cfg Config) checkTrust(network, address string) error {
 	switch {
 	case networkKind(network) == "":
@@ -158,7 +163,8 @@ func isFile(network, address string) bool {
 // maxNode is the length of the longest name of a node.
 const maxNode = 512
 
-// checkNode returns why a name cannot be that of a node of the network, and otherwise its parts.
+// checkNode returns the two parts of the name of a node of the network, or an
+// error if the name cannot belong to one.
 func checkNode(kind, node string) (network, address string, err error) {
 	network, address, ok := strings.Cut(node, ":")
 	switch {

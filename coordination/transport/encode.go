@@ -43,7 +43,7 @@ func Encode(m *Message) ([]byte, error) {
 	return append(b, body...), nil
 }
 
-// encodeValue encodes a value. What was received encoded is passed on as it is.
+// encodeValue encodes a value. An Encoded value is passed on unchanged.
 func encodeValue(v any) (data []byte, err error) {
 	if e, ok := v.(Encoded); ok {
 		return e, nil

@@ -42,9 +42,11 @@ type errorType struct {
 	decode func(data []byte) (error, error)
 }
 
-// RegisterError gives a sentinel error a name, by which it crosses from node to node: if [errors.Is] finds it in an error here, it
-// does so there. Each node registers the same names, usually in the declaration of a variable or an init function. The name
-// begins with that of the package. RegisterError panics if the name is taken, or a value is missing.
+// RegisterError gives a sentinel error a name, by which it crosses from node to
+// node: if [errors.Is] finds it in an error here, it does so there. Each node
+// registers the same names, usually in the declaration of a variable or an init
+// function. The name begins with the name of the package. RegisterError panics
+// if the name is taken, or a value is missing.
 func RegisterError(name string, sentinel error) {
 	if name == "" || sentinel == nil {
 		panic("transport: RegisterError needs a name and an error")
@@ -148,7 +150,8 @@ func detailsOf(err error) (is []string, as map[string]json.RawMessage) {
 	return is, as
 }
 
-// decodeError decodes an error. What this node has not registered is left out.
+// decodeError decodes an error. Errors that this node has not registered are
+// left out.
 func decodeError(data []byte) error {
 	var f fault
 	if err := json.Unmarshal(data, &f); err != nil {

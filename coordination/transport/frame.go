@@ -63,13 +63,13 @@ func (p patient) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hurry gives what comes next a time limit, until the function is called that hurry returns.
+// hurry gives the next reads a time limit, until the caller calls end.
 func (r *receiver) hurry() (end func()) {
 	r.due = time.Now().Add(r.arrival)
 	return func() { r.due = time.Time{} }
 }
 
-// next reads a frame of at most so many bytes. Its time begins with its first byte, if it has not begun.
+// next reads a frame of up to "most" bytes. Its time begins with its first byte, if it has not begun.
 func (r *receiver) next(most uint32) ([]byte, error) {
 	var header [4]byte
 	var err error
@@ -89,7 +89,8 @@ func (r *receiver) next(most uint32) ([]byte, error) {
 	return readGrowing(r.in, n)
 }
 
-// readGrowing reads n bytes into memory that at most doubles with what has come.
+// readGrowing reads n bytes into memory that at most doubles with the bytes
+// received.
 func readGrowing(r io.Reader, n uint32) ([]byte, error) {
 	data := make([]byte, 0, min(n, firstRead))
 	for {

@@ -16,13 +16,17 @@ import (
 	"time"
 )
 
-// Two nodes introduce themselves with four frames, before any other: the node that has connected sends its name, the one that it means, its
-// key and a nonce; the other answers with the same; the first sends its proof, and the second its own, or why it refuses.
+// Two nodes introduce themselves with four frames, before any other: the node
+// that has connected sends its name, the name of the node that it wants, its
+// key and a nonce; the other answers with the same; the first sends its proof,
+// and the second sends its own proof, or the reason why it refuses.
 //
-// A proof is an HMAC-SHA256 with the secret and a signature with the key, both over all that the first two frames say and over which side
-// gives it. So it is of no use on another connection, to another node, or when it is sent back. The key is made when the node starts: it
-// tells a program from another that claims its name, also where there is no secret. The side that was called proves last, so a stranger
-// has nothing to try secrets on.
+// A proof is an HMAC-SHA256 with the secret and a signature with the key, both
+// over the first two frames and the side that gives the proof. So it is of no
+// use on another connection, to another node, or when it is sent back. The key
+// is made when the node starts: it distinguishes a program from another that
+// claims its name, even without a secret. The called side proves last, so a
+// stranger gets no proof against which it could try secrets.
 
 const protocol = "golda/2"
 
@@ -124,7 +128,8 @@ func (s *socket) mac(of []byte) []byte {
 	return m.Sum(nil)
 }
 
-// verify returns what is wrong with the proof of the other node, on its side.
+// verify returns an error if the proof of the other node, on its side, is
+// wrong.
 func (s *socket) verify(proof hello, i introduction, side string) error {
 	of, key := i.transcript(side), i.caller.Key
 	if side == calledSide {
@@ -152,7 +157,7 @@ func (s *socket) myself(to string) hello {
 
 func (s *socket) publicKey() []byte { return s.key.Public().(ed25519.PublicKey) }
 
-// checkHello returns what is wrong with how another node has introduced itself.
+// checkHello returns an error if the introduction of another node is wrong.
 func (s *socket) checkHello(h hello) error {
 	if h.Refused != "" {
 		return refusedError{h.Refused}

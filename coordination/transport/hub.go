@@ -8,7 +8,8 @@ import (
 // Hub connects nodes of one program. Messages are handed over as they are: values are not encoded, and a pointer that one node
 // sends is the pointer that the other gets. The zero Hub is ready for use, by any goroutine.
 type Hub struct {
-	mu    sync.Mutex // guards the fields below, and those of the hub's ports
+	// mu guards the fields below and the fields of the hub's ports.
+	mu    sync.Mutex
 	ports map[string]*port
 }
 

@@ -55,7 +55,8 @@ func (s *socket) addLocked(node string) *peer {
 	return p
 }
 
-// lose ends a peer: its connections are closed, and what was not sent is dropped.
+// lose ends a peer: its connections are closed, and its unsent messages are
+// dropped.
 func (s *socket) lose(p *peer, reason error) {
 	if !errors.Is(reason, ErrUnreachable) {
 		reason = fmt.Errorf("%w: %s: %w", ErrUnreachable, p.node, reason)
@@ -175,8 +176,9 @@ func (s *socket) closeAtEnd(conn net.Conn) (undo func() bool) {
 	return context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 }
 
-// takeover is how long a program that claims a name waits for the loss of the one that is connected: if that was killed, the loss is
-// a matter of moments.
+// takeover is how long a program that claims a name waits for the loss of the
+// program that is connected: if that program was killed, the loss is noticed
+// within moments.
 const takeover = time.Second
 
 // admit returns the peer that has introduced itself, and whether it is new, if there is a place for a connection of it.
@@ -257,7 +259,8 @@ func (s *socket) attach(p *peer, conn net.Conn, own bool) bool {
 	return true
 }
 
-// write sends what is queued, and heartbeats on all connections, until the peer is lost. It is the only one that writes, after the hellos.
+// write sends the queued messages, and heartbeats on all connections, until the
+// peer is lost. After the hellos only this goroutine writes.
 func (s *socket) write(p *peer) {
 	beat := time.NewTicker(s.cfg.Heartbeat)
 	defer beat.Stop()

@@ -10,17 +10,22 @@ import (
 	"time"
 )
 
-// Listen returns a transport over sockets: network is "tcp" or "unix", as in package net. The name of the node is the
-// network and its address, such as "tcp:127.0.0.1:7001": other nodes of the same network need no more to reach it, and connect
-// when there is something to send.
+// Listen returns a transport over sockets: network is "tcp" or "unix", as in
+// package net. The name of the node is the network and its address, such as
+// "tcp:127.0.0.1:7001": other nodes of the same network need no more to reach
+// it, and connect when there is something to send.
 //
-// Nodes that connect prove to each other that they have the same [Config.Secret], and that the program is still the one that had its
-// name before. After that nothing is encrypted or sealed: a program that can read or change the packets between two nodes can read and change
-// what they send. Across machines use a network that is protected, or package adapter/nats with TLS. A Unix socket that is a file is given
-// mode 0600, so that programs of other users cannot connect.
+// Nodes that connect prove to each other that they have the same
+// [Config.Secret], and that the name still belongs to the same program. After
+// that nothing is encrypted or sealed: a program that can read or change the
+// packets between two nodes can read and change what they send. Across machines
+// use a network that is protected, or package adapter/nats with TLS. A Unix
+// socket that is a file is given mode 0600, so that programs of other users
+// cannot connect.
 //
-// Without a secret, on a Unix socket or with [Config.Insecure], a name that is connected stays with its program: another one that claims it
-// is refused until the first is lost.
+// Without a secret, on a Unix socket or with [Config.Insecure], a name that is
+// connected stays with its program: another program that claims it is refused
+// until the first is lost.
 func Listen(network, address string, cfg Config) (Transport, error) {
 	cfg, err := cfg.complete(network, address)
 	if err != nil {
@@ -54,7 +59,7 @@ type socket struct {
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 
-	mu     sync.Mutex // guards the fields below, and those of peers
+	mu     sync.Mutex // guards the fields below and the fields of peers
 	closed bool
 	peers  map[string]*peer
 	self   map[*notice]struct{}

@@ -44,8 +44,9 @@ type Transport interface {
 	Close() error
 }
 
-// Message is the one type of messages that a transport carries. A transport hands over what it is given, in whatever way:
-// the fields are the matter of package rpc.
+// Message is the one type of messages that a transport carries. A transport
+// delivers messages of all kinds in the same way: only package rpc interprets
+// the fields.
 type Message struct {
 	Kind    uint8         // what the message is
 	Call    uint64        // the number of the call that it belongs to
@@ -59,6 +60,8 @@ type Message struct {
 	Err error
 }
 
-// Encoded is the value of a message that came encoded: by encoding/json, or by the caller, if it has sent an Encoded. That is sent as it
-// is, and a function of package rpc that takes or returns an Encoded has what was sent.
+// Encoded is a value that encoding/json has encoded: a received value, or a
+// value that the caller encoded and sent as an Encoded, which is sent
+// unchanged. A function of package rpc that takes or returns an Encoded gets
+// the encoded value.
 type Encoded []byte

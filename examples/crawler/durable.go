@@ -22,7 +22,7 @@ type store struct {
 	frontier *nats.Inlet[string] // addresses to be fetched
 	seen     nats.Outcomes       // addresses that have been in the frontier
 	read     nats.Outcomes       // pages that were read
-	met      sync.Map            // what is known to be in seen
+	met      sync.Map            // pages that are known to be in seen
 	base     *url.URL            // of the site
 }
 
@@ -166,7 +166,8 @@ func (s *store) result(ctx context.Context, r *result, pages int) error {
 	return nil
 }
 
-// crawlIn crawls in a directory: what was begun there goes on.
+// crawlIn crawls with a store in a directory: it continues a crawl that was
+// begun there.
 func (c config) crawlIn(ctx context.Context, client *http.Client, s *site, base *url.URL, progress io.Writer) (r *result, err error) {
 	st, err := openStore(ctx, c.store, base)
 	if err != nil {

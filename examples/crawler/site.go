@@ -70,8 +70,8 @@ func (s *site) linksOf(page int) []int {
 	return all
 }
 
-// reachable returns all pages that a crawl must find, by a sequential search: those that can be read, and those that
-// cannot.
+// reachable returns all pages that a crawl must find, by a sequential search:
+// the pages that can be read, and the pages that cannot.
 func (s *site) reachable() (readable, failing []int) {
 	seen := make([]bool, s.pages)
 	seen[0] = true

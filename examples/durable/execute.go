@@ -20,7 +20,8 @@ import (
 	"github.com/golda-dev/golda/adapter/nats"
 )
 
-// execute publishes, has children do the work and kills them, and counts what is there at the end.
+// execute publishes commands, lets children handle them while it kills the
+// children, and counts the outcomes at the end.
 func (c config) execute(ctx context.Context) (r result, err error) {
 	dir, err := os.MkdirTemp("", "golda-durable")
 	if err != nil {
@@ -119,7 +120,7 @@ func (j job) spawn(ctx context.Context, while time.Duration) (done bool, err err
 	}
 }
 
-// count counts what is there at the end.
+// count counts the outcomes and dead letters at the end.
 func (r *result) count(ctx context.Context, j job, commands int) (err error) {
 	conn, numbers, outcomes, err := j.open(ctx)
 	if err != nil {

@@ -1,13 +1,17 @@
-// Durable is a pipeline whose process is killed each second, and that loses nothing.
+// Durable is a pipeline whose process is killed each second, and that loses
+// nothing.
 //
 //	go run ./examples/durable                  # 5,000 commands, some seconds
 //	go run ./examples/durable -n 100000 -each 1ms -workers 32
 //	go run ./examples/durable -nats nats://127.0.0.1:4222   # with a server of your own
 //	go run ./examples/durable -nats nats://127.0.0.1:4222 -status   # meanwhile, in another terminal
 //
-// It publishes commands to a durable inlet. A child process, the same program, feeds a pipeline from it, and is killed with SIGKILL each
-// second until all is done. Without -nats the server with the messages is inside the child, and dies with it. At the end durable compares
-// what the commands have left behind with what was published. The exit status is 1 if a command is lost, or if an outcome was kept twice.
+// It publishes commands to a durable inlet. A child process, the same program,
+// feeds a pipeline from it, and is killed with SIGKILL each second until all is
+// done. Without -nats the server with the messages is inside the child, and
+// dies with it. At the end durable compares the outcomes of the commands with
+// the published commands. The exit status is 1 if a command is lost, or if an
+// outcome was kept twice.
 package main
 
 import (
@@ -96,7 +100,7 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	)
 }
 
-// result is what came of it.
+// result is the result of a run.
 type result struct {
 	Published    uint64        `json:"published"`
 	Rotten       int           `json:"rotten"` // commands that fail for good

@@ -91,7 +91,9 @@ func (j job) work(ctx context.Context, ready func()) (err error) {
 	})
 	batches := window.All("batches", window.Bounds[int]{Count: 32, Time: 50 * time.Millisecond})
 	kept := stage.Sink("ledger", func(ctx context.Context, w window.Window[struct{}, []int]) error {
-		for _, n := range w.Value { // if one fails all come again, and those that are in the ledger stay as they are
+		// if one fails all are delivered again, and numbers that are in the
+		// ledger keep their outcome
+		for _, n := range w.Value {
 			if _, err := nats.Once(ctx, outcomes, strconv.Itoa(n), func(context.Context) (int, error) { return 2 * n, nil }); err != nil {
 				return err
 			}

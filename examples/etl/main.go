@@ -1,12 +1,16 @@
-// Etl sums up a log, is killed five times meanwhile, and has the same bytes in the end.
+// Etl sums up a log, is killed five times meanwhile, and has the same bytes in
+// the end.
 //
 //	go run ./examples/etl                # 2,000,000 lines
 //	go run ./examples/etl -n 20000000 -kills 50
 //
-// It writes a log of a day, and counts the requests and bytes of each minute and host, by the times of the events. A child process, the
-// same program, does that with a pipeline that has a checkpoint. The first child is left alone. Then others do it again in another
-// directory, and are killed with SIGKILL: what is summed up is in memory then, and the next child goes on with the checkpoint. At the end etl
-// compares the reports of both byte by byte, and with that of a loop. The exit status is 1 if they differ.
+// It writes a log of a day, and counts the requests and bytes of each minute
+// and host, by the times of the events. A child process, the same program, does
+// that with a pipeline that has a checkpoint. The first child is left alone.
+// Then others do it again in another directory, and are killed with SIGKILL:
+// the sums are in memory then, and the next child continues from the
+// checkpoint. At the end etl compares the reports of both byte by byte, and
+// with the report of a loop. The exit status is 1 if they differ.
 package main
 
 import (
@@ -89,7 +93,7 @@ type result struct {
 	Without ran   `json:"without_kills"`
 	With    ran   `json:"with_kills"`
 	Same    bool  `json:"same"`  // the reports of both
-	Right   bool  `json:"right"` // the report is that of a loop
+	Right   bool  `json:"right"` // the report equals the loop's report
 }
 
 // ran is how a run went.

@@ -40,8 +40,9 @@ type progress struct {
 	Checkpoint      int64 // the position that is saved
 }
 
-// open is how many windows are open at a time: those of four minutes. When another one is opened, the oldest is closed. A line
-// comes at most a minute late, so none comes for a window that was closed.
+// open is how many windows are open at a time: the windows of four minutes.
+// When another one is opened, the oldest is closed. A line comes at most a
+// minute late, so no line belongs to a closed window.
 const open = 4 * hosts
 
 // work sums up the log, and writes the report:

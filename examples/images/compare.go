@@ -59,7 +59,8 @@ func (c comparison) whole() (runs comparison) {
 	return runs
 }
 
-// different returns the policies whose images differ from those of the first.
+// different returns the policies whose images differ from the images of the
+// first policy.
 func (c comparison) different() (names []string) {
 	runs := c.whole()
 	for _, run := range runs {

@@ -73,7 +73,8 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	return c, errors.Join(show.NoArguments(f), err, contradictions(f), c.check(given(f, "n")))
 }
 
-// byNames finds several policies, or returns what is wrong with each name.
+// byNames finds several policies, or returns an error that explains each wrong
+// name.
 func byNames(list string) (pols []controller.Policy, err error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, errors.New("-policies: at least one policy is needed")

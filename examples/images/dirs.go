@@ -10,8 +10,8 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// prepare makes the directories for output, and returns an error before any work if that fails. Then it removes those
-// that it made.
+// prepare makes the directories for output, and returns an error before any
+// work if that fails. After a failure it removes the directories that it made.
 func (c config) prepare(box *outbox) error {
 	var made []string
 	for _, d := range c.written() {

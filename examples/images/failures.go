@@ -27,7 +27,8 @@ func (f *failures) add(path string, err error) {
 	}
 }
 
-// explain returns a line that says what happened to an image, with its stage and its file.
+// explain returns a line that says how an image failed, with its stage and its
+// file.
 func explain(path string, err error) string {
 	var crash *stage.CrashError
 	switch {

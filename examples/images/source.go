@@ -67,8 +67,8 @@ func (s *source) submit(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil { // a stage with a free slot accepts a command although its context has ended
 		return err
 	}
-	// An image that was started is finished, even if ctx ends. The wait for a slot is short: the window limits what is
-	// open.
+	// An image that was started is finished, even if ctx ends. The wait for a
+	// slot is short: the window limits the open images.
 	ticket, err := s.entry.Ask(context.WithoutCancel(ctx), j)
 	if err != nil {
 		return err

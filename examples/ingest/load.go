@@ -113,8 +113,9 @@ func (l *load) note(job string, status int, err error) {
 	}
 }
 
-// report writes the counts, and returns an error if the answers do not agree with what was done: a job that was
-// answered 202 or 204 is done once, a refused job never, and an unanswered one at most once.
+// report writes the counts, and returns an error if the answers do not agree
+// with the work: a job that was answered 202 or 204 is done once, a refused job
+// never, and an unanswered one at most once.
 func (l *load) report(w io.Writer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

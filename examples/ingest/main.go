@@ -43,7 +43,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return show.Status(stderr, "ingest", c.work(ctx, stdout, stderr))
 }
 
-// work serves until ctx or the time of -for ends, and reports what was done.
+// work serves until ctx or the time of -for ends, and reports the finished
+// jobs.
 func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	l, err := show.Listen(ctx, "-listen", c.listen)
 	if err != nil {

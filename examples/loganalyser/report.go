@@ -45,7 +45,7 @@ const listed = 5
 
 func newReport() *report { return &report{hosts: map[string]totals{}} }
 
-// merge adds totals to those of a host.
+// merge adds totals to the totals of a host.
 func (r *report) merge(host string, t totals) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -44,7 +44,7 @@ type generator struct {
 	bad         float64 // the share of the lines that cannot be parsed, from 0 to 1
 	dice        *rand.Rand
 	popular     *rand.Zipf
-	next        []byte // what was generated and not read
+	next        []byte // bytes that were generated and not read
 	store       []byte
 }
 

@@ -108,7 +108,8 @@ func (c config) work(ctx context.Context, stdout io.Writer) (err error) {
 	return c.execute(ctx, p, index, stdout)
 }
 
-// execute runs the pipeline, and reports what was done, also of a run that has failed.
+// execute runs the pipeline, and reports the work done, also of a run that has
+// failed.
 func (c config) execute(ctx context.Context, p *pipeline.Pipeline, index *index, stdout io.Writer) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// scan is a document as a picture, and text what is on it.
+// scan is a document as a picture; text is the text of the picture.
 type (
 	scan struct {
 		ID     int
@@ -28,8 +28,9 @@ type (
 	}
 )
 
-// carrierOptions are those of the queues between the processes. What a killed process was reading is read by another one after two seconds;
-// the default is 30.
+// carrierOptions are the options of the queues between the processes. A message
+// that a killed process was handling is delivered to another process after two
+// seconds; the default is 30.
 var carrierOptions = nats.Options[any]{AckWait: 2 * time.Second, MaxInFlight: 64, Retry: stage.RetryPolicy{Attempts: 100}}
 
 // stages returns the pipeline: the stages, how they are connected, and which process is to run which.

@@ -93,7 +93,7 @@ type seat struct {
 	left, right rpc.Address
 }
 
-// dinner is what happens at the table.
+// dinner is one dinner at the table.
 type dinner struct {
 	config
 

@@ -1,8 +1,9 @@
-// Quickstart counts words: a feed of lines, two stages made of plain functions, and a run that ends when all is done.
+// Quickstart counts words: a feed of lines, two stages made of plain functions,
+// and a run that ends when all is done.
 //
 //	go run ./examples/quickstart
 //
-// The program in ./examples/quickstart/crash shows what happens when a handler crashes.
+// The program in ./examples/quickstart/crash has a handler that crashes.
 package main
 
 import (

@@ -22,7 +22,8 @@ type board struct {
 	turnedOn []string
 }
 
-// resource is the init of a resource. It knows nothing of rules, except that what is on cannot be turned on.
+// resource is the init of a resource. It knows nothing of rules, except that a
+// resource that is on cannot be turned on.
 func (b *board) resource(name string, hold time.Duration) func(p *rpc.Process) error {
 	return func(p *rpc.Process) error {
 		on := false

@@ -51,7 +51,7 @@ func (s *story) end(p *pipeline.Pipeline) error {
 	return err
 }
 
-// accounts prints what happened to all commands.
+// accounts prints how the commands ended.
 func (s *story) accounts(p *pipeline.Pipeline) {
 	snapshot := p.Snapshot()
 	s.didf("The accounts:")

@@ -1,19 +1,20 @@
-// Tasks is the bounded buffer, with cooperative tasks and two counting semaphores: producers wait for a free place, the
-// consumer for an item.
+// Tasks is the bounded buffer, with cooperative tasks and two counting
+// semaphores: producers wait for a free place, the consumer for an item.
 //
 //	go run ./examples/tasks
 //	go run ./examples/tasks -producers 3 -items 4 -places 1
 //	go run ./examples/tasks -seed 7        # another order, the same each time
 //
-// No task is interrupted between two suspensions, so the buffer needs no lock. Each line reports an action of a task
-// and shows the buffer after it: which item of which producer is in each place. A task that has to wait reports what it
-// waits for.
+// No task is interrupted between two suspensions, so the buffer needs no lock.
+// Each line reports an action of a task and shows the buffer after it: which
+// item of which producer is in each place. A task that has to wait reports why.
 //
 //	go run ./examples/tasks -take 3        # a deadlock, as intended
 //
-// If the consumer takes so few items (-take) that the buffer cannot hold the rest, the producers wait for ever. If it
-// takes more than are made, the consumer waits for ever. The scheduler reports the deadlock, and the program reports
-// which tasks wait, and why.
+// If the consumer takes so few items (-take) that the buffer cannot hold the
+// rest, the producers wait for ever. If it takes more than are made, the
+// consumer waits for ever. The scheduler reports the deadlock, and the program
+// reports which tasks wait, and why.
 package main
 
 import (

@@ -50,8 +50,9 @@ func (f *fields) add(line []byte) {
 	}
 }
 
-// fault returns what is wrong with the header lines of a request: what net/http's server refuses, and what could make a
-// proxy before this server see another request, or another end of it (RFC 9112, 11.2).
+// fault says why the header lines of a request are wrong. It refuses requests
+// that net/http's server refuses, and requests that could make a proxy before
+// this server see another request, or another end of it (RFC 9112, 11.2).
 func (f *fields) fault(req *http.Request) string {
 	switch {
 	case f.folded:

@@ -88,7 +88,7 @@ func (f *file) answer(req *http.Request) answer {
 	return f.judge(req)
 }
 
-// conditional reports whether the headers of a request may change what is sent.
+// conditional reports whether the headers of a request may change the answer.
 func conditional(req *http.Request) bool {
 	for _, name := range []string{"Range", "If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "If-Range"} {
 		if len(req.Header[name]) > 0 {

@@ -101,8 +101,8 @@ func (p *parse) frame(c *conn) {
 		return
 	}
 	c.body = max(req.ContentLength, 0)
-	// A client that waits for 100 Continue gets the last answer instead, and may then send the body or not: it cannot
-	// be known what follows.
+	// A client that waits for 100 Continue gets the last answer instead, and
+	// may then send the body or not: the next bytes may be a body or a request.
 	waits := expects(req) && c.body > 0
 	c.ans.last = c.ans.last || req.Close || waits
 	c.ans.unsure = c.ans.unsure || waits

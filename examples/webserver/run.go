@@ -75,7 +75,7 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	return r.server.open(r.listener)
 }
 
-// release closes what was opened.
+// release closes the listeners and the site's directory.
 func (r *runner) release() {
 	for _, l := range []net.Listener{r.listener, r.gauges} {
 		if l != nil {

@@ -25,8 +25,8 @@ func (s *signals) raise(some sign) (mine bool) {
 	return sign(s.bits.Or(uint32(some|taken)))&taken == 0
 }
 
-// drop clears signals. Drop a signal before doing what it asks for: a signal that is raised in between means something
-// new.
+// drop clears signals. Drop a signal before acting on it: a signal that is
+// raised in between means something new.
 func (s *signals) drop(some sign) { s.bits.And(^uint32(some)) }
 
 // take clears signals, as drop does, and returns the signals that were set.

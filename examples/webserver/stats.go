@@ -2,7 +2,7 @@ package main
 
 import "sync/atomic"
 
-// stats counts what clients were answered. Running stages add to it.
+// stats counts connections and answers. Running stages add to it.
 type stats struct {
 	accepted atomic.Uint64    // connections
 	refused  atomic.Uint64    // connections that were one too many

@@ -46,7 +46,8 @@ type (
 	Terminated = proto.Terminated
 )
 
-// NewSystem returns a system that logs only warnings and worse. The project itself reports what happens to actors.
+// NewSystem returns a system that logs only warnings and worse. The project
+// itself reports the events of its actors.
 func NewSystem(log *slog.Logger) *System {
 	s := proto.NewActorSystem(
 		proto.WithLoggerFactory(func(*proto.ActorSystem) *slog.Logger { return Quiet(log) }),
@@ -60,10 +61,13 @@ func NewSystem(log *slog.Logger) *System {
 // shared is the system of the pipelines that were given none.
 var shared = sync.OnceValue(func() *System { return NewSystem(slog.New(slog.DiscardHandler)) })
 
-// Shared returns the system of the pipelines that were given none: a new system takes 67,000 allocations and some 5 ms, nearly
-// all of it for a table of processes that fits a million of them. Make each name in it unique; see [Unique]. In a bubble of testing/synctest it returns a new system, because no goroutine outside may serve its actors.
+// Shared returns the system of the pipelines that were given none: a new system
+// takes 67,000 allocations and some 5 ms, nearly all of it for a table of
+// processes that fits a million of them. Make each name in it unique; see
+// [Unique]. In a bubble of testing/synctest it returns a new system, because no
+// goroutine outside may serve its actors.
 //
-// It logs nothing: the project itself reports what happens to actors.
+// It logs nothing: the project itself reports the events of its actors.
 func Shared() *System {
 	if goid.InBubble() {
 		return NewSystem(slog.New(slog.DiscardHandler))

@@ -10,9 +10,10 @@ type Pace interface {
 	// Ready is called by any goroutine when a mailbox has a message. It is called again only after [Mailbox.Step] was
 	// called.
 	Ready(m *Mailbox)
-	// Apart is called by any goroutine when a command whose handler was suspended is woken by a timer, or by what it
-	// awaited: by an event that has no place in the order of messages. The arguments are the stage, the command's
-	// number there, and a function that continues the command.
+	// Apart is called by any goroutine when a suspended handler is woken by an
+	// event that has no place in the order of messages: by a timer, or by an
+	// awaited event. The arguments are the stage, the command's number there,
+	// and a function that continues the command.
 	Apart(stage string, number uint64, goOn func())
 }
 

@@ -1,5 +1,6 @@
-// Package backoff has the arithmetic of pauses: those that grow, before a retry of a command, before a crashing stage works on,
-// and before a supervisor restarts a child; and those that another program asks for.
+// Package backoff has the arithmetic of pauses. Some pauses grow: before a
+// retry of a command, before a crashing stage works on, and before a supervisor
+// restarts a child. Other pauses are asked for by another program.
 package backoff
 
 import (
@@ -23,9 +24,11 @@ func Pause(first, most time.Duration, n int, share float64) time.Duration {
 // LongestAsked is the longest pause that another program may ask for, unless the user allows longer ones.
 const LongestAsked = time.Minute
 
-// Heed returns the pause to make when another program asks for one: what it asks for, but at most a bound. Cut reports whether it asks
-// for more. All code that pauses because it was asked to calls Heed: stages, the sources of brokers, the functions that send requests,
-// and the handlers that pass a pause on to their clients.
+// Heed returns the pause to make when another program asks for one: the pause
+// asked for, but at most a bound. Cut reports whether the program asks for
+// more. All code that pauses because it was asked to calls Heed: stages, the
+// sources of brokers, the functions that send requests, and the handlers that
+// pass a pause on to their clients.
 func Heed(asked, most time.Duration) (pause time.Duration, cut bool) {
 	return min(max(asked, 0), most), asked > most
 }

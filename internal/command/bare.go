@@ -8,9 +8,10 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// bare strips the layers from a context that add no values: those of a task, and those of WithCancel, WithTimeout and
-// WithDeadline, which can be stripped by reflection only. A layer of an unknown type is taken to have values, which costs
-// some time for each command and has no other effect.
+// bare strips the layers from a context that add no values: a task's layer, and
+// the layers of WithCancel, WithTimeout and WithDeadline, which can be stripped
+// by reflection only. A layer of an unknown type is taken to have values, which
+// costs some time for each command and has no other effect.
 func bare(ctx context.Context) context.Context {
 	if inner := inside(ctx); inner != nil {
 		return bare(inner)

@@ -1,5 +1,5 @@
-// Package command holds what travels through a pipeline: a command in its envelope, and the ticket with which a caller
-// waits for the command's end.
+// Package command holds the unit that travels through a pipeline: a command in
+// its envelope, and the ticket with which a caller waits for the command's end.
 package command
 
 import (
@@ -48,7 +48,8 @@ const (
 	rough   = 17                           // in units of 2 to this power of nanoseconds
 )
 
-// MaxPack is the largest pack. MaxTries is the largest number of tries that is counted, MaxRefusals that of refusals in a row.
+// MaxPack is the largest pack, MaxTries the largest number of tries that is
+// counted, and MaxRefusals the largest number of refusals in a row.
 const (
 	MaxPack     = 255
 	MaxTries    = 1<<16 - 1
@@ -147,7 +148,8 @@ func (e *Envelope) Waited(now int64) (waited time.Duration, known bool) {
 	return sinceThen(time.Duration(ago)>>at<<unit, e.note>>at)
 }
 
-// Seen is how many envelopes are inspected for a time: of so many at the head of a queue at least one should have it.
+// Seen is how many envelopes are inspected for a time: among the first 16 of a
+// queue at least one should have it.
 const Seen = 16
 
 // Waited returns for how long the first command whose time is known has been in the queue, and for how many commands that

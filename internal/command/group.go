@@ -70,19 +70,20 @@ func (w *whole) end(result any, err error) {
 	w.Group.End(err)
 }
 
-// Includes reports whether something is true of the ticket, or of one that waits for its end as part of a group.
-func (t *Ticket) Includes(is func(*Ticket) bool) bool {
+// Includes reports whether match returns true for the ticket, or for a ticket
+// that waits for its end as part of a group.
+func (t *Ticket) Includes(match func(*Ticket) bool) bool {
 	if t == nil {
 		return false
 	}
-	if is(t) || t.of == nil {
-		return is(t)
+	if match(t) || t.of == nil {
+		return match(t)
 	}
-	if t.of.first.Includes(is) {
+	if t.of.first.Includes(match) {
 		return true
 	}
 	for _, member := range t.of.tickets {
-		if member.Includes(is) {
+		if member.Includes(match) {
 			return true
 		}
 	}

@@ -174,8 +174,9 @@ func valuesOf(ctx context.Context, pipeline any) (values context.Context, known 
 	return nest(ctx), nil
 }
 
-// ends reports whether a context can end. A task can, and so can those of WithCancel and the like; they are not asked, because their
-// Done would make a channel, for which few commands have a use.
+// ends reports whether a context can end. A task can, and so can the contexts
+// of WithCancel and the like; they are not asked, because their Done would make
+// a channel, for which few commands have a use.
 func ends(ctx context.Context) bool {
 	if _, ok := ctx.(*coro.Task); ok {
 		return true
@@ -191,7 +192,7 @@ const Nested = 256
 // nested is a context that was derived from a handler's, and counts how often that was done in a row.
 type nested struct {
 	context.Context
-	first context.Context // the one that was not derived from a handler's
+	first context.Context // the context that was not derived from a handler's
 	depth int
 }
 

@@ -89,7 +89,8 @@ func (t *Ticket) Origin() *Origin {
 	return &t.origin
 }
 
-// Join adds an emitted command to those that the ticket waits for. It may only be called while another one is still on its way.
+// Join adds an emitted command to the commands that the ticket waits for. It
+// may only be called while another command of the ticket is on its way.
 func (t *Ticket) Join() {
 	if t != nil {
 		t.pending.Add(1)
@@ -151,8 +152,9 @@ type holders struct {
 	next *holders
 }
 
-// Tell adds a holder to those that the ticket calls from now on. The holder must be comparable. Tell may only be called while a
-// command of the ticket is on its way.
+// Tell adds a holder to the holders that the ticket calls from now on. The
+// holder must be comparable. Tell may only be called while a command of the
+// ticket is on its way.
 func (t *Ticket) Tell(holder Holder) {
 	for {
 		first := t.holders.Load()
@@ -167,7 +169,8 @@ func (t *Ticket) Tell(holder Holder) {
 	}
 }
 
-// Pending returns how many commands of the ticket have not ended. If that are those that the caller holds, it stays so.
+// Pending returns how many commands of the ticket have not ended. If the caller
+// holds all of these commands, the number stays the same.
 func (t *Ticket) Pending() int { return int(t.pending.Load()) }
 
 // HasFailed reports whether a command of the ticket has failed.

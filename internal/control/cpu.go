@@ -26,7 +26,8 @@ const (
 	cpuLeast  = cpuStep / 10   // a shorter time is not measured
 )
 
-// usage returns the used share of so many CPUs, from 0 to 1; it is 0 if that is not known, as at the first reading.
+// usage returns the used share of a number of CPUs, from 0 to 1; it is 0 if
+// that is not known, as at the first reading.
 func (m *cpuMeter) usage(cpus int) float64 {
 	used, known := cputime.Used()
 	if !known {

@@ -1,16 +1,20 @@
-// Package control has the control loop of a pipeline. The loop asks policies, which are pure, how the stages should run;
-// it keeps the answers as the desired state, and makes what runs follow that.
+// Package control has the control loop of a pipeline. The loop asks policies,
+// which are pure, how the stages should run; it keeps the answers as the
+// desired state, and makes the stages and pools follow that.
 //
 //	notifications, ticks ──► policy ──► changes ──► desired state ──► reconcile ──► stages and pools
 //	                           ▲                                                          │
 //	                           └────────────────────── snapshot ◄─────────────────────────┘
 //
-// [State] is the desired state. What a change does to it, and which part of a snapshot a policy is shown, are pure
-// functions (state.go, group.go). [Loop] owns a state, and an actor that does everything else, one event at a time
-// (actor.go). What the loop may read and change of its pipeline is in its [Config].
+// [State] is the desired state. Pure functions apply changes to it, and select
+// the part of a snapshot that a policy sees (state.go, group.go). [Loop] owns a
+// state, and an actor that does everything else, one event at a time
+// (actor.go). Its [Config] is all that the loop may read and change of its
+// pipeline.
 //
-// Policies are user code. They are called in a goroutine of their own, so that one that panics, or ends its goroutine, does
-// no harm: its last decisions stay in force.
+// Policies are user code. They are called in a goroutine of their own, so that
+// one that panics, or ends its goroutine, does no harm: its last decisions stay
+// in force.
 package control
 
 import (
@@ -47,9 +51,11 @@ type Pipeline interface {
 
 // Reading is the stages of a pipeline and their accounts at one instant.
 type Reading struct {
-	Stages   []*engine.Core
-	Accounts []inbox.Accounts // by the places of the inboxes, including those of stages that were removed
-	InFlight int              // in the whole pipeline
+	Stages []*engine.Core
+	// Accounts is indexed by the places of the inboxes, removed stages
+	// included.
+	Accounts []inbox.Accounts
+	InFlight int // in the whole pipeline
 }
 
 // of returns the accounts of a stage.
@@ -58,10 +64,11 @@ func (r *Reading) of(c *engine.Core) *inbox.Accounts { return &r.Accounts[c.Inbo
 // Config is what a pipeline gives to its loop.
 type Config struct {
 	Pipeline Pipeline
-	Host     *inbox.Pipeline // the clock, and the limit on what enters the pipeline
-	Env      *engine.Env     // filled in before [Loop.Prepare]
-	Log      *slog.Logger
-	Limiter  *logs.Limiter
+	// Host has the clock, and the limit on commands that enter the pipeline.
+	Host    *inbox.Pipeline
+	Env     *engine.Env // filled in before [Loop.Prepare]
+	Log     *slog.Logger
+	Limiter *logs.Limiter
 
 	Groups   []Group
 	Policies map[string][]controller.Policy // by group or stage; "" is the pipeline's own controller

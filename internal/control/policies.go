@@ -69,7 +69,7 @@ func (l *Loop) newPolicy(group string, policy controller.Policy) (*activePolicy,
 	}
 }
 
-// install asks policies for the first time, besides those that are active.
+// install asks policies for the first time, besides the active ones.
 func (a *loopActor) install(policies []*activePolicy) {
 	a.active = append(a.active, policies...)
 	for _, p := range policies {
@@ -129,7 +129,8 @@ func (a *loopActor) use(group string, policies []controller.Policy) error {
 	return nil
 }
 
-// reset sets back the knobs that a controller governs, and those of a group that had a controller until now.
+// reset sets back the knobs that a controller governs, and the knobs of a group
+// that had a controller until now.
 func (a *loopActor) reset(group string) {
 	l := a.loop
 	stage := func(name string) bool { return a.governor(name) == "" }

@@ -8,8 +8,9 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// reconcile makes what runs follow the desired state. If atOnce is true, workers leave the visit plans that they follow, and
-// pools that are not needed any more are stopped.
+// reconcile makes the stages and pools follow the desired state. If atOnce is
+// true, workers leave their visit plans, and pools that are not needed any more
+// are stopped.
 func (l *Loop) reconcile(atOnce bool) {
 	s := l.state
 	u := s.usage()
@@ -103,7 +104,7 @@ func (l *Loop) dropUnused(u usage, stages []*engine.Core) {
 	if len(l.running.orders) > 0 {
 		given := l.running.orders
 		l.running.orders = make(map[*engine.Core]string, len(given))
-		for _, c := range stages { // those that were removed are forgotten
+		for _, c := range stages { // removed stages are forgotten
 			if name, ok := given[c]; ok {
 				l.running.orders[c] = name
 			}
@@ -153,8 +154,9 @@ func (l *Loop) reconcileStage(c *engine.Core, want *stageState) {
 	}
 }
 
-// reconcileDiscipline gives a stage's queue its discipline: the one of the stage's options, with its parameters, if it has
-// that name, else the one of package queue.
+// reconcileDiscipline gives a stage's queue its discipline: the discipline of
+// the stage's options, with its parameters, if it has that name, else the
+// discipline of package queue.
 func (l *Loop) reconcileDiscipline(c *engine.Core, want string) {
 	own := c.Discipline()
 	given, ok := l.running.orders[c]

@@ -23,8 +23,10 @@ type Group struct {
 	Stages       []Options
 }
 
-// State is the desired state: how all knobs are to be turned. Policies change it, and what runs is then made to follow. So a
-// policy that takes over can start from the pipeline's own settings, and only what is different in the end is touched.
+// State is the desired state: the setting of each knob. Policies change it, and
+// then the stages and pools are made to follow it. So a policy that takes over
+// can start from the pipeline's own settings, and only the difference in the
+// end is applied.
 type State struct {
 	entry   controller.Admission
 	stages  map[string]*stageState
@@ -99,7 +101,7 @@ func (s *State) addPool(p *poolState) {
 	s.order = append(s.order, p.name)
 }
 
-// admits returns the stage's limit on what comes from outside.
+// admits returns the stage's limit on commands from outside.
 func (st *stageState) admits() controller.Admission {
 	if st.admission == nil {
 		return controller.Admission{}
@@ -129,12 +131,15 @@ func (s *State) inGroup(group string) (stage, pool func(name string) bool) {
 	return stage, pool
 }
 
-// reset returns the state with some stages and pools as their options set them, except for what has happened since: paused
-// stages stay paused, pools that run stay, and numbers of workers are taken over where the pool stays. The state is derived
-// from the options again, because a pipeline that kept it would keep two states of every stage.
+// reset returns the state with some stages and pools as their options set them.
+// It keeps later changes of three kinds: paused stages stay paused, running
+// pools stay, and numbers of workers are kept where the pool stays. The state
+// is derived from the options again, because a pipeline that kept it would keep
+// two states of every stage.
 //
-// The parts for which covers and coversPool report false stay as they are, and so does the entry unless it is to be reset.
-// But a stage that is bound to a pool that is reset is reset, too.
+// The parts for which covers and coversPool report false stay as they are. The
+// entry is reset only if entry is true. But a stage that is bound to a pool
+// that is reset is reset, too.
 func (s *State) reset(groups []Group, entry bool, covers, coversPool, runs func(name string) bool) *State {
 	stages := make([]Options, 0, len(s.stages))
 	for _, st := range s.stages {
@@ -178,7 +183,8 @@ func (s *State) resetPool(now *poolState, covered, runs bool) {
 	}
 }
 
-// apply applies a change that was settled. Its numbers of stages are those of the whole pipeline.
+// apply applies a change that was settled. The change has the stage numbers of
+// the whole pipeline.
 func (s *State) apply(ch controller.Change) {
 	if ch.Stage == controller.Entry {
 		admit(&s.entry, ch)
@@ -278,7 +284,8 @@ func (s *State) usage() usage {
 	return u
 }
 
-// dropUnused removes the shared pools that no stage is bound to, except those of groups, and returns their names.
+// dropUnused removes the shared pools that no stage is bound to, except the
+// pools of groups, and returns their names.
 func (s *State) dropUnused(u usage) (dropped []string) {
 	s.order = slices.DeleteFunc(s.order, func(name string) bool {
 		if s.pools[name].group || u.used[name] {
@@ -291,8 +298,9 @@ func (s *State) dropUnused(u usage) (dropped []string) {
 	return dropped
 }
 
-// reports returns after how many visits a shared pool is to report, 0 for never: as the policies of its group's own controller
-// want, or else those of the pipeline's.
+// reports returns the number of visits after which a shared pool must report, 0
+// for never: as the policies of its group's own controller want, or else the
+// policies of the pipeline's controller.
 func (s *State) reports(pool string) int {
 	visits, own := s.visits[pool]
 	if !own || !s.pools[pool].group {

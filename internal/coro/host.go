@@ -96,9 +96,11 @@ func New(cfg Config) *Host {
 	return &Host{cfg: cfg}
 }
 
-// Start runs f as a new task until it suspends itself or ends. The task's values and deadline are those of ctx, and its
-// context is done when ctx is. This does not end its suspensions; Stop does. The tag is for the caller, which finds it
-// in the task. The only error is ErrClosed; the task holds the outcome of f.
+// Start runs f as a new task until it suspends itself or ends. The task has the
+// values and the deadline of ctx, and its context is done when ctx is. This
+// does not end its suspensions; Stop does. The tag is for the caller, which
+// finds it in the task. The only error is ErrClosed; the task holds the outcome
+// of f.
 func (h *Host) Start(ctx context.Context, tag any, f func(*Task)) (*Task, error) {
 	t := &Task{Tag: tag, host: h, parent: ctx, f: f}
 	if !h.admit(t) {

@@ -31,13 +31,14 @@ const (
 	stateMask = 1<<stateBits - 1
 )
 
-// Task is one run of a function on a coroutine. It is the function's context, too: done when the task is stopped, or
-// has ended.
+// Task is one run of a function on a coroutine. It is the function's context,
+// too: done when the task is stopped, or has ended.
 //
-// Its suspending methods may be called only by the function, on the goroutine on which it was called; the other
-// methods, including those of a context, may be called by any goroutine.
+// Its suspending methods may be called only by the function, on the goroutine
+// on which it was called; the other methods, the methods of a context included,
+// may be called by any goroutine.
 type Task struct {
-	// Tag is what was given to Start.
+	// Tag is the tag given to Start.
 	Tag any
 
 	host    *Host

@@ -51,8 +51,8 @@ func (e *BrokenError) Unwrap() []error {
 	return append([]error{e.First}, e.Last...)
 }
 
-// Story describes what was tried, the first crash and the last ones, and where each happened. It is part of the story of an
-// escalation.
+// Story describes the restarts that were tried, the first crash and the last
+// ones, and where each happened. It is part of the story of an escalation.
 func (e *BrokenError) Story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "stage %q gave up after %s\n", e.Stage, e.count())
@@ -70,8 +70,9 @@ func (e *BrokenError) Story() string {
 	return b.String()
 }
 
-// writeCrash writes a crash and its stack, and returns its fingerprint. It leaves the stack out if the fingerprint is the
-// one of the crash before: that stack is written already.
+// writeCrash writes a crash and its stack, and returns its fingerprint. It
+// leaves the stack out if the fingerprint equals the previous crash's: that
+// stack is written already.
 func writeCrash(b *strings.Builder, err error, before string) (fingerprint string) {
 	fmt.Fprintf(b, "- %s\n", plain.Text(err))
 	crash, ok := errors.AsType[*worker.CrashError](err)

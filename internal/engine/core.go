@@ -101,7 +101,8 @@ func New(config *Config, typed Typed) *Core {
 	return c
 }
 
-// NewVersion returns a version whose instances build makes. The workers share one instance if those of the stage do.
+// NewVersion returns a version whose instances build makes. The workers share
+// one instance if the stage's own version is shared.
 func (c *Core) NewVersion(build func(*worker.Version) worker.Instance) *worker.Version {
 	return c.staff.NewVersion(build, c.shares)
 }
@@ -120,7 +121,8 @@ func (c *Core) Share() *worker.Version {
 // Suspending lets the stage's handlers suspend.
 func (c *Core) Suspending() { c.staff.Suspends() }
 
-// Deferring lets the stage's handlers defer what depends on how their command ends.
+// Deferring lets the stage's handlers defer work that depends on how their
+// command ends.
 func (c *Core) Deferring() { c.staff.Defers = true }
 
 // SetBoxes sets where the boxes of completed commands go. It must be called before the stage starts.
@@ -161,7 +163,8 @@ func (c *Core) Takes() string { return c.typed.Type().String() }
 // Snapshot returns a stage.Snapshot of the accounts. This package does not know that type.
 func (c *Core) Snapshot(accounts inbox.Accounts) any { return c.typed.Snapshot(&accounts) }
 
-// Outs returns the ports and stages that the stage declares, without those that are missing: they are among the faults.
+// Outs returns the ports and stages that the stage declares, without missing
+// ones, which are among the faults.
 func (c *Core) Outs() []behaviour.Outlet {
 	return slices.DeleteFunc(slices.Clone(c.config.Outs), IsMissing)
 }
@@ -201,7 +204,8 @@ func (c *Core) Preset() inbox.Knobs { return c.config.Inbox.Knobs() }
 // Discipline returns the order that the stage's options give the queue.
 func (c *Core) Discipline() queue.Discipline { return c.config.Inbox.Discipline }
 
-// Attach lends the stage what it needs of its pipeline. The pipeline calls it once, before it starts the stage.
+// Attach gives the stage access to its pipeline. The pipeline calls it once,
+// before it starts the stage.
 func (c *Core) Attach(env *Env) {
 	c.upgrade.mu.Lock() // an upgrade may run already
 	defer c.upgrade.mu.Unlock()

@@ -28,8 +28,9 @@ func (h *crashHistory) addPause(d time.Duration) {
 	h.paused += d
 }
 
-// broken returns the error of a stage that gives up. The pauses of the stage's own workers are counted here, those of the
-// workers of shared pools in the inbox.
+// broken returns the error of a stage that gives up. The pauses of the stage's
+// own workers are counted here, the pauses of workers of shared pools in the
+// inbox.
 func (h *crashHistory) broken(in *inbox.Inbox, v inbox.Verdict) *BrokenError {
 	streak := in.CrashStreak()
 	e := &BrokenError{Stage: in.Name(), Crashes: v.Streak, Unstarted: v.Unstarted, Last: h.last}

@@ -119,9 +119,11 @@ type notBegun struct{ error }
 
 func (e notBegun) Unwrap() []error { return []error{ErrNotBegun, e.error} }
 
-// HandleCall handles a command of a caller in another process that wants a result of a type; nil is any. It returns when the command has
-// ended, which the end of ctx brings about: so what comes after HandleCall comes after the handlers. If the pipeline stops hard the error is
-// inbox.ErrStopped, whatever the handler has made of that.
+// HandleCall handles a command of a caller in another process that wants a
+// result of a type; nil is any. It returns when the command has ended, and the
+// end of ctx ends the command: so code after HandleCall
+// runs after the handlers. If the pipeline stops hard the error is inbox.ErrStopped,
+// whatever the handler returned.
 func (c *Core) HandleCall(ctx context.Context, cmd any, want reflect.Type) (result any, err error) {
 	result, err = c.handleCall(ctx, cmd, want)
 	if err != nil && c.env.Context.Err() != nil && !errors.Is(err, inbox.ErrStopped) {

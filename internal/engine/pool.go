@@ -185,8 +185,9 @@ func (p *Pool) loaded() (n int) {
 	return n
 }
 
-// Sweep hands over what workers without an actor still hold, when no actor will come for it. The pipeline calls it when all
-// inboxes are halted: they accept everything, and end it.
+// Sweep hands over the commands that workers without an actor still hold, when
+// no actor will come for them. The pipeline calls it when all inboxes are
+// halted: they accept every command, and end it.
 func (p *Pool) Sweep() { p.vacant((*worker.Worker).Unload) }
 
 // scale asks for as many workers as the pool wants.

@@ -89,8 +89,9 @@ func (ps *poolSupervisor) start(ctx actor.Context) {
 		return
 	}
 	ps.pool.group.ForgetShrink()
-	// All workers that held commands when the stage broke are started again, even if fewer are wanted now. Those that are
-	// too many leave when they have handed the commands over.
+	// All workers that held commands when the stage broke are started again,
+	// even if fewer are wanted now. The surplus workers leave when they have
+	// handed the commands over.
 	ps.target = max(ps.pool.Want(), ps.pool.loaded())
 	ps.awaited = ps.target
 	ps.addUnstarted()
@@ -318,13 +319,13 @@ func (p *Pool) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.P
 	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor { return newPoolSupervisor(p, ready) })
 }
 
-// crashRecords are what crashes leave behind in a poolSupervisor.
+// crashRecords are the records of crashes in a poolSupervisor.
 type crashRecords struct {
 	pauses    map[*restart]*time.Timer // workers that are started after a pause
 	histories map[*worker.Stage]*crashHistory
 }
 
-// records returns what crashes have left behind, for a change.
+// records returns the records of crashes, for a change.
 func (ps *poolSupervisor) records() *crashRecords {
 	if ps.crashes == nil {
 		ps.crashes = &crashRecords{map[*restart]*time.Timer{}, map[*worker.Stage]*crashHistory{}}

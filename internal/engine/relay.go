@@ -171,7 +171,7 @@ func suspend(ctx context.Context, start func(wake func())) error {
 
 var errNoAnswer = errors.New("the carrier returned no answer")
 
-// answer is what came of a call.
+// answer is the result of a call.
 type answer struct {
 	result any
 	err    error
@@ -228,7 +228,8 @@ func (r *relay) check(e *command.Envelope) error {
 	}
 }
 
-// outcome returns the outcome of the command at a place among those that were sent.
+// outcome returns the outcome of the command at place i of the commands that
+// were sent.
 func (r *relay) outcome(ctx context.Context, errs []error, i, sent int) behaviour.Outcome {
 	switch {
 	case errs == nil:

@@ -18,13 +18,16 @@ type Stuck struct {
 	Command   string        // the type of command that the stage takes
 	At        string        // the innermost call of the user's code, see [stacks.Place]; empty if the stack was not found
 	Suspended bool          // the handler is suspended: it holds no worker
-	Waits     string        // what it waits for, if that is a stage: a free slot, or the answer to a command
-	Awaited   string        // the name of that stage
-	Stack     []byte        // of its goroutine
+	// Waits is empty, or says that the handler waits for a stage: for a free
+	// slot, or for the answer to a command.
+	Waits   string
+	Awaited string // the name of that stage
+	Stack   []byte // of its goroutine
 }
 
-// AtWork returns the handlers that run now in workers of the pools, those that have run for longest first. The stages are
-// those that a handler may wait for. If any handler runs, AtWork stops the world to find the stacks, so it is for reports
+// AtWork returns the handlers that run now in workers of the pools, the
+// longest-running first. A handler may wait for the stages given. If any
+// handler runs, AtWork stops the world to find the stacks, so it is for reports
 // only.
 func AtWork(pools []*Pool, stages []*Core) []Stuck { return atWork(pools, stages, nil) }
 

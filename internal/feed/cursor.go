@@ -288,7 +288,8 @@ func (c *Cursor) Submit(ctx context.Context, accept func(Terms) error) error {
 	return nil
 }
 
-// join returns what is to be called at the end of the command with the number n in a window, which may be nil as ended may be.
+// join returns the function to call at the end of command n of a window. Both w
+// and ended may be nil.
 func join(w *Window, n uint64, ended func(err error)) End {
 	switch {
 	case w == nil && ended == nil:

@@ -22,7 +22,8 @@ func Refused[C any](format string, args ...any) source[C] {
 	return src
 }
 
-// Check returns what is wrong with a source: that it is nil, or the argument that its constructor has refused.
+// Check returns an error if a source is nil, or if its constructor has refused
+// an argument.
 func Check[C any](src source[C]) error {
 	if src == nil {
 		return errors.New("the source is nil")

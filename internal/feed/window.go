@@ -57,7 +57,8 @@ func (w *Window) Touch() {
 	}
 }
 
-// waiting is what is called while a command waits: full every second, and stands if that takes long. Stands may be nil.
+// waiting has the functions to call while a command waits: full every second,
+// and stands if that takes long. Stands may be nil.
 type waiting struct {
 	full   func()
 	stands func(waited time.Duration)

@@ -57,7 +57,8 @@ func unless(valid bool, path string) string {
 	return path
 }
 
-// writesItself reports whether the type of a value has a method that package json calls, and whether what that returns remains as it is.
+// writesItself reports whether the type of a value has a method that package
+// json calls, and whether the result of that method is valid as it is.
 func writesItself(v reflect.Value) (own, valid bool) {
 	if v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface || !v.CanInterface() {
 		return false, true

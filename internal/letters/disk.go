@@ -30,7 +30,7 @@ type record struct {
 	Gone uint64 `json:"gone,omitempty"`
 }
 
-// head says what is in a file.
+// head is the first record of a file. It describes the file.
 type head struct {
 	Format   int    `json:"format"`
 	Pipeline string `json:"pipeline"`

@@ -37,13 +37,14 @@ func openFile(path string) (*file, error) {
 	return &file{path: path, f: f}, nil
 }
 
-// damage is what was wrong with a file.
+// damage is the damage found in a file.
 type damage struct {
 	torn    int64 // bytes behind the last record
 	damaged int   // lines that are no records, not counting one at the end that was not written whole
 }
 
-// load calls each for the records of the file. What is behind the last whole record stays until [file.cutOff].
+// load calls each for the records of the file. Bytes behind the last whole
+// record stay until [file.cutOff].
 func (f *file) load(each func(at extent, record []byte) error) (d damage, err error) {
 	r := bufio.NewReaderSize(f.f, 64<<10)
 	for bad := 0; ; {
@@ -68,7 +69,7 @@ func (f *file) load(each func(at extent, record []byte) error) (d damage, err er
 	}
 }
 
-// cutOff removes what is behind the last whole record.
+// cutOff removes the bytes behind the last whole record.
 func (f *file) cutOff() error {
 	if err := f.f.Truncate(f.size); err != nil {
 		f.err = err
@@ -125,10 +126,12 @@ func (f *file) sync() error {
 // close syncs and closes the file.
 func (f *file) close() error { return errors.Join(f.sync(), f.f.Close()) }
 
-// slack is how many bytes a file may have beyond twice those that are needed.
+// slack is how many bytes a file may have beyond twice the bytes that are
+// needed.
 const slack = 1 << 20
 
-// wasteful reports whether the file has so many records that are not needed that it should be rewritten.
+// wasteful reports whether the file should be rewritten, because it has too
+// many records that are not needed.
 func (f *file) wasteful() bool { return f.err == nil && f.size > 2*f.live+slack }
 
 // rewrite replaces the file by one with a first record and the records at the extents, which it changes to where they are now. If that

@@ -55,7 +55,9 @@ type Entry struct {
 	stage.DeadLetter
 
 	Version, Fingerprint string
-	Heard                bool // the source of the command deals with its end, and keeps what is to be kept
+	// Heard is set if the source handles the command's end, and keeps the
+	// command if needed.
+	Heard bool
 
 	missing error  // why there is no command
 	awaits  hang   // the return of the handler that may change the command; nil if the body has the command

@@ -68,8 +68,9 @@ func (n *Notifier) Notify(letter stage.DeadLetter, id uint64) {
 	n.deliver(to, letter, id)
 }
 
-// NotifyCrash is like [Notifier.Notify], for a letter of a command that crashed its handler. The crash is logged whether there are subscribers
-// or not: one line says what crashed, where, and at which command.
+// NotifyCrash is like [Notifier.Notify], for a letter of a command that crashed
+// its handler. The crash is logged whether there are subscribers or not: one
+// line names the crashed handler, the place, and the command.
 func (n *Notifier) NotifyCrash(letter stage.DeadLetter, id uint64, crash *stage.CrashError) {
 	k := logs.Kind{Level: slog.LevelWarn, Message: "handler crashed", Stage: letter.Stage, Reason: string(letter.Reason)}
 	n.log.Log(k, func() []any {
@@ -107,9 +108,10 @@ func (n *Notifier) to(why reason.Reason) []*subscriber {
 
 func (n *Notifier) all() []*subscriber { return slices.Concat(n.dead, n.failures) }
 
-// Wait waits until the subscribers have taken all letters: those that are queued, and those that commands which have ended
-// are still about to leave, as long as pending reports true. It waits no longer than until ctx ends, and after the first
-// pass for at most lastMoment for pending letters.
+// Wait waits until the subscribers have taken all letters: the queued letters,
+// and the letters that ended commands are still about to leave, as long as
+// pending reports true. It waits no longer than until ctx ends, and after the
+// first pass for at most lastMoment for pending letters.
 func (n *Notifier) Wait(ctx context.Context, pending func() bool, lastMoment time.Duration) {
 	var deadline time.Time
 	for {
@@ -127,8 +129,9 @@ func (n *Notifier) Wait(ctx context.Context, pending func() bool, lastMoment tim
 	}
 }
 
-// Close ends the subscribers, and logs the letters that they have not taken. If onlyBehind is true, it ends only those
-// that have not taken all letters.
+// Close ends the subscribers, and logs the letters that they have not taken. If
+// onlyBehind is true, it ends only the subscribers that have not taken all
+// letters.
 func (n *Notifier) Close(onlyBehind bool) {
 	for _, s := range n.all() {
 		for _, letter := range s.close(onlyBehind) {

@@ -93,7 +93,8 @@ func (l *Store) open(path string, home Home) error {
 	return err
 }
 
-// mend removes what is behind the last record of a file. It copies a file with damaged records, so that a person may save them.
+// mend removes the bytes behind the last record of a file. It copies a file
+// with damaged records, so that a person may save them.
 func (f *file) mend(found damage, log *slog.Logger) error {
 	if found.damaged > 0 {
 		copied := f.path + ".damaged"

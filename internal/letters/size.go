@@ -39,7 +39,8 @@ func (l *Store) sizeOf(e *Entry) int64 {
 	}
 	size := int64(0)
 	stage, cmd := e.Stage, e.Command
-	_ = worker.Guard(stage, func() error { // if it crashes, its size is the one that is known without it
+	// If sizes crashes, the size is the one that ownSize returned.
+	_ = worker.Guard(stage, func() error {
 		if n, ok := l.sizes(stage, cmd); ok {
 			size = min(int64(n), math.MaxInt64/2)
 		}
@@ -48,9 +49,12 @@ func (l *Store) sizeOf(e *Entry) int64 {
 	return max(own, size)
 }
 
-// ownSize returns how many bytes a command takes, as far as that can be found out without a look at memory that the program may be writing to:
-// the value itself, which is a copy of the letter, and the lengths of the strings and the capacities of the slices in it. Of what is behind a pointer, it
-// counts the type; of a map, and of what the elements of a slice refer to, nothing.
+// ownSize returns how many bytes a command takes, as far as that can be found
+// out without a look at memory that the program may be writing to: the value
+// itself, which is a copy of the letter, and the lengths of the strings and the
+// capacities of the slices in it. For a pointer it counts the size of the type
+// that it points to; of a map, and of what the elements of a slice refer to,
+// nothing.
 func ownSize(cmd any) int64 {
 	if cmd == nil {
 		return 0

@@ -45,7 +45,7 @@ type Store struct {
 	bytes      int64  // of all letters
 	ids        uint64
 	dropped    uint64
-	unreported loss      // what was not logged yet
+	unreported loss      // losses that were not logged yet
 	reported   time.Time // when losses were last logged
 	said       uint64    // how many letters had been dropped then, if the store has a file
 }
@@ -90,7 +90,8 @@ type groupKey struct {
 	fingerprint string
 }
 
-// group has the letters of one key, linked through their slots, and counts those that were ever seen.
+// group has the letters of one key, linked through their slots, and counts all
+// letters that were ever seen.
 type group struct {
 	key            groupKey
 	seen           uint64
@@ -103,7 +104,8 @@ type group struct {
 	index          int    // in the heap; none if the group has no letters
 }
 
-// bySize is a heap of groups: the one that takes the most of the store first, and of those the one that has the oldest letter.
+// bySize is a heap of groups: the group that takes most of the store is first,
+// and among equal groups the group with the oldest letter.
 type bySize []*group
 
 func (s *bySize) Len() int { return len(*s) }

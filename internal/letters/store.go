@@ -285,9 +285,11 @@ func (b *Box) Measure(sizes Measure) {
 
 func (b *Box) stores() [3]*Store { return [3]*Store{b.Dead, b.Quarantine, b.Failures} }
 
-// Keep puts a letter into its store: of a crash into the quarantine, of a failure into the failures, and any other into the
-// dead letters. The crash is the one of the letter's command; it may be nil. If heard, the source of the command deals with its end, and
-// keeps what is to be kept. Keep returns the number of the letter in its store.
+// Keep puts a letter into its store: of a crash into the quarantine, of a
+// failure into the failures, and any other into the dead letters. The crash
+// belongs to the letter's command; it may be nil. If heard, the source of the
+// command handles its end, and keeps the command if needed. Keep returns the
+// number of the letter in its store.
 func (b *Box) Keep(d *stage.DeadLetter, crash *stage.CrashError, heard bool) (id uint64) {
 	e := Entry{DeadLetter: *d, Heard: heard}
 	if crash != nil {

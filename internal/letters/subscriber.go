@@ -173,8 +173,9 @@ func (s *subscriber) rest(ctx context.Context) {
 	}
 }
 
-// close ends the subscriber, and returns the letters that have not been delivered, including the one that f has not
-// returned from. If onlyBehind is true, it does nothing when there are none. It may be called more than once.
+// close ends the subscriber, and returns the letters that have not been
+// delivered, including a letter with which f has not returned. If onlyBehind is
+// true, it does nothing when there are none. It may be called more than once.
 func (s *subscriber) close(onlyBehind bool) (undelivered []stage.DeadLetter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +195,8 @@ func (s *subscriber) close(onlyBehind bool) (undelivered []stage.DeadLetter) {
 	return undelivered
 }
 
-// undelivered returns how many letters were not delivered. After close that includes the one that f has not returned from.
+// undelivered returns how many letters were not delivered. After close that
+// includes a letter with which f has not returned.
 func (s *subscriber) undelivered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

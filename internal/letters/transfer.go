@@ -12,8 +12,9 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Export writes all letters as lines of JSON, the oldest first, for [Store.Import] and for other programs. Letters that arrive meanwhile
-// are left out. The codecs are those of the stages.
+// Export writes all letters as lines of JSON, the oldest first, for
+// [Store.Import] and for other programs. Letters that arrive meanwhile are left
+// out. The stages have the codecs.
 func (l *Store) Export(w io.Writer, codecs Codecs) error {
 	for _, letter := range l.List(Filter{OldestFirst: true}) {
 		text, err := letter.whole(codecs)

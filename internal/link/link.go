@@ -48,8 +48,9 @@ type Emitter interface {
 	Attempt() int
 }
 
-// Holder is a behaviour whose handlers suspend until other commands of their stage have come, as those of package window do.
-// Its methods must not block.
+// Holder is a behaviour whose handlers suspend until other commands of their
+// stage have arrived, as the handlers of package window do. Its methods must
+// not block.
 type Holder interface {
 	// HeldCommands returns how many handlers wait so.
 	HeldCommands() int
@@ -72,15 +73,19 @@ type Deferrer interface {
 type Settler interface {
 	// Deferred is called by Defer. If it returns false Settled is not called. It must not wait.
 	Deferred(use any) bool
-	// Settled is called once for each Defer that returned true, before another worker gets a command of the same key: with true
-	// if the handler, and all that is around it, has returned an outcome, whose error is err, and with false if the try was a
-	// crash. The goroutine may not be that of the handler.
+	// Settled is called once for each Defer that returned true, before another
+	// worker gets a command of the same key: with true if the handler, and all
+	// middleware around it, has returned an outcome, whose error is err, and
+	// with false if the try was a crash. It may be called on another goroutine
+	// than the handler's.
 	Settled(use any, ended bool, err error)
 }
 
-// CheckContext panics if ctx is nil and names the call that got it. A nil context is a mistake in the caller's program.
-// CheckContext reports it at the public API, before any work has started; deeper inside it would be a nil dereference in the
-// middle of the work. It is not an error, because a caller might take an error for the one that the context ended with.
+// CheckContext panics if ctx is nil and names the call that got it. A nil
+// context is a mistake in the caller's program. CheckContext reports it at the
+// public API, before any work has started; deeper inside it would be a nil
+// dereference in the middle of the work. It is not an error, because a caller
+// might take the error for the cause of a context's end.
 func CheckContext(ctx context.Context, call string) {
 	if ctx == nil {
 		panic(call + ": nil context")

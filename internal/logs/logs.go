@@ -14,8 +14,9 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Shield returns a handler that recovers panics of h. The pipeline logs in the middle of a batch, where a panic would do
-// harm. A recovered panic is not reported: the log is what it would be reported with.
+// Shield returns a handler that recovers panics of h. The pipeline logs in the
+// middle of a batch, where a panic would do harm. A recovered panic is not
+// reported, because the report would need the same log.
 func Shield(h slog.Handler) slog.Handler { return shield{h} }
 
 type shield struct{ slog.Handler }
@@ -38,7 +39,7 @@ var noCaller = context.Background()
 // usual is how many lines of one kind are logged in a second, unless [Kind.Max] says otherwise.
 const usual = 10
 
-// Kind is what lines have in common that are limited together.
+// Kind has the common properties of lines that are limited together.
 type Kind struct {
 	Level          slog.Level
 	Message, Stage string
@@ -105,9 +106,10 @@ func (l *Limiter) allow(k Kind, now time.Time) (leftOut int, ok bool) {
 	return leftOut, true
 }
 
-// Write writes a line that [Limiter.Allow] allowed. It calls attrs, and the log's handler, in a goroutine of their own:
-// the methods of errors and commands are user code, and may panic or end their goroutine. Then the line says so instead of
-// what attrs returned.
+// Write writes a line that [Limiter.Allow] allowed. It calls attrs, and the
+// log's handler, in a goroutine of their own: the methods of errors and
+// commands are user code, and may panic or end their goroutine. Then the line
+// reports the crash instead of the result of attrs.
 func (l *Limiter) Write(k Kind, leftOut int, attrs func() []any) {
 	write := func(args ...any) {
 		args = append([]any{"stage", k.Stage}, args...)
@@ -117,7 +119,8 @@ func (l *Limiter) Write(k Kind, leftOut int, attrs func() []any) {
 		l.log.Log(noCaller, k.Level, k.Message, args...)
 	}
 	if crash := worker.Guard(k.Stage, func() error { write(attrs()...); return nil }); crash != nil {
-		_ = worker.Guard(k.Stage, func() error { // a second crash cannot be reported: the log is what it would be reported with
+		// a second crash cannot be reported: the report would need the same log
+		_ = worker.Guard(k.Stage, func() error {
 			write("reason", k.Reason, "unreadable", crash.Error())
 			return nil
 		})

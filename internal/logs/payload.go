@@ -22,7 +22,8 @@ func Payload(cmd any) any {
 	return bounded(slog.AnyValue(v).Resolve(), 0, &left)
 }
 
-// bounded returns a value cut to the number of bytes that are left, and subtracts what it takes of them.
+// bounded returns a value cut to left bytes, and subtracts the bytes that it
+// takes from left.
 func bounded(v slog.Value, depth int, left *int) slog.Value {
 	switch v.Kind() {
 	case slog.KindGroup:

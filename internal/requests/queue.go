@@ -1,8 +1,10 @@
-// Package requests is the queue of requests of one process or stage whose methods have guards, as a pure state machine:
-// no goroutine, no lock, no clock, no transport.
+// Package requests is the queue of requests of one process or stage whose
+// methods have guards, as a pure state machine: no goroutine, no lock, no
+// clock, no transport.
 //
-// The owner adds each request that arrives, asks for the next one that may run until there is none, and reports each
-// request that has ended. An actor that runs functions as coroutines uses it like this:
+// The owner adds each request that arrives, asks for the next one that may run
+// until there is none, and reports each request that has ended. An actor that
+// runs functions as coroutines uses it like this:
 //
 //	q := requests.New()
 //	q.Guard("put", put)                      // while the process is set up
@@ -23,13 +25,14 @@
 //		p.run()                              // if start is not on the stack: else the loop above goes on
 //	}
 //
-// The queue stays open while functions are suspended: what has been accepted runs beside others, and only guards, by
-// Counters.Current, make methods exclusive.
+// The queue stays open while functions are suspended: an accepted request runs
+// beside others, and only guards, by Counters.Current, make methods exclusive.
 package requests
 
 import "github.com/golda-dev/golda/coordination/guard"
 
-// Request is a request with what its owner has to know to run it. The owner makes it and does not copy it.
+// Request is a request with the data that its owner needs to run it. The owner
+// makes it and does not copy it.
 type Request struct {
 	guard.Request
 

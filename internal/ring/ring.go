@@ -105,12 +105,13 @@ func (r *Ring[T]) PopBackInto(dst []T) int {
 	return n
 }
 
-// Remove takes out the values for which is is true, wherever they are, and returns them in order. It calls is once for each value.
-func (r *Ring[T]) Remove(is func(*T) bool) (removed []T) {
+// Remove removes the values for which match returns true, wherever they are,
+// and returns them in order. It calls match once for each value.
+func (r *Ring[T]) Remove(match func(*T) bool) (removed []T) {
 	kept := 0
 	for i := range r.n {
 		v := r.At(i)
-		if is(v) {
+		if match(v) {
 			removed = append(removed, *v)
 			continue
 		}
@@ -173,7 +174,8 @@ func (r *Ring[T]) put(at int, vs []T) {
 // grow makes space for need values.
 func (r *Ring[T]) grow(need int) { r.resize(max(need, len(r.slots))) }
 
-// resize moves the values to the first of so many slots or a few more.
+// resize moves the values into a new slice of slots: the smallest one that has
+// room for need values.
 func (r *Ring[T]) resize(need int) {
 	size := first
 	for size < need {

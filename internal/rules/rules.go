@@ -16,7 +16,8 @@ type Member interface{ Name() string }
 // Method is a method of a member, by names.
 type Method struct{ Of, Name string }
 
-// Event is a pattern of requests: those of a method for which If is true or nil.
+// Event is a pattern of requests: the requests of a method for which If is true
+// or nil.
 type Event struct {
 	Method
 
@@ -30,7 +31,7 @@ func (e Event) Matches(r guard.Request) bool {
 
 // Check is a constraint of a method.
 type Check struct {
-	Rule   string // what it is part of, as users know it
+	Rule   string // the name of its rule, as users know it
 	Holds  func(guard.Request) bool
 	Counts bool // it looks at counters only, so it is the same for all requests of the method, and does not panic
 }
@@ -71,7 +72,8 @@ type Rules struct {
 	Atomic     [][]Event
 	Terminated []func(Member)
 
-	// Count returns the counters of a method. What evaluates the rules sets it before; until then all are zero.
+	// Count returns the counters of a method. The evaluator of the rules sets
+	// it before; until then all are zero.
 	Count func(m Method) guard.Counters
 }
 

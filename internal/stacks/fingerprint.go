@@ -22,9 +22,10 @@ func Fingerprint(stack []byte) string {
 	return fmt.Sprintf("%012x", h.Sum64()>>16)
 }
 
-// userCalls returns the calls of user code, without what called it and without what ran because it crashed. A call that
-// occurs again, as in a recursion, counts once. If no user code is left, the engine itself crashed, and userCalls returns
-// the innermost call.
+// userCalls returns the calls of user code, without their callers in the engine
+// and without functions that ran because the code crashed. A call that occurs
+// again, as in a recursion, counts once. If no user code is left, the engine
+// itself crashed, and userCalls returns the innermost call.
 func userCalls(frames []frame) []frame {
 	frames = frames[crashAt(frames):]
 	calls := frames[:entry(frames)]

@@ -1,8 +1,10 @@
-// Package stacks reads the stacks of goroutines as the runtime prints them: where a handler is, what it waits for, and
-// which crashes happened at the same place.
+// Package stacks reads the stacks of goroutines as the runtime prints them:
+// where a handler is, why it waits, and which crashes happened at the same
+// place.
 //
-// It knows the engine's functions by their names in a stack. A function of the engine that is renamed or moved must be
-// renamed here too; tests compare the names with those of the functions.
+// It knows the engine's functions by their names in a stack. A function of the
+// engine that is renamed or moved must be renamed here too; tests compare the
+// names with the functions' own.
 package stacks
 
 import (
@@ -29,7 +31,8 @@ type frame struct {
 	line string // file without its directories, and line
 }
 
-// framesOf parses what debug.Stack wrote, the innermost call first. It keeps of a call what is the same in every run.
+// framesOf parses the output of debug.Stack, the innermost call first. It keeps
+// the parts of a call that are the same in every run.
 func framesOf(stack []byte) (frames []frame) {
 	for line := range strings.SplitSeq(string(stack), "\n") {
 		switch place, isPlace := strings.CutPrefix(line, "\t"); {

@@ -12,7 +12,8 @@ const (
 	Answer               // the ticket at the address
 )
 
-// waits lists the functions in which a goroutine waits. The first argument of each is what it waits for.
+// waits lists the functions in which a goroutine waits. The first argument of
+// each is the inbox or the ticket that it waits for.
 var waits = []struct {
 	function []byte
 	of       Await
@@ -24,8 +25,9 @@ var waits = []struct {
 	{[]byte("\n" + Module + "stage.waitAside("), Answer},
 }
 
-// Awaits finds in a stack what its goroutine waits for, and the address of that. It reads the first argument of a call on
-// the stack, so handlers need not record anything while they run.
+// Awaits finds in a stack whether its goroutine waits for a slot or for an
+// answer, and the address of the inbox or ticket. It reads the first argument
+// of a call on the stack, so handlers need not record anything while they run.
 func Awaits(stack []byte) (what Await, address uint64) {
 	first := len(stack)
 	for _, w := range waits {

@@ -6,8 +6,9 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Windows remembers the totals that a controller saw last, and so computes what was counted since. Each controller has
-// its own Windows. No counter is reset, so two controllers do not disturb each other; in LEDA, reading the statistics
+// Windows remembers the totals that a controller saw last, and so computes the
+// events since then. Each controller has its own Windows. No counter is reset,
+// so two controllers do not disturb each other; in LEDA, reading the statistics
 // cleared them for all.
 //
 // The zero Windows is ready: its first window reaches back to the start of the
@@ -16,7 +17,7 @@ type Windows struct {
 	seen map[string]*window // pointers, since a growing map allocates space for twice as many entries
 }
 
-// window is what Windows remembers of one stage.
+// window is the last state of one stage that a Windows has seen.
 type window struct {
 	total controller.Counters
 	bound bool

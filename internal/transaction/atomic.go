@@ -9,7 +9,8 @@ import (
 	"github.com/golda-dev/golda/coordination/guard"
 )
 
-// Event is a pattern of requests: those of a method of a process for which If is true or nil.
+// Event is a pattern of requests: the requests of a method of a process for
+// which If is true or nil.
 type Event struct {
 	Process, Method string
 	If              func(guard.Request) bool
@@ -20,7 +21,7 @@ type Event struct {
 type atomicRule struct {
 	name   string
 	events []Event     // by process, in order
-	offers [][]Message // by event, those that match, oldest first
+	offers [][]Message // by event, the matching offers, oldest first
 	trying bool
 	tried  bool // processes may have a booking of it
 	lock   ID   // the attempt

@@ -73,7 +73,7 @@ const (
 	Ready
 	// Do has the request run: all processes of the rule have granted it.
 	Do
-	// Unlock gives a lock, or what is left of a refusal, back.
+	// Unlock gives a lock, or the booking that a refusal left, back.
 	Unlock
 
 	// NoFunctions answers Install: it is of a synchronizer that was taken for a process.
@@ -105,7 +105,9 @@ type Message struct {
 	Methods  map[string]Part           `json:",omitzero"` // Install
 	Counters map[string]guard.Counters `json:",omitzero"` // Installed; Commit, Completed and Granted: of the request's method
 
-	Rule  string `json:",omitzero"` // of Lock, and of what answers it, the name of the rule; of RulesRefused the reason
+	// Rule is, in a Lock and its answers, the name of the rule, and in a
+	// RulesRefused the reason.
+	Rule  string `json:",omitzero"`
 	Grant ID     `json:",omitzero"` // the attempt of the rule; Installed: the lock that the process has granted
 	Age   ID     `json:",omitzero"` // Lock
 	Keep  bool   `json:",omitzero"` // Unlock: the rule will try again

@@ -25,8 +25,8 @@ type grant struct {
 	again     bool // the request was offered again after it was granted
 }
 
-// booking is what is left of a lock that was refused, or given back because another process has refused: younger rules
-// have to wait.
+// booking is a reservation. It remains when a lock was refused, or was given
+// back because another process has refused: younger rules have to wait.
 type booking struct {
 	grant
 
@@ -50,7 +50,8 @@ func (p *Process) sendOffer(s string, o *offer) {
 	}
 }
 
-// offerAgain offers what waits to a synchronizer that has installed its rules, in the order of arrival.
+// offerAgain offers the waiting requests to a synchronizer that has installed
+// its rules, in the order of arrival.
 func (p *Process) offerAgain(s string) {
 	p.queue.Waiting(func(r *requests.Request) bool {
 		if !slices.Contains(p.offeredTo[r.Method], s) || slices.Contains(p.due, r) {
@@ -185,8 +186,10 @@ func (p *Process) end(m Message) *grant {
 	return nil
 }
 
-// leave handles that a synchronizer has died or begins anew: a lock that it has stays until it, or its successor, knows what has become
-// of it. Meanwhile the lock holds the methods of that synchronizer, and the process may grant another one.
+// leave handles a synchronizer that has died or begins anew: its lock stays
+// until it, or its successor, knows the fate of the lock. Meanwhile the lock
+// holds the methods of that synchronizer, and the process may grant another
+// one.
 func (p *Process) leave(synchronizer string) {
 	if g := p.granted; g != nil && g.by == synchronizer && !p.text.leavesAllHeld {
 		p.granted, p.left[synchronizer] = nil, g

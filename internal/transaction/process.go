@@ -17,9 +17,11 @@ type Process struct {
 
 	synchronizers map[string]*link
 	asked         map[string][]string // by method: the synchronizers to ask, sorted
-	hears         map[string][]string // by method: those that hear of its requests that have ended, sorted
-	refused       map[*requests.Request]string
-	byNumber      map[uint64]*requests.Request // those that were refused
+	// hears lists by method the synchronizers that are notified of completed
+	// requests, sorted.
+	hears    map[string][]string
+	refused  map[*requests.Request]string
+	byNumber map[uint64]*requests.Request // the refused requests
 
 	commits  uint64
 	attempts uint64
@@ -27,11 +29,13 @@ type Process struct {
 
 	offeredTo map[string][]string // by method: the synchronizers that have atomic rules, sorted
 	offered   map[uint64]*offer
-	granted   *grant              // nil if no rule has the lock
-	left      map[string]*grant   // by synchronizer: the locks of those that have died or begun anew
-	due       []*requests.Request // to run as soon as their guards hold, since rules said so
-	booked    []*booking
-	clock     uint64 // a logical clock (Lamport 1978), by which atomic rules know which of them is older
+	granted   *grant // nil if no rule has the lock
+	// left has by synchronizer the locks of synchronizers that have died or begun
+	// anew.
+	left   map[string]*grant
+	due    []*requests.Request // to run as soon as their guards hold, since rules said so
+	booked []*booking
+	clock  uint64 // a logical clock (Lamport 1978), by which atomic rules know which of them is older
 
 	out  []Message
 	text text
@@ -53,7 +57,9 @@ type attempt struct {
 	number  uint64
 	ask     []string // the synchronizers, in the order in which they are asked
 	oks     int      // how many have agreed
-	aborted bool     // waits for the hint of the one that was asked last
+	// aborted is set while the attempt waits for the hint of the synchronizer
+	// that was asked last.
+	aborted bool
 }
 
 // NewProcess returns the machine of a process that nothing coordinates yet. Each incarnation of a process has a number
@@ -85,9 +91,10 @@ func (p *Process) Arrive(r *requests.Request) {
 	}
 }
 
-// Next returns the next request to run now, or nil. The owner sends what is in the outbox before it runs the request,
-// and calls Next again when the function has ended or is suspended: so guards are evaluated on the state that the
-// function has left.
+// Next returns the next request to run now, or nil. The owner sends the
+// messages of the outbox before it runs the request, and calls Next again when
+// the function has ended or is suspended: so guards are evaluated on the state
+// that the function has left.
 func (p *Process) Next() *requests.Request {
 	for {
 		if r := p.nextDue(); r != nil {
@@ -430,8 +437,9 @@ func (p *Process) part(s string) {
 	}
 }
 
-// installed sends the counters of the methods that a synchronizer coordinates. Nothing is under way with it now: it
-// learns from Attempt how the last transaction has ended, if what was sent about it is lost.
+// installed sends the counters of the methods that a synchronizer coordinates.
+// No transaction is under way with it now: it learns from Attempt how the last
+// one has ended, if the message about that is lost.
 func (p *Process) installed(s string) {
 	l := p.synchronizers[s]
 	m := Message{Kind: Installed, To: s, Attempt: l.committed, Done: slices.Clone(l.done)}

@@ -17,7 +17,7 @@ type Synchronizer struct {
 	repairs   []func(process string)
 	processes map[string]*member
 
-	lock     *transaction // the one that was agreed to, nil if free
+	lock     *transaction // the transaction that was agreed to, nil if free
 	asking   set          // the synchronizers that have not said yet how a dead process's transaction ended; nil if it lives
 	waiting  []*transaction
 	aborted  []*transaction // each gets a hint when the synchronizer is free
@@ -160,8 +160,10 @@ func (s *Synchronizer) Awaits() (names []string) {
 	return names
 }
 
-// Repeat sends again what may have met a node that was dead: rules to the processes that seem to have died or have not
-// answered yet, and questions about the transaction of a dead process. The owner calls it from time to time.
+// Repeat sends messages again that may have reached a dead node: rules to the
+// processes that seem to have died or have not answered yet, and questions
+// about the transaction of a dead process. The owner calls it from time to
+// time.
 func (s *Synchronizer) Repeat() {
 	for _, process := range s.Processes() {
 		if p := s.processes[process]; p.down || !p.known {
@@ -205,7 +207,8 @@ func (s *Synchronizer) Receive(m Message) {
 	}
 	if m.Epoch != s.epoch && !s.text.noEpochs { // for a synchronizer that is gone
 		if !p.known {
-			s.install(m.From) // what was sent to it at the start may have met an incarnation that was dead
+			// the first Install may have reached a dead incarnation
+			s.install(m.From)
 		}
 		return
 	}
@@ -269,8 +272,9 @@ func (s *Synchronizer) Down(address string, incarnation uint64) {
 	s.answer(address, false)
 }
 
-// verify decides on a request. While the synchronizer is locked an older transaction waits and a younger one is aborted.
-// So each that waits is older than the one that has the lock, which it can wait for without a deadlock.
+// verify decides on a request. While the synchronizer is locked an older
+// transaction waits and a younger one is aborted. So each waiting transaction
+// is older than the lock's holder, and can wait for it without a deadlock.
 func (s *Synchronizer) verify(t *transaction) {
 	switch {
 	case len(s.fetching) > 0:
@@ -345,8 +349,10 @@ func (s *Synchronizer) completed(p *member, m Message) {
 	}
 }
 
-// learn takes counters of the process, except those of which later ones are known: a completion that has come before a commit is applied
-// after it. Those that the process has sent before it heard of a Do lack its request.
+// learn takes counters of the process, except counters of which later values
+// are known: a completion may arrive before a commit, which is applied after
+// it. Counters that the process has sent before it received a Do lack the
+// request of that Do.
 func (p *member) learn(counters map[string]guard.Counters) {
 	for name, c := range counters {
 		known := p.counters[name]
@@ -368,7 +374,8 @@ func accepted(c guard.Counters, more int) guard.Counters {
 // told counts a request that a process was told to run.
 func (p *member) told(name string) { p.counters[name] = accepted(p.counters[name], 1) }
 
-// change applies a change of the state when the synchronizer is free. What was agreed to stays true until it is committed.
+// change applies a change of the state when the synchronizer is free. The state
+// that was agreed to stays until it is committed.
 func (s *Synchronizer) change(f func()) {
 	s.changes = append(s.changes, f)
 	s.proceed()
@@ -379,7 +386,7 @@ func (s *Synchronizer) free() {
 	s.proceed()
 }
 
-// proceed does what had to wait until the synchronizer is free.
+// proceed does the work that had to wait until the synchronizer is free.
 func (s *Synchronizer) proceed() {
 	if s.lock != nil {
 		return
@@ -412,8 +419,9 @@ func (s *Synchronizer) notify() {
 	s.refused = kept
 }
 
-// serve gives the lock to the youngest transaction that waits: the others are older than it, as the rule demands. If none
-// waits, those that were aborted may try again.
+// serve gives the lock to the youngest waiting transaction: the others are
+// older than it, as the rule demands. If none waits, the aborted ones may try
+// again.
 func (s *Synchronizer) serve() {
 	if len(s.fetching) > 0 {
 		return
@@ -454,7 +462,8 @@ func (s *Synchronizer) installed(p *member, m Message) {
 	s.settle(p)
 	s.forget(m.From)
 	delete(s.fetching, m.From)
-	s.changes = append(s.changes, func() { // what waits for the end of the lock is decided with these
+	// waiting transactions are decided with these counters
+	s.changes = append(s.changes, func() {
 		if !s.text.startsEmpty {
 			p.counters = maps.Clone(m.Counters)
 		}
@@ -470,7 +479,7 @@ func (s *Synchronizer) installed(p *member, m Message) {
 	s.proceed()
 }
 
-// lost drops what is known of a process that has died or restarted.
+// lost drops the state of a process that has died or restarted.
 func (s *Synchronizer) lost(process string, p *member) {
 	known := p.known && !p.down
 	p.down = true
@@ -541,7 +550,7 @@ func (s *Synchronizer) asked(m Message) {
 	}
 }
 
-// settle answers what was asked about an incarnation that is gone.
+// settle answers the questions about an incarnation that has ended.
 func (s *Synchronizer) settle(p *member) {
 	for _, by := range slices.Sorted(maps.Keys(p.asks)) {
 		if q := p.asks[by]; p.gone(q.ID.Incarnation) {

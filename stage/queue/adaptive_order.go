@@ -15,7 +15,7 @@ func (o *adaptive[T]) oldest() *T                 { return o.items.At(0) }
 func (o *adaptive[T]) each(visit func(*T))        { o.items.Each(visit) }
 func (o *adaptive[T]) empty() order[T]            { return &adaptive[T]{above: o.above} }
 
-func (o *adaptive[T]) removeAll(is func(*T) bool) []T { return o.items.removeAll(is) }
+func (o *adaptive[T]) removeAll(match func(*T) bool) []T { return o.items.removeAll(match) }
 
 func (o *adaptive[T]) popInto(dst []T) int {
 	newest := min(len(dst), max(0, o.items.Len()-o.above))

@@ -19,9 +19,10 @@ func (q *deque[T]) popInto(dst []T) int {
 	return n
 }
 
-// removeAll takes out the items for which is is true, and returns them in order.
-func (q *deque[T]) removeAll(is func(item *T) bool) []T {
-	removed := q.Remove(is)
+// removeAll removes the items for which match returns true, and returns them in
+// order.
+func (q *deque[T]) removeAll(match func(item *T) bool) []T {
+	removed := q.Remove(match)
 	q.Fit()
 	return removed
 }

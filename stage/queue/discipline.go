@@ -5,8 +5,9 @@ import (
 	"reflect"
 )
 
-// Discipline says how waiting commands are ordered. It is an immutable value and may be shared by stages. The set of
-// disciplines is closed: they are those of this package, and a custom order is a [PriorityOf].
+// Discipline says how waiting commands are ordered. It is an immutable value
+// and may be shared by stages. The set of disciplines is closed: only this
+// package has disciplines, and a custom order is a [PriorityOf].
 type Discipline interface {
 	// Name returns the name that [ByName] knows. Disciplines are compared by their names and not by ==, which panics
 	// for one that holds a function.
@@ -42,8 +43,9 @@ func CommandType(d Discipline) reflect.Type {
 	return nil
 }
 
-// Key is a command's rank in the order: smaller keys come out first, and equal keys in the order of arrival. The zero
-// Key is that of a command without a priority or deadline.
+// Key is a command's rank in the order: smaller keys come out first, and equal
+// keys in the order of arrival. A command without a priority or deadline has
+// the zero Key.
 type Key int64
 
 // plan is how the line of a discipline is built.

@@ -1,10 +1,12 @@
 package queue
 
-// Line is the queue of one stage. The zero Line is empty, ready to use, and first in, first out; see [New] for other
-// disciplines. It is not safe for concurrent use and must not be copied after first use.
+// Line is the queue of one stage. The zero Line is empty, ready to use, and
+// first in, first out; see [New] for other disciplines. It is not safe for
+// concurrent use and must not be copied after first use.
 //
-// Returned items come out first, then all others as the discipline says. Returned items are those that were taken by
-// [Line.PopInto] but could not be processed because a worker crashed, and were put back by [Line.PushFront].
+// Returned items come out first, then all others as the discipline says.
+// Returned items were taken by [Line.PopInto] but could not be processed
+// because a worker crashed, and were put back by [Line.PushFront].
 type Line[T any] struct {
 	returned deque[T] // put back by PushFront; they come out first
 	arrived  deque[T] // all others, if the discipline is first in, first out
@@ -27,7 +29,7 @@ type order[T any] interface {
 	// each visits all items, in any order.
 	each(visit func(item *T))
 	// removeAll takes out the items for which is is true, and returns them in the order of arrival.
-	removeAll(is func(item *T) bool) []T
+	removeAll(match func(item *T) bool) []T
 	// empty returns a new, empty order of the same kind.
 	empty() order[T]
 }
@@ -102,10 +104,13 @@ func (l *Line[T]) PopInto(dst []T) int {
 	return n + l.order.popInto(dst[n:])
 }
 
-// At returns the item that will come out after i others, without taking it. It returns nil if there is no such item,
-// and also if it is not yet known which one that is: a discipline other than FIFO knows only the returned items and the
-// one that comes after them. So At(0) is always known, and the place of a returned item does not change until the line
-// does. The pointer is valid until the next change of the line. The caller may change the item, but its key stays.
+// At returns the item that will come out after i others, without taking it. It
+// returns nil if there is no such item, and also if that item is not yet known:
+// a discipline other than FIFO knows only the returned items and the item that
+// comes out next after them. So At(0) is always known, and the place of a
+// returned item does not change until the line does. The pointer is valid until
+// the next change of the line. The caller may change the item, but its key
+// stays.
 func (l *Line[T]) At(i int) *T {
 	if i < 0 {
 		return nil
@@ -157,10 +162,11 @@ func (l *Line[T]) Oldest() *T {
 	}
 }
 
-// Count returns how many items satisfy is. It visits each item once, in no particular order.
-func (l *Line[T]) Count(is func(item *T) bool) (n int) {
+// Count returns the number of items for which match returns true. It visits
+// each item once, in no particular order.
+func (l *Line[T]) Count(match func(item *T) bool) (n int) {
 	visit := func(item *T) {
-		if is(item) {
+		if match(item) {
 			n++
 		}
 	}
@@ -172,12 +178,14 @@ func (l *Line[T]) Count(is func(item *T) bool) (n int) {
 	return n
 }
 
-// Remove takes out the items that satisfy is, wherever they are, and returns them: the returned ones, then the others in the order of
-// their arrival. It asks about each item once. The order of the remaining items stays as it is.
-func (l *Line[T]) Remove(is func(item *T) bool) []T {
-	removed := append(l.returned.removeAll(is), l.arrived.removeAll(is)...)
+// Remove removes the items for which match returns true, wherever they are, and
+// returns them: the returned items, then the others in the order of their
+// arrival. It calls match once for each item. The order of the remaining items
+// stays as it is.
+func (l *Line[T]) Remove(match func(item *T) bool) []T {
+	removed := append(l.returned.removeAll(match), l.arrived.removeAll(match)...)
 	if l.order != nil {
-		removed = append(removed, l.order.removeAll(is)...)
+		removed = append(removed, l.order.removeAll(match)...)
 	}
 	return removed
 }

@@ -1,8 +1,9 @@
 package queue
 
-// rank returns the item with the smallest key, and of equal keys the one that arrived first. It is a binary heap of
-// small entries. The items themselves stay in slots, which a linked list connects in the order of arrival, so that the
-// oldest is found at once.
+// rank returns the item with the smallest key, and among equal keys the item
+// that arrived first. It is a binary heap of small entries. The items
+// themselves stay in slots, which a linked list connects in the order of
+// arrival, so that the oldest is found at once.
 type rank[T any] struct {
 	items []T     // by slot
 	nodes []node  // by slot
@@ -84,10 +85,10 @@ func (o *rank[T]) drop() T {
 	return item
 }
 
-func (o *rank[T]) removeAll(is func(*T) bool) (removed []T) {
+func (o *rank[T]) removeAll(match func(*T) bool) (removed []T) {
 	for slot := o.first; slot != nowhere; {
 		k := o.nodes[slot]
-		if is(&o.items[slot]) {
+		if match(&o.items[slot]) {
 			removed = append(removed, o.remove(int(k.at)))
 		}
 		slot = k.next

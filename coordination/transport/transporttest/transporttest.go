@@ -19,11 +19,12 @@ import (
 type Net interface {
 	// Join returns a further node that reaches all others, with a name of its own choice. The test closes it.
 	Join(t *testing.T) transport.Transport
-	// Cut breaks what connects two nodes. Both live on, and may connect again.
+	// Cut breaks the connections between two nodes. Both continue, and may
+	// connect again.
 	Cut(a, b transport.Transport)
 }
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an event.
 const patience = 30 * time.Second
 
 var errRegistered = errors.New("registered")
@@ -53,7 +54,7 @@ func Run(t *testing.T, newNet func(t *testing.T) Net) {
 	}
 }
 
-// inbox collects what is delivered to a node.
+// inbox collects the messages that are delivered to a node.
 type inbox chan arrival
 
 type arrival struct {
@@ -61,7 +62,7 @@ type arrival struct {
 	m    *transport.Message
 }
 
-// join returns a node and what is delivered to it.
+// join returns a node and the inbox of its messages.
 func join(t *testing.T, net Net) (transport.Transport, inbox) {
 	t.Helper()
 	in := make(inbox, 100_000)

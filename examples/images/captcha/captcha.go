@@ -1,5 +1,5 @@
-// Package captcha draws the images of the image application: captchas similar to those of the dissertation (Cruz 2015),
-// the same for the same seed.
+// Package captcha draws the images of the image application: captchas similar
+// to the captchas of the dissertation (Cruz 2015), the same for the same seed.
 package captcha
 
 import (
@@ -23,7 +23,8 @@ const (
 	LargeHeight = 1600
 )
 
-// The captchas are similar to those of the dissertation: a few tilted letters under coloured noise and some lines.
+// The captchas resemble the dissertation's: a few tilted letters under coloured
+// noise and some lines.
 const (
 	letters     = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // no 0, 1, I and O, which look alike
 	jpegQuality = 90

@@ -23,7 +23,7 @@ func Show(ctx context.Context, w io.Writer, url, pipeline string) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Leave(context.WithoutCancel(ctx))) }()
 	s, err := f.Snapshot(ctx)
-	if len(s.Processes) > 0 || err == nil { // what is known
+	if len(s.Processes) > 0 || err == nil { // print an incomplete snapshot too
 		_, failed := io.WriteString(w, s.String())
 		err = errors.Join(err, failed)
 	}

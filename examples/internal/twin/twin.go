@@ -47,7 +47,8 @@ func Code(t *testing.T, golda, hand string, shared ...string) []Row {
 	}
 }
 
-// Work is what is measured: it does all its work, and returns when it is done.
+// Work is a measured program: it does all its work, and returns when it is
+// done.
 type Work func() error
 
 // Cost returns the rows with what both cost: time, CPU time and allocations, the medians of nine runs of each, in turn. They
@@ -126,8 +127,9 @@ func Thousands(n int) string {
 // block is where the table is in a README.
 var block = regexp.MustCompile(`(?s)(<!-- twin: [^\n]* -->\n\n)(.*?)(\n<!-- end of twin -->\n)`)
 
-// Check compares the table in README.md with the rows, and writes it with the flag -update or -measure. Cells that are empty
-// are not compared: they keep what is there.
+// Check compares the table in README.md with the rows, and writes it with the
+// flag -update or -measure. Empty cells of the rows are not compared: the table
+// keeps its cells there.
 func Check(t *testing.T, rows []Row) {
 	t.Helper()
 	const name = "README.md"

@@ -27,7 +27,7 @@ type process struct {
 }
 
 func start(ctx context.Context, program string, args []string) (*process, error) {
-	p := &process{cmd: exec.CommandContext(ctx, program, args...)} //nolint:gosec // what was just built
+	p := &process{cmd: exec.CommandContext(ctx, program, args...)} //nolint:gosec // the program that was just built
 	p.cmd.Stderr = &p.says
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.WaitDelay = patience

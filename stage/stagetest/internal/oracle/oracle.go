@@ -1,5 +1,6 @@
-// Package oracle holds what packages stagetest and chaos share: the names of promises, the check of a pipeline at rest,
-// and the actor system of their pipelines.
+// Package oracle is shared by packages stagetest and chaos: it has the names of
+// promises, the check of a pipeline at rest, and the actor system of their
+// pipelines.
 package oracle
 
 import (
@@ -56,8 +57,8 @@ func Stacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// AtRest returns what is wrong with the accounts of a pipeline that should be empty: the broken promise and how it was
-// broken. Both are empty if nothing is wrong.
+// AtRest checks the accounts of a pipeline that should be empty. It returns the
+// broken promise and how it was broken, or two empty strings.
 func AtRest(s pipeline.Snapshot) (promise, detail string) {
 	switch {
 	case !s.Balanced():
@@ -69,8 +70,9 @@ func AtRest(s pipeline.Snapshot) (promise, detail string) {
 	}
 }
 
-// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any, for which
-// callers or workers wait, or that is drained, and one for commands between the stages.
+// Diagnose describes where a pipeline's commands are, and the reasons that may
+// block them: a line for each stage that has any, for which callers or workers
+// wait, or that is drained, and one for commands between the stages.
 func Diagnose(s pipeline.Snapshot) string {
 	var lines []string
 	here := 0
