@@ -28,7 +28,8 @@ type order[T any] interface {
 	oldest() *T
 	// each visits all items, in any order.
 	each(visit func(item *T))
-	// removeAll takes out the items for which is is true, and returns them in the order of arrival.
+	// removeAll removes the items for which match returns true, and returns
+	// them in the order of arrival.
 	removeAll(match func(item *T) bool) []T
 	// empty returns a new, empty order of the same kind.
 	empty() order[T]
