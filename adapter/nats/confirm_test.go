@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +52,51 @@ func TestAnAcknowledgementThatIsForbiddenDoesNotCount(t *testing.T) {
 	shut(t, conn)
 	require.EqualValues(t, n, numbers.Counts().GivenBack)
 	lawful(t, numbers.Counts())
+}
+
+// A message that has ended takes no place of MaxInFlight while the server has not
+// confirmed that, unless there are too many.
+func TestAcknowledgementsWithoutConfirmationHoldUpNoDelivery(t *testing.T) {
+	conn := denying(t, "$JS.ACK.>")
+	const most = 5
+	numbers := inlet(t, conn, "numbers", nats.Options[int]{MaxInFlight: most, Logger: slog.New(slog.DiscardHandler)})
+	publish(t, numbers, 3*most)
+	var done tally
+	start(t, numbers, stage.Sink("do", func(_ context.Context, k int) error { done.add(k); return nil }))
+	eventually(t, "others are delivered", func() bool { return done.len() == 2*most })
+	eventually(t, "the inlet is full", func() bool { return conn.Healthy() != nil })
+	time.Sleep(50 * time.Millisecond) // a further request would have been sent by now
+	require.Equal(t, 2*most, done.len())
+	require.EqualValues(t, 2*most, numbers.Counts().InFlight)
+	require.Zero(t, numbers.Counts().Acknowledged)
+}
+
+// A confirmation costs a message. The server is asked for one with at most each
+// 64th acknowledgement, or after a millisecond without one.
+func TestOneConfirmationStandsForManyAcknowledgements(t *testing.T) {
+	s := serve(t, &server.Options{})
+	conn := connect(t, s.ClientURL())
+	spy, err := natsgo.Connect(s.ClientURL())
+	require.NoError(t, err)
+	defer spy.Close()
+	var asked atomic.Int64
+	_, err = spy.Subscribe("$JS.ACK.>", func(m *natsgo.Msg) {
+		if m.Reply != "" {
+			asked.Add(1)
+		}
+	})
+	require.NoError(t, err)
+	numbers := inlet(t, conn, "numbers", nats.Options[int]{})
+	const n = 1000
+	publish(t, numbers, n)
+	begin := time.Now()
+	start(t, numbers, stage.Sink("do", func(context.Context, int) error { return nil }))
+	eventually(t, "all are acknowledged", func() bool { return numbers.Counts().Acknowledged == n })
+	took := time.Since(begin)
+	require.NoError(t, spy.Drain())
+	eventually(t, "the spy has heard all", spy.IsClosed)
+	require.Positive(t, asked.Load())
+	require.LessOrEqual(t, asked.Load(), 1+n/64+took.Milliseconds())
 }
 
 // The message is handled by a process that may not acknowledge it, and delivered again and again. The next process has handled nothing.

@@ -35,7 +35,8 @@ type Options[C any] struct {
 	// log an error: what was not delivered is lost, and what is in flight and fails becomes a dead letter.
 	Memory bool
 
-	// MaxInFlight is how many messages are in this process at once: those that the stage and what comes after it have not ended.
+	// MaxInFlight is how many messages are in this process at once: those that the stage and what comes after it have not ended. As many
+	// again may have ended without a confirmation of the server yet.
 	// 0 means 1024, and no more while those that are here have 64 MiB. A number bounds the messages only. If commands take long, choose
 	// a few for each worker: what waits here is delivered to no process that has nothing to do. A stage that collects commands before
 	// they end, such as a window, must get as many as it collects: if none of as many as there may be ends for a minute, that is logged.

@@ -61,6 +61,7 @@ type tracker struct {
 	to   *feed.Cursor       // the feed of the last source, nil if there was none
 	full standstill
 	late int // letters that cannot be stored now
+	done int // deliveries in flight that have ended
 
 	feeding bool          // a stage
 	idle    chan struct{} // is closed when the goroutines are to end; nil if there are none
@@ -170,6 +171,8 @@ func (t *tracker) run(idle <-chan struct{}) {
 			c.send(d, "+TERM", &t.n.DeadLettered)
 		case m := <-c.replies:
 			c.confirmed(m)
+		case <-c.rest.C:
+			c.askRest()
 		case <-t.redo:
 			c.look(true)
 		case <-late.C:
@@ -235,6 +238,7 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 		t.n.Repeated++
 		d.msg, d.times, d.beat = m, times, time.Now()
 		if d.ended { // the server does not know it
+			d.strip()
 			ring(t.redo)
 		}
 		return nil, nil //nolint:nilnil // the delivery is held already, and there is nothing to do
@@ -327,12 +331,24 @@ func (t *tracker) giveBackAll(ready <-chan *delivery) {
 	}
 }
 
-// sendsLast notes that the last answer for a message is sent. It reports whether there is nothing to answer for: the stream is gone.
+// sendsLast notes that the last answer for a message is sent: only the subject of
+// the answer is needed from now on. It reports whether there is nothing to answer
+// for: the stream is gone.
 func (t *tracker) sendsLast(d *delivery) (lost bool) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	d.ended = true
-	return t.lost[d]
+	t.done++
+	t.size -= d.size
+	d.strip()
+	lost = t.lost[d]
+	t.mu.Unlock()
+	ring(t.freed)
+	return lost
+}
+
+// strip drops the data of a message that has ended.
+func (d *delivery) strip() {
+	d.msg, d.size = &natsgo.Msg{Subject: d.msg.Subject, Reply: d.msg.Reply}, 0
 }
 
 // givesUp reports whether confirmations are not waited for any more: the inlet is being closed, and the server is away, or forbids the
@@ -394,6 +410,9 @@ func (t *tracker) release(d *delivery, count *uint64) {
 	t.mu.Lock()
 	*count++
 	t.size -= d.size
+	if d.ended {
+		t.done--
+	}
 	if t.held[d.seq] == d {
 		delete(t.held, d.seq)
 	}
@@ -487,12 +506,14 @@ func (t *tracker) free() int {
 	return t.places()
 }
 
-// places is free for callers that have the lock. Messages whose letters cannot be stored take no places, unless there are too many.
+// places is free for callers that have the lock. Messages whose letters cannot
+// be stored take no places, unless there are too many, and neither do messages
+// that have ended.
 func (t *tracker) places() int {
 	if t.bytes > 0 && t.size >= t.bytes {
 		return 0
 	}
-	return t.most + min(t.late, t.most) - len(t.held) - len(t.lost)
+	return t.most + min(t.late, t.most) + min(t.done, t.most) - len(t.held) - len(t.lost)
 }
 
 // cursor returns the feed of the last source; nil if there was none.
