@@ -122,6 +122,7 @@ func (f *feeding) start() (err error) {
 	if f.stopped {
 		return nil
 	}
+	f.cursor.Grace = f.of.grace
 	for range feedRestarts {
 		if f.tree, err = f.startTree(); err == nil {
 			go f.watch(f.tree)

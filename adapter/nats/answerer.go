@@ -118,7 +118,9 @@ func (a *answerer) announce(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = others.Unsubscribe() }()
-	if nc.FlushTimeout(serveTime) == nil { // the server has said by now what it does not permit
+	flush, cancel := context.WithTimeout(ctx, serveTime)
+	defer cancel()
+	if nc.FlushWithContext(flush) == nil { // the server has said by now what it does not permit
 		if err := forbidden(nc, before); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"sync"
@@ -9,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy carries connections from one process to another, unless it is cut.
+// proxy carries connections from one process to another, unless it is cut or
+// stalled.
 type proxy struct {
 	l  net.Listener
 	to string
@@ -17,6 +19,9 @@ type proxy struct {
 	running sync.WaitGroup
 	mu      sync.Mutex // guards the rest
 	isCut   bool
+	stallAt string        // nothing is carried on after data that has this text
+	stalled chan struct{} // closed when something was held back; nil unless stallAt was called
+	resume  chan struct{} // closed when all is carried on
 	conns   map[net.Conn]bool
 }
 
@@ -59,8 +64,8 @@ func (p *proxy) carry(in net.Conn) {
 	p.mu.Unlock()
 	if !cut {
 		var both sync.WaitGroup
-		both.Go(func() { copyAndClose(out, in) })
-		both.Go(func() { copyAndClose(in, out) })
+		both.Go(func() { p.copyAndClose(out, in) })
+		both.Go(func() { p.copyAndClose(in, out) })
 		both.Wait()
 	}
 	p.mu.Lock()
@@ -70,8 +75,8 @@ func (p *proxy) carry(in net.Conn) {
 	_, _ = in.Close(), out.Close()
 }
 
-func copyAndClose(to, from net.Conn) {
-	_, _ = io.Copy(to, from) // the connection ends in any case
+func (p *proxy) copyAndClose(to, from net.Conn) {
+	_, _ = io.Copy(stallable{p, to}, from) // the connection ends in any case
 	_, _ = to.Close(), from.Close()
 }
 
@@ -89,4 +94,44 @@ func (p *proxy) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.isCut = false
+}
+
+// stall has the proxy hold back all data from the next data on that has a text.
+// The channel is closed then. Resume ends that; it may be called twice.
+func (p *proxy) stall(at string) (stalled <-chan struct{}, resume func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stallAt, p.stalled, p.resume = at, make(chan struct{}), make(chan struct{})
+	return p.stalled, sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		close(p.resume)
+		p.resume = nil
+	})
+}
+
+// hold waits while the proxy is stalled, which some data may begin.
+func (p *proxy) hold(data []byte) {
+	p.mu.Lock()
+	resume := p.resume
+	if resume != nil && p.stalled != nil && bytes.Contains(data, []byte(p.stallAt)) {
+		close(p.stalled)
+		p.stalled = nil
+	}
+	begun := p.stalled == nil
+	p.mu.Unlock()
+	if resume != nil && begun {
+		<-resume
+	}
+}
+
+// stallable holds data back while its proxy is stalled.
+type stallable struct {
+	of *proxy
+	to io.Writer
+}
+
+func (s stallable) Write(b []byte) (int, error) {
+	s.of.hold(b)
+	return s.to.Write(b)
 }

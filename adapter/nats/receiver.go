@@ -11,6 +11,8 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/internal/feed"
 )
 
 // How a receiver asks the server.
@@ -365,11 +367,14 @@ func (s *session) look(ctx context.Context) error {
 	}
 }
 
-// end ends the subscription. Messages that the server has sent before it learned of that are handed on, or given back.
+// end ends the subscription. Messages that the server has sent before it learned
+// of that are handed on, or given back. A server that is silent does not keep a
+// feed from returning within its grace: what it has sent is delivered again after
+// AckWait.
 func (s *session) end(ctx context.Context, sub *natsgo.Subscription) {
 	_ = sub.Drain() // keeps what arrives until the server has answered; without a connection there is nothing to keep
 	if s.conn.nc.IsConnected() {
-		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), feed.Of(ctx).EndTime(time.Second))
 		_ = s.conn.nc.FlushWithContext(flush)
 		cancel()
 	}

@@ -29,6 +29,8 @@ type Cursor struct {
 	Pipeline, Stage string
 	// Paused reports whether the stage is paused. It is set like the names, and may be nil.
 	Paused func() bool
+	// Grace is how long the source may take to return when its context has ended. It is set before each run; 0 means that it is not known.
+	Grace time.Duration
 
 	position atomic.Int64 // after the last command that was accepted
 	total    atomic.Int64 // 0 if it is not known
@@ -169,6 +171,15 @@ func (c *Cursor) hear(ended func(err error)) {
 
 // IsPaused reports whether what the source feeds is paused.
 func (c *Cursor) IsPaused() bool { return c != nil && c.Paused != nil && c.Paused() }
+
+// EndTime returns half of the grace of a source, and at most a time: how long the
+// source may wait for another process when its context has ended.
+func (c *Cursor) EndTime(most time.Duration) time.Duration {
+	if c == nil || c.Grace == 0 {
+		return most
+	}
+	return min(most, c.Grace/2)
+}
 
 // IsFull is called by a source that submits nothing more until some of its commands have ended, about every second.
 func (c *Cursor) IsFull() {
