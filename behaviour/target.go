@@ -15,8 +15,8 @@ var errWired = errors.New("behaviour: port is already wired")
 
 // Target is where a command of type C can be sent: a stage (*stage.Stage) or a [Port] wired to one.
 type Target[C any] interface {
-	// Submit submits a command from outside. If the stage's overflow rule is to wait, it waits for a free slot until
-	// ctx ends.
+	// Submit submits a command from outside. If the stage is full and its
+	// overflow rule is Wait, Submit waits for a free slot until ctx ends.
 	Submit(ctx context.Context, cmd C) error
 	// Inlet returns the inlet of the target's stage, or nil if there is none.
 	Inlet() *Inlet

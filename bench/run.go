@@ -176,7 +176,8 @@ func (s *suite) of(w work) (all []*result) {
 	return all
 }
 
-// output prints the results of everything that was measured at least once, and writes the report if there is to be one.
+// output prints the results of everything that was measured at least once, and
+// writes the report if one was asked for.
 func (s *suite) output(stdout io.Writer) error {
 	all := s.results
 	s.results = slices.DeleteFunc(slices.Clone(all), func(r *result) bool { return len(r.samples) == 0 })

@@ -217,7 +217,8 @@ func (p *Program) begin(ending context.Context, stop func()) error {
 	return nil
 }
 
-// end notes that Serve has returned, or is about to and must not be followed by another version. It returns the file that is to follow.
+// end notes that Serve has returned, or is about to and must not be followed by
+// another version. It returns the file of the next version.
 func (p *Program) end() (agreed os.FileInfo) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +226,8 @@ func (p *Program) end() (agreed os.FileInfo) {
 	return p.agreed
 }
 
-// watch has signals handled until ended is called, which returns the file that the process is to be replaced by, nil if none.
+// watch handles signals until ended is called. Ended returns the file of the
+// next version, or nil if there is none.
 func (p *Program) watch(ctx context.Context, cancel func()) (ended func() (agreed os.FileInfo)) {
 	hangup, quit := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	if len(hangups) > 0 {

@@ -37,7 +37,7 @@ func (s *supervisor) forgetOrKeep(c *childState) {
 
 // failed handles a child that has ended or failed by itself.
 func (s *supervisor) failed(c *childState, reason error) {
-	if c.toStop || s.ending { // it is to be stopped anyway
+	if c.toStop || s.ending { // it will be stopped anyway
 		c.toStop = c.pid != nil
 		if !endedWell(reason, c.tree != nil) {
 			c.last = reason

@@ -189,8 +189,9 @@ func (s *supervisor) HandleFailure(system *actor.System, sv actor.Supervisor, ch
 	s.step(sv.(actor.Context))
 }
 
-// step takes the next steps until it has to wait. It stops the last child that is to be stopped, or else starts the
-// next that is to be started, or else performs the next request.
+// step takes the next steps until it has to wait. It stops the last child that
+// must be stopped, or else starts the next child that must be started, or else
+// performs the next request.
 func (s *supervisor) step(ctx actor.Context) {
 	for s.starting == nil && !s.ended {
 		if s.stopsPending == 0 || s.ending && s.spec.Strategy == SimpleOneForOne {

@@ -74,7 +74,7 @@ func (d *dialed) Subscribe(ctx context.Context, topic string) (messages <-chan *
 	return messages, nil
 }
 
-// closeAfter closes a subscriber when its subscription is to end.
+// closeAfter closes a subscriber when its subscription must end.
 func (d *dialed) closeAfter(ctx context.Context, sub message.Subscriber) {
 	defer d.running.Done()
 	select {

@@ -1,7 +1,8 @@
-// Package policy contains the laws by which a pipeline adapts itself to its load.
+// Package policy contains the laws by which a pipeline adapts itself to its
+// load.
 //
-// A policy is a value: pass it to pipeline.Control before the start. The zero value of each policy has documented
-// defaults.
+// A policy is a value: pass it to pipeline.Control before the start. The zero
+// value of each policy has documented defaults.
 //
 //	policy.Backlog{}                // as many workers as drain the queue in a tenth of a second: the default
 //	policy.Batching{}               // the smallest batch that gets as much done as a large one
@@ -18,30 +19,36 @@
 //	policy.SRPT{}                   // shared workers finish first the commands with the least work left
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //
-// [ByName] finds a policy by its name, for flags and configuration files: "seda", "seda:cruz". docs/policies.md lists
-// all policies in one table.
+// [ByName] finds a policy by its name, for flags and configuration files:
+// "seda", "seda:cruz". docs/policies.md lists all policies in one table.
 //
-// A [Preset] is a policy as a known system implemented it, for comparison: it repeats the behaviour of that system, including
-// its mistakes. The default is the one to use.
+// A [Preset] is a policy as a known system implemented it, for comparison: it
+// repeats the behaviour of that system, including its mistakes. Use the
+// default.
 //
 // # Promise
 //
-// A policy never asks for a number of workers outside a stage's bounds, never remembers more than the stages that it
-// sees, and gives each decision a reason with numbers. It is deterministic: the same snapshots give the same decisions.
+// A policy never asks for a number of workers outside a stage's bounds, never
+// remembers more than the stages that it sees, and gives each decision a reason
+// with numbers. It is deterministic: the same snapshots give the same
+// decisions.
 //
 // # Order and ownership
 //
-// A policy is never changed and may be shared. Each of its controllers has a memory, belongs to one run and is called
-// serially. See package controller.
+// A policy is never changed and may be shared. Each of its controllers has a
+// memory, belongs to one run and is called serially. See package controller.
 //
 // # Testing
 //
-// No policy starts a goroutine, reads a clock or holds a lock, so a test writes down snapshots and checks the
-// decisions; an hour takes no time. A custom policy is a type with the three methods of [controller.Policy].
+// No policy starts a goroutine, reads a clock or holds a lock, so a test writes
+// down snapshots and checks the decisions; an hour takes no time. A custom
+// policy is a type with the three methods of [controller.Policy].
 //
 // # A new policy here
 //
-// Add a file with the paper named at its top, a line in [ByName], a table test with a fixed vector, and the properties
-// in properties_test.go, or in visits_test.go if the policy shares workers. A policy that orders visits is a router
-// (visits.go): it draws plans; the code around it gathers the stages and decides when to draw.
+// Add a file with the paper named at its top, a line in [ByName], a table test
+// with a fixed vector, and the properties in properties_test.go, or in
+// visits_test.go if the policy shares workers. A policy that orders visits is a
+// router (visits.go): it draws plans; the code around it gathers the stages and
+// decides when to draw.
 package policy

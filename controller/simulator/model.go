@@ -47,8 +47,9 @@ type Stage struct {
 	// Reject has a full queue refuse what a source submits, and shed what another stage forwards. Else these wait, as does
 	// what a Fleet delivers.
 	Reject bool
-	// Lanes makes the stage keyed, and is the number of keys: the commands of a key are handled one after the other, and all commands
-	// that come of a message have its key. 0: it is not keyed.
+	// Lanes makes the stage keyed, and is the number of keys: the commands of a
+	// key are handled one after the other, and all commands emitted for a
+	// message have its key. 0: it is not keyed.
 	Lanes   int
 	Forward []Edge // at most one is taken
 	Emit    []Edge // all are taken, before that

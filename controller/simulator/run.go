@@ -76,7 +76,8 @@ type command struct {
 	station *station      // that handles it
 }
 
-// message is what a source has submitted, with all commands that come of it.
+// message is a message that a source has submitted, with all commands emitted
+// for it.
 type message struct {
 	gen     uint32 // changes when it ends, and when its process is killed
 	live    bool

@@ -65,8 +65,9 @@ func (c *coordination) receive(m transaction.Message, incarnation uint64) {
 	c.call(func() { c.party.Receive(m) })
 }
 
-// isLate reports whether a message is to an earlier synchronizer of the name. The process that has sent it may have a successor: the watch
-// is of the present one.
+// isLate reports whether a message was sent to an earlier synchronizer of the
+// name. Its sender may have been replaced by a successor, which is the process
+// that is watched.
 func (c *coordination) isLate(m transaction.Message) bool {
 	return c.process.rules == nil && m.Kind != transaction.Ask && m.Epoch != c.process.incarnation
 }
@@ -141,8 +142,8 @@ func (c *coordination) lost(name string, l *lifeline) {
 	c.flush()
 }
 
-// schedule sets the alarms. What a process of the same node is to have that does not serve, it gets when it starts, so nothing is
-// repeated for it.
+// schedule sets the alarms. A process of the same node that does not serve gets
+// its rules when it starts, so nothing is repeated for it.
 func (c *coordination) schedule() {
 	awaits := c.party.Awaits()
 	c.set(&c.repeating, slices.ContainsFunc(awaits, func(name string) bool {

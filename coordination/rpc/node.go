@@ -292,7 +292,8 @@ func (n *Node) claimLocked(s *slot) (before *Process, err error) {
 	return before, nil
 }
 
-// leave removes an incarnation that has ended, or that others are to take for ended.
+// leave removes an incarnation that has ended, or that others must regard as
+// ended.
 func (n *Node) leave(p *Process, reason error) {
 	n.mu.Lock()
 	if n.processes[p.slot.name] == p {

@@ -256,7 +256,8 @@ func (p *Process) postLocked(e entry) {
 	p.waiting.Add(1)
 }
 
-// turn does what there is to do. If the supervisor has a message, or something else decides about each step, the rest waits.
+// turn handles the entries. If the supervisor has a message, or something else
+// decides about each step, the remaining entries wait.
 func (p *Process) turn() {
 	p.mu.Lock()
 	todo := p.entries

@@ -117,7 +117,7 @@ func (b *rulebook) failed(err error) (reported bool) {
 	return b.settle(err) || b.conclude(err)
 }
 
-// next returns the change of rules that is to begin, if there is one.
+// next returns the change of rules that must begin, if there is one.
 func (b *rulebook) next() *amendment {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +128,7 @@ func (b *rulebook) next() *amendment {
 	return b.amendment
 }
 
-// amend changes the rules of a synchronizer, if that is to be done.
+// amend changes the rules of a synchronizer, if a change is wanted.
 func (c *coordination) amend() {
 	with, ok := c.party.(*coordinator)
 	if !ok || c.closed {

@@ -154,8 +154,9 @@ func (b *rulebook) run() {
 	b.settle(reason)
 }
 
-// supervise runs the synchronizer until it is to end, and returns why. It has a supervisor of its own, so that nothing else waits for its
-// init, in the actor system that the node has for all.
+// supervise runs the synchronizer until it must end, and returns the reason. It
+// has a supervisor of its own, so that nothing else waits for its init, in the
+// actor system that the node has for all.
 func (b *rulebook) supervise() error {
 	n, system := b.node, b.node.actors()
 	tree, err := supervisor.Start(context.Background(), system, supervisor.Spec{

@@ -19,7 +19,7 @@ type peer struct {
 	node    string
 	key     []byte     // nil until it is known
 	called  bool       // it has made one of the connections
-	conns   []net.Conn // the first is the one to send on
+	conns   []net.Conn // messages are sent on the first
 	queue   [][]byte
 	queued  int // bytes
 	notices map[*notice]struct{}
@@ -244,7 +244,8 @@ func (s *socket) identify(p *peer, key []byte) bool {
 	return bytes.Equal(p.key, key)
 }
 
-// attach adds a connection to a peer, unless that is lost. If own is set, or there is no other, it is the one to send on.
+// attach adds a connection to a peer, unless that peer is lost. If own is set,
+// or there is no other connection, messages are sent on this one.
 func (s *socket) attach(p *peer, conn net.Conn, own bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,9 @@ func crawl(ctx context.Context, client *http.Client, limit time.Duration, from *
 		return nil, err
 	}
 	defer show.Every(progress, r.progress)()
-	err = errors.Join(p.Run(ctx), context.Cause(ctx)) // Run returns when all that came of the first address has ended
+	// Run returns when the first address and all addresses found from it have
+	// ended
+	err = errors.Join(p.Run(ctx), context.Cause(ctx))
 	r.law = show.Law(p.Snapshot())
 	return r, err
 }

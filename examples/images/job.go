@@ -20,9 +20,10 @@ import (
 // job is the command: one image on its way through the seven stages. A behaviour changes it only at the very end, when
 // nothing can fail any more, so that an attempt that crashes half-way leaves it unchanged.
 type job struct {
-	path    string          // where the image is read
-	out     string          // where it is written
-	crashIn string          // the stage that is to crash at its first attempt; empty: none
+	path string // where the image is read
+	out  string // where it is written
+	// crashIn names the stage that must crash at its first attempt; empty: none.
+	crashIn string
 	img     *picture.Canvas // the current image; nil before load and after save
 	spare   *picture.Canvas // of the same size, to work on
 	alive   atomic.Bool
@@ -33,7 +34,8 @@ func (j *job) fail(err error) behaviour.Outcome {
 	return behaviour.Error(fmt.Errorf("%s: %w", j.path, err))
 }
 
-// crashOnPurpose panics if the job is to crash in this stage, at its first attempt.
+// crashOnPurpose panics if the job must crash in this stage, at its first
+// attempt.
 func (j *job) crashOnPurpose(ctx context.Context, stage string) {
 	if j.crashIn == stage && behaviour.Attempt(ctx) == 1 {
 		panic("crash on purpose, first attempt at " + j.path)

@@ -16,7 +16,7 @@ import (
 
 // result is the data of a run for its report.
 type result struct {
-	images   int // as many as there were to process
+	images   int // the number of images to process
 	wall     time.Duration
 	cpu      *time.Duration // nil if unknown
 	peak     uint64

@@ -33,7 +33,8 @@ type (
 // seconds; the default is 30.
 var carrierOptions = nats.Options[any]{AckWait: 2 * time.Second, MaxInFlight: 64, Retry: stage.RetryPolicy{Attempts: 100}}
 
-// stages returns the pipeline: the stages, how they are connected, and which process is to run which.
+// stages returns the pipeline: the stages, how they are connected, and which
+// process must run which stage.
 func (c config) stages(index *index) []pipeline.Part {
 	load := stage.Map("load", func(_ context.Context, n int) (scan, error) { return paint(n), nil })
 	read := stage.Map("read", func(ctx context.Context, s scan) (text, error) { return recognise(ctx, s, c.each) },

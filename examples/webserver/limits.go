@@ -15,8 +15,9 @@ type limits struct {
 	write   time.Duration // in which a client accepts nothing of its answer
 	linger  time.Duration // from a last answer to the end of the client's bytes
 	drain   time.Duration // from the start of the drain to the end of all answers
-	fresh   time.Duration // in which a cached file is not compared with the one on the disk
-	tick    time.Duration // between two checks of the clock
+	// fresh is for how long a cached file is not compared with the disk.
+	fresh time.Duration
+	tick  time.Duration // between two checks of the clock
 }
 
 // defaultLimits returns the limits of the program; tests use shorter ones.

@@ -76,7 +76,8 @@ func (p *parser) next(b []byte) (n int, req *http.Request, err *refusal) {
 	return skipped + end, req, err
 }
 
-// emptyLines counts the bytes of empty lines before a request, which are to be ignored (RFC 9112, 2.2).
+// emptyLines counts the bytes of empty lines before a request, which must be
+// ignored (RFC 9112, 2.2).
 func emptyLines(b []byte) (n int) {
 	for n < len(b) && (b[n] == '\n' || b[n] == '\r' && n+1 < len(b) && b[n+1] == '\n') {
 		n++

@@ -110,7 +110,8 @@ func (c *Core) NewVersion(build func(*worker.Version) worker.Instance) *worker.V
 // Install sets the version that a stage which has not been started begins with.
 func (c *Core) Install(v *worker.Version) { c.staff.Install(v) }
 
-// Share makes the workers share one instance. It returns the version that is to take it, and installs that.
+// Share makes the workers share one instance. It installs the version that will
+// hold it, and returns that version.
 func (c *Core) Share() *worker.Version {
 	c.shares = true
 	v := c.staff.NewVersion(nil, true)

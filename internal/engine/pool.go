@@ -94,10 +94,12 @@ func (p *Pool) Want() int { return int(p.want.Load()) }
 // StartWith sets how many workers there should be at the start.
 func (p *Pool) StartWith(_ part.Seal, n int) { p.want.Store(int64(n)) }
 
-// Scale sets how many workers there should be. It returns at once; workers that are to leave finish what they hold.
+// Scale sets how many workers there should be. It returns at once; surplus
+// workers finish the commands that they hold, then leave.
 //
-// The seal restricts Scale to the module, for the pipeline's controller. If a user changed the number, the controller might
-// undo the change, and no journal would say why.
+// The seal restricts Scale to the module, for the pipeline's controller. If a
+// user changed the number, the controller might undo the change, and no journal
+// would say why.
 func (p *Pool) Scale(_ part.Seal, n int) {
 	p.want.Store(int64(n))
 	p.notify(scale{})

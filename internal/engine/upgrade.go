@@ -7,8 +7,9 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Upgrade makes another version the present one, and returns the one before. If the stage runs, the first instance is started before. One
-// upgrade follows the other.
+// Upgrade makes another version the present one, and returns the previous one.
+// If the stage runs, the first instance is started before. Upgrades of a stage
+// run one at a time.
 func (c *Core) Upgrade(ctx context.Context, to *worker.Version) (before *worker.Version, err error) {
 	if c.process != "" {
 		return nil, &ElsewhereError{c.Name(), c.process, "it can be upgraded there only"}

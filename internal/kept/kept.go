@@ -128,7 +128,7 @@ func promotedFrom(t, writer, write reflect.Type, method string) *reflect.StructF
 	return nil
 }
 
-// hasOther reports whether a struct has another field that JSON is to keep.
+// hasOther reports whether a struct has another field that JSON must keep.
 func hasOther(t reflect.Type, name string) bool {
 	for f := range t.Fields() {
 		if f.Name != name && f.Name != "_" && f.Tag.Get("json") != "-" {

@@ -86,7 +86,8 @@ func (d *disk) encodeCommand(l *line, e *Entry) error {
 	return err
 }
 
-// problemLocked returns the problem that is to be logged now: none, if one was logged within a second.
+// problemLocked returns the problem to log now: none, if one was logged within
+// a second.
 func (d *disk) problemLocked(now time.Time) error {
 	err := d.problem
 	if err == nil || !d.reported.IsZero() && now.Sub(d.reported) < time.Second {

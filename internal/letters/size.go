@@ -39,7 +39,7 @@ func (l *Store) sizeOf(e *Entry) int64 {
 	}
 	size := int64(0)
 	stage, cmd := e.Stage, e.Command
-	// If sizes crashes, the size is the one that ownSize returned.
+	// If sizes crashes, ownSize's result counts.
 	_ = worker.Guard(stage, func() error {
 		if n, ok := l.sizes(stage, cmd); ok {
 			size = min(int64(n), math.MaxInt64/2)

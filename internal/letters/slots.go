@@ -167,8 +167,9 @@ func (l *Store) loseLocked() {
 	l.unreported.dropped++
 }
 
-// lostToReportLocked returns the losses that are to be logged now. A store with a file reports the first, and then whenever as many letters as
-// before were lost; another one reports none if some were logged within a second.
+// lostToReportLocked returns the losses to log now. A store with a file reports
+// the first loss, and then each time that the number of lost letters has
+// doubled. Another store reports none if some were logged within a second.
 func (l *Store) lostToReportLocked(now time.Time) (lost loss) {
 	switch {
 	case l.unreported == lost:
@@ -239,7 +240,7 @@ func (l *Store) complete(id uint64) {
 	l.shrinkLocked()
 }
 
-// incomplete returns the entry of a letter whose command is to be written.
+// incomplete returns the entry of a letter whose command must still be written.
 func (l *Store) incomplete(id uint64) (e Entry, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

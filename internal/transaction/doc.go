@@ -23,8 +23,8 @@
 // locks the processes in order. A process that cannot run its request now
 // refuses, and says later when it can: no rule waits while it has a lock. An
 // older rule that was refused is not overtaken by younger ones. When all have
-// granted their locks the requests are to run, each as soon as its guards hold:
-// they did when the lock was granted.
+// granted their locks the requests must run, each as soon as its guards hold:
+// they held when the lock was granted.
 //
 // # Crashes
 //

@@ -21,7 +21,9 @@ type text struct {
 	asksNone             bool // the transaction of a dead process is aborted without asking
 	repairsNothing       bool // when a process has died
 	startsEmpty          bool // counters are not fetched
-	forgetsGrants        bool // nothing becomes of the locks that processes had granted to the one before
+	// forgetsGrants: the locks that processes had granted to the previous
+	// incarnation are never resolved.
+	forgetsGrants bool
 
 	// Of both.
 	noEpochs bool

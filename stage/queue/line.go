@@ -93,7 +93,8 @@ func (l *Line[T]) PushAll(items []T, keys []Key) {
 // command that crashed once should be completed soon: a stack would bury it.
 func (l *Line[T]) PushFront(items []T) { l.returned.PushFront(items) }
 
-// PopInto moves up to len(dst) items to dst, in the order in which they are to be processed, and returns how many.
+// PopInto moves up to len(dst) items to dst, in the order in which they must be
+// processed, and returns how many.
 func (l *Line[T]) PopInto(dst []T) int {
 	n := 0
 	if l.returned.Len() > 0 {

@@ -8,8 +8,9 @@ import (
 
 // Prioritized is a command that knows its priority.
 type Prioritized interface {
-	// Priority is higher for commands that are to come out earlier, 0 for ordinary commands, and negative for commands
-	// that may wait. It is called once, before the command is queued.
+	// Priority is higher for commands that must come out earlier, 0 for
+	// ordinary commands, and negative for commands that may wait. It is called
+	// once, before the command is queued.
 	Priority() int
 }
 
