@@ -26,7 +26,7 @@ type (
 	System = proto.ActorSystem
 	// PID names a process.
 	PID = proto.PID
-	// Context is what an actor can use while it handles a message.
+	// Context is an actor's view of the system while it handles a message.
 	Context = proto.Context
 	// Actor handles messages one at a time.
 	Actor = proto.Actor

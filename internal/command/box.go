@@ -10,14 +10,17 @@ import (
 
 // Boxes is a free list of boxes for commands of type C.
 //
-// A box belongs to one command: its envelope and the copies of that have it. [Boxes.Recycle] takes it back when the command has
-// been completed and no copy of its envelope will be read any more. Where that is not certain the box is left to the garbage
-// collector: that costs an allocation and does no harm. So code that ends a command in an unusual way need not know of boxes, if it
+// A box belongs to one command: its envelope and the copies of that have it.
+// [Boxes.Recycle] takes it back when the command has been completed and no copy
+// of its envelope will be read any more. Where that is not certain the box is
+// left to the garbage collector: that costs an allocation and does no harm. So
+// code that ends a command in an unusual way need not know of boxes, if it
 // reads the command with [Envelope.Command] or [link.Open].
 //
-// The free list is a pool of chains: the boxes of a batch come back together. To put and take each by itself costs half as much
-// again, most of it where one processor takes what another one has put. The garbage collector empties the pool, so a burst
-// leaves nothing behind.
+// The free list is a pool of chains: the boxes of a batch are returned
+// together. Putting and taking each box by itself would cost half as much
+// again, mostly where one processor takes a box that another one has put. The
+// garbage collector empties the pool, so a burst leaves nothing behind.
 type Boxes[C any] struct {
 	chains sync.Pool // of *link.Box[C]
 	clears bool      // commands have pointers, so a free box is cleared: it must keep nothing alive
@@ -85,7 +88,8 @@ func isPointer(t reflect.Type) bool {
 	}
 }
 
-// Load returns what an envelope holds for a command. Any goroutine may call it.
+// Load returns the load of an envelope for a command. Any goroutine may call
+// it.
 func (b *Boxes[C]) Load(cmd C) any {
 	if b == nil {
 		return cmd

@@ -17,16 +17,18 @@ type Envelope struct {
 	// Load is the command, or a box with it: see [link.Box]. Only code that passes it on as it is reads it; other code calls
 	// [Envelope.Command] or, if it knows the type, [link.Open]. Of a command that is woken it is the run.
 	Load any
-	// From is what all commands that result from one submission share: the ticket and the caller's context. It is nil if
-	// there is neither.
+	// From is shared by all commands that result from one submission: it has
+	// the ticket and the caller's context. It is nil if there is neither.
 	From *Origin
 
 	note note
 }
 
-// note packs what else is known about a command. From the lowest bit: four flags; in eight bits the pack, or the place of the
-// stage that emitted the command if there is no pack; and when it was queued. For a command that was tried before, the time
-// shares its bits with the number of tries and of refusals, so it is less exact.
+// note packs facts about a command into 64 bits. From the lowest bit: four
+// flags; in eight bits the pack, or the place of the stage that emitted the
+// command if there is no pack; and when it was queued. For a command that was
+// tried before, the time shares its bits with the number of tries and of
+// refusals, so it is less exact.
 type note uint64
 
 const (
@@ -184,8 +186,9 @@ func (e *Envelope) Failed() {
 	e.note = e.note&(1<<sinceAt-1) | tried | note(n)<<sinceAt
 }
 
-// Refused counts a refusal of what the handler needs: the command was not tried, and will be queued again. It keeps the time, because
-// the command has waited since.
+// Refused counts a refusal of a resource that the handler needs: the command
+// was not tried, and will be queued again. It keeps the time, because the
+// command has waited since.
 func (e *Envelope) Refused() {
 	n, refusals, when := e.Tries(), min(e.Refusals()+1, MaxRefusals), note(0)
 	switch {

@@ -45,7 +45,7 @@ type failures struct {
 	mu    sync.Mutex   // guards the rest
 	more  []error      // those after the first, MostErrors-1 at most
 	count int          // how many errors there are after the first
-	all   *JoinedError // what err has returned
+	all   *JoinedError // the last result of err
 }
 
 // fail records the error of a command that has not been counted as ended yet. It ignores the error of a ticket that has ended,

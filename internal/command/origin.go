@@ -8,8 +8,10 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Origin is what a command shares with all commands that result from it: the ticket of the caller that waits for them, and the
-// caller's context. Envelopes point to it, so that neither costs a word of its own in an envelope. A nil Origin has neither.
+// Origin is shared by a command and all commands that result from it. It has
+// the ticket of the caller that waits for them, and the caller's context.
+// Envelopes point to it, so that neither costs a word of its own in an
+// envelope. A nil Origin has neither.
 //
 // An Origin does not change after a command with it was submitted.
 type Origin struct {

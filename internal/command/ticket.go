@@ -67,7 +67,8 @@ func (t *Ticket) WantsResult() bool { return t != nil && !t.ends }
 // process.
 func (t *Ticket) Want(result reflect.Type) { t.want = result }
 
-// Wanted returns what Want said; nil if the result may be of any type.
+// Wanted returns the type that Want was given; nil if the result may be of any
+// type.
 func (t *Ticket) Wanted() reflect.Type {
 	if t == nil {
 		return nil
@@ -192,11 +193,13 @@ func (t *Ticket) Done() <-chan struct{} {
 	return t.done.Load().(chan struct{})
 }
 
-// Wait waits for the end of the command and its children, and returns what Result and Err return. If ctx ends first it returns
-// the context's error and its cause.
+// Wait waits for the end of the command and its children, and returns the
+// results of Result and Err. If ctx ends first it returns the context's error
+// and its cause.
 //
-// Wait yields once before it blocks: a stage that is idle and quick has the answer then. To block and to be woken costs several
-// times as much, for the caller and for the stage.
+// Wait yields once before it blocks: a stage that is idle and quick has the
+// answer then. Blocking and being woken costs several times as much, for the
+// caller and for the stage.
 func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 	if !t.ended() {
 		yield.Once()

@@ -8,7 +8,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// Event is what the pipeline notifies the loop of.
+// Event is a notification of the loop by the pipeline.
 type Event struct {
 	Kind  controller.EventKind
 	Inbox *inbox.Inbox // nil if the event is not of a stage
@@ -62,7 +62,7 @@ func (q *eventQueue) take() []Event {
 	return list
 }
 
-// resend ends the pause: it sends a message if events have come meanwhile.
+// resend ends the pause: it sends a message if events have arrived meanwhile.
 func (q *eventQueue) resend() {
 	q.mu.Lock()
 	q.sent = len(q.list) > 0

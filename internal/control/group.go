@@ -110,7 +110,9 @@ func numberIn(to []controller.StageID, id controller.StageID) controller.StageID
 	return to[id]
 }
 
-// foreign returns what a change is of that the controller which was shown the snapshot does not govern; "" if it governs it.
+// foreign names the part of a pipeline that a change is about, if the
+// controller that was shown the snapshot does not govern that part; else it
+// returns "".
 func foreign(s *controller.Snapshot, ch controller.Change) string {
 	pool := ""
 	switch {

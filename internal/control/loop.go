@@ -36,7 +36,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Pipeline is what a loop reads of its pipeline. The stages may come and go between two calls.
+// Pipeline is a loop's access to its pipeline. Stages may be added and removed
+// between two calls.
 type Pipeline interface {
 	// Stages returns the stages, in the order of the pipeline.
 	Stages() []*engine.Core
@@ -44,7 +45,8 @@ type Pipeline interface {
 	Read() Reading
 	// Shape returns the graph of the stages, by the places of their inboxes.
 	Shape() *graph.Shape
-	// StartPool starts a shared pool, and StopPool stops one, whose workers finish what they hold. Neither waits for workers.
+	// StartPool starts a shared pool, and StopPool stops one, whose workers
+	// finish the commands that they hold. Neither waits for workers.
 	StartPool(*engine.Pool)
 	StopPool(*engine.Pool)
 }
@@ -61,7 +63,7 @@ type Reading struct {
 // of returns the accounts of a stage.
 func (r *Reading) of(c *engine.Core) *inbox.Accounts { return &r.Accounts[c.Inbox().Place] }
 
-// Config is what a pipeline gives to its loop.
+// Config connects a loop with its pipeline.
 type Config struct {
 	Pipeline Pipeline
 	// Host has the clock, and the limit on commands that enter the pipeline.
@@ -249,7 +251,8 @@ type requestsReady struct{}
 // IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
 func (requestsReady) IgnoreDeadLetterLogging() {}
 
-// running is what reconcile has made, and has set where that cannot be read back.
+// running has the objects that reconcile has made, and settings that cannot be
+// read back.
 type running struct {
 	pools  map[string]*pool        // the shared ones that were needed so far
 	hosts  map[string]*pool        // stages' own pools that other stages are bound to, too

@@ -18,8 +18,9 @@ import (
 // afterPanic is when a policy is asked again that panicked before it had said when.
 const afterPanic = time.Second
 
-// startPolicies asks the policies of all controllers for the first time, and then applies what all of them decide. If swap is
-// true, workers leave the visit plans that they follow.
+// startPolicies asks the policies of all controllers for the first time, and
+// then applies all their decisions. If swap is true, workers leave the visit
+// plans that they follow.
 func (a *loopActor) startPolicies(swap bool) error {
 	l := a.loop
 	l.mu.Lock()

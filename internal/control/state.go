@@ -8,7 +8,8 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// Options is what the state knows of a stage: how its options set the knobs. An [engine.Core] has them.
+// Options are the options of a stage, as far as they set knobs. An
+// [engine.Core] has them.
 type Options interface {
 	Name() string
 	Bounds() (fewest, most int) // of its own workers

@@ -18,7 +18,7 @@ type loopActor struct {
 	waiting map[string]waits
 }
 
-// waits is what the last check saw of a stage that has work.
+// waits is the result of the last check of a stage that has work.
 type waits struct {
 	visits  uint64
 	starved bool // and the policies were notified

@@ -18,7 +18,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Core is a stage without its command type: what a pipeline checks, starts, scales and stops.
+// Core is a stage without its command type: the object that a pipeline checks,
+// starts, scales and stops.
 type Core struct {
 	*Pool // the stage's own workers
 
@@ -46,13 +47,14 @@ type endpoint struct {
 
 // upgrading is the state of a stage's upgrades.
 type upgrading struct {
-	mu       sync.Mutex    // guards all below, and what Attach sets
+	// mu guards the fields below, and the fields that Attach sets.
+	mu       sync.Mutex
 	turn     chan struct{} // holds an element while an upgrade is under way; nil if there was none
 	running  bool          // the stage's supervisor runs: instances are started
 	switched chan struct{} // is closed when the last upgrade has replaced the version; nil if there was none
 }
 
-// Config is what the options of a stage come to.
+// Config is a stage's options, resolved.
 type Config struct {
 	Inbox        *inbox.Config // the inbox's own, once the core is made
 	Fewest, Most int           // bounds of the number of workers
@@ -67,10 +69,12 @@ type Config struct {
 	EnduresStart int           // how many failures to start, in the same way
 	StartsFor    time.Duration // for how long failures to start are endured at least
 	Outs         []behaviour.Outlet
-	Stateful     states.Stateful   // what a checkpoint of the pipeline saves of the stage; nil: nothing
-	Single       bool              // a command makes one further command for each of Outs, at most
-	KeyOf        func(cmd any) any // the key of a command, for the log; nil if the stage is not keyed
-	Made         Made              // where the stage was made
+	// Stateful is the part of the stage that a checkpoint of the pipeline saves;
+	// nil: none.
+	Stateful states.Stateful
+	Single   bool              // a command makes one further command for each of Outs, at most
+	KeyOf    func(cmd any) any // the key of a command, for the log; nil if the stage is not keyed
+	Made     Made              // where the stage was made
 }
 
 // Typed is the side of a stage that has its command type and its public types.
@@ -182,7 +186,8 @@ func (c *Core) Owes(to *behaviour.Inlet) bool { return c.staff.Owes(to) }
 // Inbox returns the stage's inbox.
 func (c *Core) Inbox() *inbox.Inbox { return c.inbox }
 
-// Stateful returns what a checkpoint of the pipeline saves of the stage; nil if that is nothing.
+// Stateful returns the state that a checkpoint of the pipeline saves of the
+// stage; nil if there is none.
 func (c *Core) Stateful() states.Stateful { return c.config.Stateful }
 
 // Single reports whether a command makes one further command for each port, at most.

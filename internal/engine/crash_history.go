@@ -10,7 +10,8 @@ import (
 // keptCrashes is how many of the last crashes a BrokenError has.
 const keptCrashes = 5
 
-// crashHistory is what a poolSupervisor remembers of a stage whose workers crash one after another.
+// crashHistory is a poolSupervisor's memory of a stage whose workers crash one
+// after another.
 type crashHistory struct {
 	streak uint64 // the number of the streak of crashes
 	last   []error

@@ -19,7 +19,7 @@ const patience = 5 * time.Second
 
 // Reply is the answer to a request that an actor sent to a stage's PID. Package stage documents it.
 type Reply struct {
-	Result any   // what behaviour.OK was given
+	Result any   // the argument of behaviour.OK
 	Err    error // why there is no result
 }
 
@@ -80,7 +80,8 @@ func (c *Core) makeEndpoint() *actor.Endpoint {
 	return opened
 }
 
-// receive submits what an actor sent. It runs in the sender's goroutine.
+// receive submits a message that an actor sent. It runs in the sender's
+// goroutine.
 func (c *Core) receive(message any, sender *actor.PID) {
 	e := command.Envelope{Load: message}
 	if sender != nil {
@@ -110,7 +111,8 @@ func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
 	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: from})
 }
 
-// ErrNotBegun is what an error of [Core.HandleCall] is if the command was not accepted, because the stage takes no more from outside. Package
+// ErrNotBegun is wrapped by an error of [Core.HandleCall] if the command was
+// not accepted, because the stage takes no more commands from outside. Package
 // pipeline documents it.
 var ErrNotBegun = errors.New("pipeline: the command was not begun")
 

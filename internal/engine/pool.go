@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Env is what a pipeline lends to its stages.
+// Env has the parts of a pipeline that its stages use.
 type Env struct {
 	Host   *inbox.Pipeline
 	System *actor.System
@@ -46,7 +46,8 @@ type Pool struct {
 	slots []*worker.Worker
 }
 
-// workerGroup is what the workers of a pool join: an inbox, or a shared pool that visits several inboxes.
+// workerGroup is the group that the workers of a pool join: an inbox, or a
+// shared pool that visits several inboxes.
 type workerGroup interface {
 	Shrink(n int)
 	Unshrink(n int) int
@@ -111,7 +112,8 @@ func (p *Pool) startCalled() { p.notify(called{}) }
 // ErrRetired is the reason for which the supervisor of a pool ends after Retire.
 var ErrRetired = errors.New("the pool was retired")
 
-// Retire ends a pool: its workers finish what they hold, then its supervisor ends with [ErrRetired]. Retire returns at once.
+// Retire ends a pool: its workers finish the commands that they hold, then its
+// supervisor ends with [ErrRetired]. Retire returns at once.
 func (p *Pool) Retire() {
 	p.retiring.Store(true)
 	p.notify(retire{})

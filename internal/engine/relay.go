@@ -73,13 +73,14 @@ func (c *Core) CheckCall() error { return c.uncalled }
 // Process returns the name of the process that handles the stage's commands, empty if it is this one.
 func (c *Core) Process() string { return c.process }
 
-// ElsewhereError refuses what only the process can do that runs a stage.
+// ElsewhereError refuses a call that only the process that runs the stage can
+// serve.
 type ElsewhereError struct {
 	Stage, Process string
-	Problem        string // what cannot be done, and what to do about it
+	Problem        string // the call that is refused, and an alternative
 }
 
-// Error says which stage, where it runs, and what the problem is.
+// Error names the stage, its process and the problem.
 func (e *ElsewhereError) Error() string {
 	return fmt.Sprintf("stage %q: runs in process %q: %s", e.Stage, e.Process, e.Problem)
 }
@@ -177,7 +178,7 @@ type answer struct {
 	err    error
 }
 
-// of notes what a carrier's function returns. A panic is an error.
+// of notes the results of a carrier's function. A panic is an error.
 func (a *answer) of(call func() (any, error)) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -31,8 +31,8 @@ type Stuck struct {
 // only.
 func AtWork(pools []*Pool, stages []*Core) []Stuck { return atWork(pools, stages, nil) }
 
-// UnderWay returns what AtWork does, and the suspended handlers of the stages, and the workers that run no handler and hold
-// commands for a full stage.
+// UnderWay is AtWork, with the suspended handlers of the stages, and the
+// workers that run no handler and hold commands for a full stage.
 func UnderWay(pools []*Pool, stages []*Core) []Stuck {
 	staffs := make([]*worker.Stage, len(stages))
 	for i, c := range stages {
@@ -75,7 +75,7 @@ func atWork(pools []*Pool, stages []*Core, staffs []*worker.Stage) []Stuck {
 	return all
 }
 
-// found adds what the stack of a handler shows.
+// found adds the place and the wait that the stack of a handler shows.
 func found(h Stuck, stages []*Core) Stuck {
 	h.At = stacks.Place(h.Stack)
 	what, address := stacks.Awaits(h.Stack)

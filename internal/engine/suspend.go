@@ -8,8 +8,9 @@ import (
 // Suspends reports whether the stage's handlers may suspend.
 func (c *Core) Suspends() bool { return c.staff.Runs != nil }
 
-// unwind ends suspended handlers if the stage has come to its end. Otherwise they stay suspended and continue when the stage
-// is started again. It reports whether such handlers remain.
+// unwind ends suspended handlers if the stage has halted. Otherwise they stay
+// suspended and continue when the stage is started again. It reports whether
+// such handlers remain.
 func (c *Core) unwind() (suspended bool) {
 	if c.staff.Runs == nil {
 		return false

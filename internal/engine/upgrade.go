@@ -89,8 +89,10 @@ func (c *Core) hasEndedLocked() bool {
 	return halted || !c.upgrade.running && (gone || closed)
 }
 
-// startVersion starts what the workers share, when the supervisor has started. From now on instances are started. They begin
-// without the states of earlier ones: if the stage broke, one of those may be why.
+// startVersion starts the instance that the workers share, when the supervisor
+// has started. From now on instances are started. They begin without the states
+// of earlier instances: if the stage broke, one of those states may be the
+// cause.
 func (c *Core) startVersion() error {
 	c.upgrade.mu.Lock()
 	c.upgrade.running = true
@@ -125,5 +127,5 @@ func (c *Core) logUpgrade(before, to *worker.Version) {
 	}
 }
 
-// Version returns what the present version calls itself.
+// Version returns the name that the present version gives itself.
 func (c *Core) Version() string { return c.staff.Present().Name() }

@@ -11,7 +11,7 @@ import (
 // Bound is how many commands of a source are in a pipeline at once: the source submits no more until some have ended.
 type Bound struct {
 	Most   int
-	Source string // what the source is, such as `inlet "orders"`
+	Source string // a description of the source, such as `inlet "orders"`
 	Option string // which option says so
 }
 

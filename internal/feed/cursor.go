@@ -25,7 +25,8 @@ type Save func(ctx context.Context, position int64) error
 
 // Cursor is where a source is. It outlives the runs of the source. Any goroutine may use it.
 type Cursor struct {
-	// Pipeline and Stage are the names of what the source feeds. They are set before its first run, and do not change.
+	// Pipeline and Stage are the names of the pipeline and the stage that the
+	// source feeds. They are set before its first run, and do not change.
 	Pipeline, Stage string
 	// Paused reports whether the stage is paused. It is set like the names, and may be nil.
 	Paused func() bool
@@ -115,7 +116,8 @@ func (c *Cursor) give(next int64, given bool) {
 // Start sets the position at which the first run begins. It is called before that.
 func (c *Cursor) Start(position int64) { c.position.Store(position) }
 
-// Hold has later submissions wait until release is called. One that is under way goes on: see [Cursor.Still].
+// Hold makes later submissions wait until release is called. A submission under
+// way continues: see [Cursor.Still].
 func (c *Cursor) Hold() (release func()) {
 	held := make(chan struct{})
 	c.held.Store(&held)
@@ -169,7 +171,7 @@ func (c *Cursor) hear(ended func(err error)) {
 	c.ended = ended
 }
 
-// IsPaused reports whether what the source feeds is paused.
+// IsPaused reports whether the stage that the source feeds is paused.
 func (c *Cursor) IsPaused() bool { return c != nil && c.Paused != nil && c.Paused() }
 
 // EndTime returns half of the grace of a source, and at most a time: how long the
@@ -252,7 +254,7 @@ func (c *Cursor) Checkpoint() (position int64, ok bool) {
 // End is called at the end of a command, with its error. Done reports that it was not a hard stop that ended it.
 type End func(err error, done bool)
 
-// Terms are what a source wants for one of its commands.
+// Terms are a source's wishes for one of its commands.
 type Terms struct {
 	End   End       // is called at the command's end; nil if that does not matter
 	Heard bool      // the source deals with the command's error

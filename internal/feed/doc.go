@@ -1,3 +1,4 @@
-// Package feed has what package source and the feeds of a pipeline share: where a source is, and up to where the commands
-// that it submitted have ended. Source reaches it through the context that the feed gives it.
+// Package feed is shared by package source and the feeds of a pipeline. It
+// knows the position of a source, and the position up to which its commands
+// have ended. Source reaches it through the context that the feed gives it.
 package feed

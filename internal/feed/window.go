@@ -8,8 +8,8 @@ import (
 	"github.com/golda-dev/golda/internal/ring"
 )
 
-// Width is how many commands a window holds at most: those behind the first that has not ended, whether they have ended or
-// not.
+// Width is how many commands a window holds at most: all commands behind the
+// first that has not ended, ended ones included.
 const Width = 1 << 14
 
 // Window finds the position up to which all commands have ended. Commands enter it in the order of their positions and end in

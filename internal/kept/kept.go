@@ -26,7 +26,7 @@ func ByJSON(t reflect.Type) string {
 	return problem
 }
 
-// keptTypes has what ByJSON has returned for a type.
+// keptTypes has the results of ByJSON by type.
 var keptTypes sync.Map
 
 // keptAt is a type where its values can be addressed, or where they cannot: there JSON does not call the methods of a pointer.

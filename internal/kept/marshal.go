@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// replacement is what package json writes for bytes of a string that are not UTF-8.
+// replacement is the text that package json writes for bytes of a string that
+// are not UTF-8.
 var replacement = []byte(`\ufffd`)
 
 // Marshal returns the JSON of a value, as json.Marshal does. The error names a string of the value that is not UTF-8, which json.Marshal

@@ -23,7 +23,8 @@ type Codec struct {
 // Codecs returns the codec of the stage of that name.
 type Codecs func(stage string) (Codec, error)
 
-// JSON returns the codec of package json for a type. The error says what JSON would lose of its values.
+// JSON returns the codec of package json for a type. The error names a part of
+// its values that JSON would lose.
 func JSON(of reflect.Type) (Codec, error) {
 	if problem := kept.ByJSON(of); problem != "" {
 		return Codec{}, fmt.Errorf("JSON does not keep all of %v: %s", of, problem)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// disk is what a store has for its file. The zero disk has none. The lock of the store guards the fields from file on.
+// disk is a store's access to its file. The zero disk has none. The lock of the
+// store guards the fields from file on.
 type disk struct {
 	codecs   Codecs // nil if the store has no file; set before the first letter is put
 	log      *slog.Logger
@@ -38,7 +39,7 @@ type head struct {
 	Last     uint64 `json:"last"` // the ID of the last letter
 }
 
-// put is a letter, with what the store adds to it.
+// put is a letter, with the store's additions.
 type put struct {
 	ID     uint64    `json:"id"`
 	Seen   uint64    `json:"seen"`

@@ -160,7 +160,7 @@ func (f *file) rewrite(first []byte, needed []*extent) error {
 	return nil
 }
 
-// copied is where records have gone.
+// copied is the new place of records.
 type copied struct {
 	end   int64
 	moved []extent

@@ -12,13 +12,16 @@ const (
 	maxCauses = 8   // errors within errors
 )
 
-// kindOf returns the kind of an error, so that failures of one kind form a group: the types of the errors that it wraps,
-// outermost first, and their texts without the parts that vary. It reads the fields of the errors and calls none of their
-// methods, which are user code: workers call it for every command that fails.
+// kindOf returns the kind of an error, so that failures of one kind form a
+// group: the types of the errors that it wraps, outermost first, and their
+// texts without the parts that vary. It reads the fields of the errors and
+// calls none of their methods, which are user code: workers call it for every
+// command that fails.
 //
-// An error has a text if it is a string, or a struct with a text field, as the errors of packages errors and fmt are. It has
-// a cause if it has a field of type error or []error. The types of packages errors and fmt are left out, and so is what
-// they wrap, because their text contains it:
+// An error has a text if it is a string, or a struct with a text field, as the
+// errors of packages errors and fmt are. It has a cause if it has a field of
+// type error or []error. The types of packages errors and fmt are left out, and
+// so are the errors that they wrap, because their text contains them:
 //
 //	errors.New("no such page")              no such page
 //	fmt.Errorf("page %d: %w", 7, err)       page #: no such page
@@ -131,7 +134,7 @@ func isText(name string) bool {
 	}
 }
 
-// describe appends what an error says besides its type.
+// describe appends the facts of an error besides its type.
 func (s *errorShape) describe(text []byte, v reflect.Value) []byte {
 	switch {
 	case s.text >= 0:

@@ -26,7 +26,7 @@ type Notifier struct {
 	dead, failures []*subscriber
 }
 
-// Log is what the log lines of letters have.
+// Log configures the log lines of letters.
 type Log struct {
 	Show bool                                              // the commands themselves
 	Key  func(stage string, cmd any) (key any, keyed bool) // calls user code; nil if there are no keys
@@ -58,8 +58,9 @@ func (n *Notifier) subscribers(kind string, fs []func(stage.DeadLetter)) (all []
 	return all
 }
 
-// Notify delivers a letter to the subscribers to its kind, or logs it with its number if there are none. A subscriber that does not take
-// it has it logged. Notify may wait for a slow subscriber; see [Notifier].
+// Notify delivers a letter to the subscribers to its kind, or logs it with its
+// number if there are none. If a subscriber does not take the letter, it is
+// logged. Notify may wait for a slow subscriber; see [Notifier].
 func (n *Notifier) Notify(letter stage.DeadLetter, id uint64) {
 	to := n.to(letter.Reason)
 	if len(to) == 0 {
@@ -115,7 +116,9 @@ func (n *Notifier) all() []*subscriber { return slices.Concat(n.dead, n.failures
 func (n *Notifier) Wait(ctx context.Context, pending func() bool, lastMoment time.Duration) {
 	var deadline time.Time
 	for {
-		more := pending() // before rest: letters that have come by now are in the queues, and rest waits for them
+		// before rest: letters that have arrived by now are in the queues, and
+		// rest waits for them
+		more := pending()
 		for _, s := range n.all() {
 			s.rest(ctx)
 		}

@@ -111,7 +111,7 @@ func (f *file) mend(found damage, log *slog.Logger) error {
 	return f.cutOff()
 }
 
-// reading is what the records of a file have said so far.
+// reading is the content of a file's records so far.
 type reading struct {
 	path, pipeline, store string
 

@@ -50,7 +50,7 @@ type Store struct {
 	said       uint64    // how many letters had been dropped then, if the store has a file
 }
 
-// loss is what a bound has cost.
+// loss counts the losses that a bound has caused.
 type loss struct {
 	dropped uint64 // letters
 	cut     uint64 // commands that were larger than the store
@@ -83,7 +83,7 @@ type slot struct {
 
 const none = -1
 
-// groupKey is what the letters of a group have in common.
+// groupKey has the common properties of the letters of a group.
 type groupKey struct {
 	stage       string
 	reason      reason.Reason

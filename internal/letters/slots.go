@@ -215,8 +215,8 @@ func (l *Store) findLocked(id uint64) (at int, ok bool) {
 	return at, at >= 0 && id > 0
 }
 
-// complete writes the command of a letter whose handler had not returned, and has now. It does nothing if the letter is gone or is being
-// retried.
+// complete writes the command of a letter whose abandoned handler has now
+// returned. It does nothing if the letter is gone or is being retried.
 func (l *Store) complete(id uint64) {
 	e, ok := l.incomplete(id)
 	if !ok {

@@ -1,10 +1,12 @@
 package link
 
-// Box has a command of type C on its way through a pipeline, or is free. An envelope has room for a pointer, so a struct or a
-// string would be copied to the heap for every hop; a box is used again. See command.Boxes, which has the free ones.
+// Box has a command of type C on its way through a pipeline, or is free. An
+// envelope has room for a pointer, so a struct or a string would be copied to
+// the heap for every hop; a box is used again. See command.Boxes, which has the
+// free ones.
 //
-// A load is what an envelope holds for a command: a box with it, or the command itself if its type needs no box or the box would
-// not be used again.
+// A load is the content of an envelope: a box with the command, or the command
+// itself if its type needs no box or the box would not be used again.
 type Box[C any] struct {
 	next *Box[C] // in a chain of free ones, of which the last leads to itself; nil if the box is in use
 	cmd  C

@@ -1,5 +1,6 @@
-// Package link has what public packages and the engine share and users do not need: how an inlet is made, how a handler's
-// context leads to the engine, and how a nil context is refused.
+// Package link is shared by the public packages and the engine, and not for
+// users: it makes inlets, leads from a handler's context to the engine, and
+// refuses nil contexts.
 package link
 
 import "context"
@@ -20,10 +21,11 @@ func (in *Inlet) Name() string { return in.name }
 // Inbox returns the engine's inbox behind the inlet.
 func (in *Inlet) Inbox() any { return in.inbox }
 
-// SetBoxer sets where the boxes for commands to the inlet come from. It must be called before the inlet is used.
+// SetBoxer sets the source of boxes for commands to the inlet. It must be
+// called before the inlet is used.
 func SetBoxer[C any](in *Inlet, b Boxer[C]) { in.boxer = b }
 
-// Load returns what the engine is given for a command that goes to the inlet.
+// Load returns the load with which the engine sends a command to the inlet.
 func Load[C any](to *Inlet, cmd *C) any {
 	if b, ok := to.boxer.(Boxer[C]); ok {
 		x := b()
@@ -40,7 +42,7 @@ type EmitterKey struct{}
 // a context that was derived from it.
 type SuspenderKey struct{}
 
-// Emitter is what an engine offers to a handler through the handler's context.
+// Emitter is the engine's side of a handler's context.
 type Emitter interface {
 	// Emit sends a further command to an inlet, see behaviour.Emit. The command is given as [Load] returns it.
 	Emit(ctx context.Context, to *Inlet, load any) error
@@ -92,8 +94,9 @@ func CheckContext(ctx context.Context, call string) {
 	}
 }
 
-// Resume is the load of a command that continues in its stage what a command of an earlier process had begun: Run takes the place of the
-// handler. It is for stages whose handlers suspend.
+// Resume is the load of a command that continues, in its stage, the work that a
+// command of an earlier process had begun: Run takes the place of the handler.
+// It is for stages whose handlers suspend.
 type Resume[S, O any] struct {
 	Run   func(c S) O
 	Shown any // the command as letters and logs show it

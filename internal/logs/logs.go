@@ -1,8 +1,10 @@
-// Package logs writes log lines about user code: about crashes, dead letters and failed commands.
+// Package logs writes log lines about user code: about crashes, dead letters
+// and failed commands.
 //
-// What such a line shows, and the handler that writes it, are user code. So the package bounds how many lines are written
-// ([Limiter]) and how large a command in a line is ([Payload]), and a panic in a handler, or in a method of a logged value,
-// goes no further ([Shield], [Limiter.Write]).
+// The values that such a line shows, and the handler that writes it, are user
+// code. So the package bounds how many lines are written ([Limiter]) and how
+// large a command in a line is ([Payload]), and a panic in a handler, or in a
+// method of a logged value, goes no further ([Shield], [Limiter.Write]).
 package logs
 
 import (

@@ -1,7 +1,8 @@
 package requests
 
-// A stage does not keep a request that it has accepted: its command goes from batch to batch, and only its method is known when
-// its handler has ended. It reports by method.
+// A stage does not keep a request that it has accepted: its command moves from
+// batch to batch, and only its method is known when its handler has ended. It
+// reports by method.
 
 // CompleteOne books that one of the accepted requests of a method has ended.
 func (q *Queue) CompleteOne(method string) {

@@ -36,7 +36,8 @@ type Check struct {
 	Counts bool // it looks at counters only, so it is the same for all requests of the method, and does not panic
 }
 
-// Rule is what a synchronizer says about one method. It is empty if the method is only counted.
+// Rule has the rules of a synchronizer for one method. It is empty if the
+// method is only counted.
 type Rule struct {
 	Checks    []Check
 	Accepted  []func(guard.Request)
@@ -44,7 +45,7 @@ type Rule struct {
 	Atomic    bool // an atomic rule has an event of it
 }
 
-// String returns what the rule is made of, as users know it.
+// String lists the parts of the rule, as users know them.
 func (r *Rule) String() string {
 	var all []string
 	for _, c := range r.Checks {

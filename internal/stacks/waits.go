@@ -2,10 +2,10 @@ package stacks
 
 import "bytes"
 
-// Await says what a goroutine waits for.
+// Await is the kind of object that a goroutine waits for.
 type Await uint8
 
-// What a goroutine may wait for.
+// The kinds of waits.
 const (
 	Nothing Await = iota // nothing that is known
 	Slot                 // a free slot of the inbox at the address

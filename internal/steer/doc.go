@@ -1,3 +1,4 @@
-// Package steer is what the engine does for controllers: it computes windows of counters, keeps the journal of changes,
-// and leads workers through visit plans. It is pure, so simulators of policies use it, too.
+// Package steer serves controllers for the engine: it computes windows of
+// counters, keeps the journal of changes, and leads workers through visit
+// plans. It is pure, so simulators of policies use it, too.
 package steer

@@ -99,7 +99,7 @@ func (s *Synchronizer) lockNext(a *atomicRule) {
 	s.send(Message{Kind: Lock, To: o.From, ID: o.ID, Number: o.Number, Rule: a.name, Grant: a.lock, Age: a.age})
 }
 
-// granted goes on to the next process, or has all requests run.
+// granted locks the next process, or lets all requests run.
 func (s *Synchronizer) granted(m Message) {
 	a := s.trying(m)
 	if a == nil {
@@ -205,8 +205,9 @@ func (s *Synchronizer) dropOffers(of func(Message) bool) {
 	}
 }
 
-// resolve handles the lock that a process had granted when it last heard of this synchronizer, or of one before. What the rule has
-// done elsewhere it does here; if it has done nothing, the process is free.
+// resolve handles the lock that a process had granted when it last heard of
+// this synchronizer, or of a previous one. If the rule has run at other
+// processes, it runs here too; if it has run nowhere, the lock is released.
 func (s *Synchronizer) resolve(m Message) {
 	s.doneOf[m.From] = m.Done
 	delete(s.grants, m.From) // of an incarnation before this one

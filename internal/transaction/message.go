@@ -19,7 +19,7 @@ func (a ID) Before(b ID) bool {
 	return cmp.Or(cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Process, b.Process), cmp.Compare(a.Incarnation, b.Incarnation)) < 0
 }
 
-// Kind is what a message says.
+// Kind is the kind of a message.
 type Kind uint8
 
 const (
@@ -82,7 +82,8 @@ const (
 	RulesRefused
 )
 
-// Part is what a synchronizer has to do with a method. It hears of completed requests in any case.
+// Part is a synchronizer's part in the requests of a method. It receives
+// completed requests in any case.
 type Part struct {
 	Asked   bool // requests are verified
 	Offered bool // requests are offered to atomic rules

@@ -224,7 +224,7 @@ func (p *Process) unbook(rule string) {
 	p.booked = slices.DeleteFunc(p.booked, func(b *booking) bool { return b.rule == rule })
 }
 
-// remind tells rules whose lock was refused that their requests can run now.
+// remind notifies rules whose lock was refused that their requests can run now.
 func (p *Process) remind() {
 	for _, b := range p.booked {
 		if !b.reminded && p.canGrant(b.grant) {

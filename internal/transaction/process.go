@@ -41,7 +41,7 @@ type Process struct {
 	text text
 }
 
-// link is what a process knows of a synchronizer.
+// link is a process's view of a synchronizer.
 type link struct {
 	epoch     uint64
 	down      bool

@@ -29,7 +29,7 @@ type Synchronizer struct {
 	locks  uint64          // how many attempts atomic rules have made
 	done   []ID            // the last that led to a Do
 	grants map[string]left // locks that processes had granted to a synchronizer before this one, until all are known
-	doneOf map[string][]ID // what they say about those
+	doneOf map[string][]ID // the last locks that led to a Do, by process
 
 	out  []Message
 	text text
@@ -38,7 +38,7 @@ type Synchronizer struct {
 // method is a method of a process.
 type method struct{ process, name string }
 
-// rule is what a synchronizer does about a method.
+// rule has the constraints and triggers of a synchronizer for a method.
 type rule struct {
 	constraints []func(guard.Request) bool
 	accepted    []func(guard.Request)
@@ -46,7 +46,7 @@ type rule struct {
 	atomic      bool // an atomic rule has an event of it
 }
 
-// member is what a synchronizer knows of a process.
+// member is a synchronizer's view of a process.
 type member struct {
 	incarnation uint64
 	known       bool // it has installed the rules
@@ -65,8 +65,9 @@ type left struct {
 // commit identifies a transaction that was committed.
 type commit struct{ incarnation, attempt uint64 }
 
-// remembered is how many commits of a process are kept, for synchronizers that ask after its death. A process has one
-// transaction at a time: more than one is needed only if messages were lost and the process went on.
+// remembered is how many commits of a process are kept, for synchronizers that
+// ask after its death. A process has one transaction at a time: more than one
+// is needed only if messages were lost and the process continued.
 const remembered = 16
 
 // transaction is a request that is verified.
@@ -371,7 +372,7 @@ func accepted(c guard.Counters, more int) guard.Counters {
 	return c
 }
 
-// told counts a request that a process was told to run.
+// told counts a request that a process was ordered to run.
 func (p *member) told(name string) { p.counters[name] = accepted(p.counters[name], 1) }
 
 // change applies a change of the state when the synchronizer is free. The state
@@ -501,7 +502,7 @@ func (s *Synchronizer) lost(process string, p *member) {
 	s.proceed()
 }
 
-// forget drops what a process waits for.
+// forget drops the waiting requests of a process.
 func (s *Synchronizer) forget(process string) {
 	of := func(t *transaction) bool { return t.id.Process == process }
 	s.waiting = slices.DeleteFunc(s.waiting, of)
