@@ -200,7 +200,7 @@ func (a *absurd) options() (parts []pipeline.Part) {
 		},
 		func() pipeline.Part { return pipeline.DrainTimeout(a.span("drain")) },
 		func() pipeline.Part { return pipeline.Grace(a.span("grace")) },
-		func() pipeline.Part { return pipeline.Map(a.name("process", "here"), a.name("mapped", "s0")) },
+		func() pipeline.Part { return pipeline.Assign(a.name("process", "here"), a.name("mapped", "s0")) },
 		func() pipeline.Part { return pipeline.Join() },
 		func() pipeline.Part {
 			if a.mad() {

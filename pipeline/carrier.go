@@ -11,7 +11,7 @@ import (
 // accept because it is being drained or stopped. So the command may be called in another process that runs the stage.
 var ErrNotBegun = engine.ErrNotBegun
 
-// Carrier carries commands from process to process, for [Place]: it keeps each until a process that runs its stage has handled it. The
+// Carrier carries commands from process to process, for [RunsHere]: it keeps each until a process that runs its stage has handled it. The
 // Carrier of adapter/nats does that with JetStream.
 //
 // All processes of a pipeline have carriers that lead to the same place, such as one server. If a Carrier has the method

@@ -29,7 +29,7 @@ type plan struct {
 	entry   []*engine.Core
 	maps    []mapping
 	places  []placement
-	away    map[*engine.Core]relayed // the stages that run in other processes; nil without Place
+	away    map[*engine.Core]relayed // the stages that run in other processes; nil without RunsHere
 	lines   []line
 	feeds   []*fed
 	fed     []string // the names of the feeds of a pipeline that runs
@@ -398,10 +398,10 @@ func (p *plan) checkAdded() error {
 		p.faultf("Entry", "is for New")
 	}
 	if len(p.maps) > 0 {
-		p.faultf("Map", "is for New")
+		p.faultf("Assign", "is for New")
 	}
 	if len(p.places) > 0 {
-		p.faultf("Place", "is for New")
+		p.faultf("RunsHere", "is for New")
 	}
 	return errors.Join(p.faults...)
 }
@@ -466,7 +466,7 @@ func (p *plan) checkGroups() {
 func (p *plan) checkMaps() {
 	of := map[string]string{}
 	for _, m := range p.maps {
-		part := fmt.Sprintf("Map(%q)", m.process)
+		part := fmt.Sprintf("Assign(%q)", m.process)
 		if m.process == "" {
 			p.faultf(part, "a process needs a name")
 		}
@@ -777,7 +777,7 @@ func (p *plan) checkCheckpoint() {
 		p.faultf("Checkpoint", "has no positions to save: the pipeline has no Feed")
 	}
 	if len(p.places) > 0 {
-		p.faultf("Checkpoint", "cannot save the states of stages in other processes: see Place")
+		p.faultf("Checkpoint", "cannot save the states of stages in other processes: see RunsHere")
 	}
 	for _, c := range p.stages {
 		if s := c.Stateful(); s != nil && s.Unsavable() != "" {

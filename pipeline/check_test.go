@@ -118,8 +118,8 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		}, []string{`group "g\xff": the name is not UTF-8`}},
 		"a port's odd name": {opt(stage.Out(behaviour.NewPort[int]("out\xff"))), []string{`stage "s": Out("out\xff"): the name is not UTF-8`}},
 		"a process's odd name": {func() []pipeline.Part {
-			return []pipeline.Part{stage.New("s", ok), pipeline.Map("far\xff", "s")}
-		}, []string{`Map("far\xff"): the name is not UTF-8`}},
+			return []pipeline.Part{stage.New("s", ok), pipeline.Assign("far\xff", "s")}
+		}, []string{`Assign("far\xff"): the name is not UTF-8`}},
 		"a strange strategy": {with(pipeline.Supervise(supervisor.Strategy(9))), []string{"Supervise: no such strategy: 9"}},
 		"intensity for ever": {with(pipeline.Intensity(3, 0)), []string{"Intensity: 3 restarts within 0s"}},
 		"a backoff that shrinks": {with(pipeline.Backoff(supervisor.Backoff{First: 2, Max: 1, Jitter: 7})), []string{

@@ -62,11 +62,11 @@
 // # Parts
 //
 // [Join] makes one part of several, so that a function can return a sub-graph. The four steps of PCAM, LEDA's method, are the
-// stages (partition), the wires (communication), the groups (agglomeration) and [Map] (mapping).
+// stages (partition), the wires (communication), the groups (agglomeration) and [Assign] (mapping).
 //
 // # Several processes
 //
-// With [Place] a process runs only what Map assigns to it, and a [Carrier] takes the commands for the other stages to the processes
+// With [RunsHere] a process runs only what [Assign] gives it, and a [Carrier] takes the commands for the other stages to the processes
 // that run them. Without it one process runs all stages. Behaviours do not know where they run: location is in the parts that New is
 // given.
 package pipeline

@@ -18,7 +18,7 @@ func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
 	stages, frames := p.frames()
-	where := p.Mapping()
+	where := p.Assignments()
 	for i, f := range frames {
 		fmt.Fprintf(&b, "    subgraph g%d[%s]\n", i, mermaidText(at(f.name, where)))
 		for _, c := range f.stages {
@@ -47,7 +47,7 @@ func (p *Pipeline) DOT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n    rankdir=LR\n    node [shape=box]\n", strconv.Quote(p.name))
 	stages, frames := p.frames()
-	where := p.Mapping()
+	where := p.Assignments()
 	for i, f := range frames {
 		fmt.Fprintf(&b, "    subgraph cluster%d {\n        label=%s\n", i, strconv.Quote(at(f.name, where)))
 		for _, c := range f.stages {

@@ -65,18 +65,18 @@ func TestADrawingShowsDeclaredEdgesTakenEdgesAndBackEdges(t *testing.T) {
 
 func TestAMappingIsCheckedReturnedAndDrawn(t *testing.T) {
 	a, b, c := stage.Func("a", echo[int]), stage.Func("b", echo[int]), stage.Func("c", echo[int])
-	p, err := pipeline.New("test", a, pipeline.Group("both", 1, 2, b, c), pipeline.Map("front", "a"), pipeline.Map("back", "both"))
+	p, err := pipeline.New("test", a, pipeline.Group("both", 1, 2, b, c), pipeline.Assign("front", "a"), pipeline.Assign("back", "both"))
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"a": "front", "both": "back"}, p.Mapping())
+	require.Equal(t, map[string]string{"a": "front", "both": "back"}, p.Assignments())
 	require.Contains(t, p.Mermaid(), `subgraph g0["both @ back"]`)
 	require.Contains(t, p.Mermaid(), `s0["a @ front"]`)
 	require.Contains(t, p.DOT(), `label="both @ back"`)
 
 	a, b = stage.Func("a", echo[int]), stage.Func("b", echo[int])
-	_, err = pipeline.New("test", a, pipeline.Group("g", 1, 1, b), pipeline.Map("", "a"), pipeline.Map("x", "a", "b", "who"))
+	_, err = pipeline.New("test", a, pipeline.Group("g", 1, 1, b), pipeline.Assign("", "a"), pipeline.Assign("x", "a", "b", "who"))
 	for _, fault := range []string{
-		`Map(""): a process needs a name`, `Map("x"): "a" is mapped to "" already`,
-		`Map("x"): "b" is in group "g", which is mapped as a whole`, `Map("x"): "who" is neither a group nor a stage`,
+		`Assign(""): a process needs a name`, `Assign("x"): "a" is mapped to "" already`,
+		`Assign("x"): "b" is in group "g", which is mapped as a whole`, `Assign("x"): "who" is neither a group nor a stage`,
 	} {
 		require.ErrorContains(t, err, fault)
 	}

@@ -74,12 +74,12 @@ func ExampleControlFor() {
 	store := stage.Sink("store", func(context.Context, string) error { return nil })
 	p, err := pipeline.New("scans",
 		pipeline.Group("heavy", 2, 2, ocr), ocr.To(store),
-		pipeline.ControlFor("heavy", policy.Fixed{}), pipeline.Map("big-machine", "heavy"))
+		pipeline.ControlFor("heavy", policy.Fixed{}), pipeline.Assign("big-machine", "heavy"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(p.Mapping())
+	fmt.Println(p.Assignments())
 	// Output: map[heavy:big-machine]
 }
 

@@ -12,7 +12,7 @@ import (
 
 // The same program makes the pipeline in each process. Which groups a process runs is a flag, "front" or "ocr" here. Both processes are in this
 // program, and the broker between them is in memory; that of adapter/nats is not.
-func ExamplePlace() {
+func ExampleRunsHere() {
 	b, indexed := newBroker(), make(chan string)
 	start := func(groups string) (p *pipeline.Pipeline, load *stage.Flow[int, int]) {
 		load = stage.Map("load", func(_ context.Context, n int) (int, error) { return n + 1, nil })
@@ -24,9 +24,9 @@ func ExamplePlace() {
 			return behaviour.OK(nil)
 		})
 		p, err := pipeline.New("scans", load.To(read), read.To(index),
-			pipeline.Map("front", "load", "index"),
-			pipeline.Map("ocr", "read"),
-			pipeline.Place(b.process(), strings.Split(groups, ",")...),
+			pipeline.Assign("front", "load", "index"),
+			pipeline.Assign("ocr", "read"),
+			pipeline.RunsHere(b.process(), strings.Split(groups, ",")...),
 		)
 		orFail(err)
 		orFail(p.Start(context.Background()))

@@ -88,8 +88,8 @@ func TestPlaceKnowsTheStagesThatAreForwardedTo(t *testing.T) {
 			return behaviour.OK(nil)
 		})
 		first := passTo("first", last, stage.Out(last))
-		return start(t, pipeline.Entry(first), last, pipeline.Map("here", "first"), pipeline.Map("there", "last"),
-			pipeline.Place(b.process(), process)), first
+		return start(t, pipeline.Entry(first), last, pipeline.Assign("here", "first"), pipeline.Assign("there", "last"),
+			pipeline.RunsHere(b.process(), process)), first
 	}
 	here, first := start("here")
 	there, _ := start("there")

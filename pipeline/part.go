@@ -377,9 +377,9 @@ type mapping struct {
 // Part makes a mapping a part of a pipeline.
 func (mapping) Part(part.Seal) {}
 
-// Map declares which process is to run which groups, and stages that are in no group: the M of PCAM. [New] checks it, drawings show it,
-// and [Pipeline.Mapping] returns it. Without [Place] it is only a plan, and one process runs all stages.
-func Map(process string, groups ...string) Part { return mapping{process, groups} }
+// Assign declares which process is to run which groups, and stages that are in no group: the M of PCAM. [New] checks it, drawings show it,
+// and [Pipeline.Assignments] returns it. Without [RunsHere] it is only a plan, and one process runs all stages.
+func Assign(process string, groups ...string) Part { return mapping{process, groups} }
 
 // entries is a part that names the entries.
 type entries struct{ parts []Part }

@@ -25,7 +25,7 @@ type Pipeline struct {
 	feeds  *feeds
 	maps   []mapping
 	keeper *keeper // nil without a Checkpoint
-	lines  []line  // on which commands come and go; none without Place
+	lines  []line  // on which commands come and go; none without RunsHere
 
 	host    *inbox.Pipeline
 	graph   *graph.Graph
@@ -56,9 +56,9 @@ func (p *Pipeline) Name() string { return p.name }
 // DrainTimeout returns how long [Pipeline.Run] lets the pipeline drain: see the function [DrainTimeout].
 func (p *Pipeline) DrainTimeout() time.Duration { return p.set.drain }
 
-// Mapping returns which process is meant to run what, as set by [Map]: the processes, by the names of groups and of stages
+// Assignments returns which process is meant to run what, as set by [Assign]: the processes, by the names of groups and of stages
 // that are in no group. What was not mapped is left out.
-func (p *Pipeline) Mapping() map[string]string {
+func (p *Pipeline) Assignments() map[string]string {
 	of := map[string]string{}
 	for _, m := range p.maps {
 		for _, name := range m.names {

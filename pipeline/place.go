@@ -21,16 +21,16 @@ type placement struct {
 // Part makes a placement a part of a pipeline.
 func (placement) Part(part.Seal) {}
 
-// Place has this process run the stages that [Map] assigns to the processes of these names, and no others. The same program, started
+// RunsHere has this process run the stages that [Assign] gives to the processes of these names, and no others. The same program, started
 // with other names on other machines, runs the rest; any number of processes may have one name, and join and leave at any time. The
 // carrier takes the commands from process to process. Each stage must be mapped:
 //
 //	parts := []pipeline.Part{
 //		load, ocr, index, load.To(ocr), ocr.To(index),
-//		pipeline.Map("front", "load", "index"), pipeline.Map("ocr", "ocr"),
+//		pipeline.Assign("front", "load", "index"), pipeline.Assign("ocr", "ocr"),
 //	}
 //	if *groups != "" {
-//		parts = append(parts, pipeline.Place(nats.NewCarrier(conn, "scans", nats.Options[any]{}), strings.Split(*groups, ",")...))
+//		parts = append(parts, pipeline.RunsHere(nats.NewCarrier(conn, "scans", nats.Options[any]{}), strings.Split(*groups, ",")...))
 //	}
 //	p, err := pipeline.New("scans", parts...)
 //
@@ -71,7 +71,7 @@ func (placement) Part(part.Seal) {}
 // Policies, [Group]s, [MaxInFlight] and govern what runs in this process, each process by itself. So a loop that leads through several processes is not bounded by
 // MaxInFlight: bound what enters it. [Pipeline.Run] does not return when the feeds of this process are exhausted if other processes
 // may send something. Stages that [Pipeline.Add] adds run here.
-func Place(carrier Carrier, processes ...string) Part { return placement{carrier, processes} }
+func RunsHere(carrier Carrier, processes ...string) Part { return placement{carrier, processes} }
 
 // relayed is a stage that runs in another process.
 type relayed struct {
@@ -103,17 +103,17 @@ type placing struct {
 	lines []line
 }
 
-// check checks that Place says where each stage runs, and makes the lines.
+// check checks that RunsHere says where each stage runs, and makes the lines.
 func (p *placing) check() {
 	if len(p.places) > 1 {
-		p.faultf("Place", "is given %d times; give all processes to one Place", len(p.places))
+		p.faultf("RunsHere", "is given %d times; give all processes to one RunsHere", len(p.places))
 	}
 	at := p.places[0]
 	if engine.IsNil(at.carrier) {
-		p.faultf("Place", "the carrier is nil")
+		p.faultf("RunsHere", "the carrier is nil")
 	} else if c, ok := at.carrier.(interface{ CheckPipeline(name string) error }); ok {
 		if err := c.CheckPipeline(p.name); err != nil {
-			p.faultf("Place", "%v", err)
+			p.faultf("RunsHere", "%v", err)
 		}
 	}
 	p.checkProcesses(at.processes)
@@ -121,7 +121,7 @@ func (p *placing) check() {
 	for _, c := range p.stages {
 		switch process := p.of[c]; {
 		case process == "":
-			p.faultf(stageName(c), "is mapped to no process; with Place each stage, or its group, must be in a Map")
+			p.faultf(stageName(c), "is mapped to no process; with RunsHere each stage, or its group, must be in an Assign")
 		case !slices.Contains(at.processes, process):
 			p.away[c] = relayed{process: process}
 		}
@@ -132,25 +132,25 @@ func (p *placing) check() {
 	}
 }
 
-// checkProcesses checks the names that Place is given.
+// checkProcesses checks the names that RunsHere is given.
 func (p *placing) checkProcesses(names []string) {
 	known := map[string]bool{}
 	for _, m := range p.maps {
 		known[m.process] = true
 	}
 	if len(names) == 0 {
-		p.faultf("Place", "names no process")
+		p.faultf("RunsHere", "names no process")
 	}
 	if len(known) == 0 {
-		p.faultf("Place", "there is no Map; it says which process runs what")
+		p.faultf("RunsHere", "there is no Assign; it says which process runs what")
 		return
 	}
 	for i, name := range names {
 		if !known[name] {
-			p.faultf("Place", "no Map is for a process %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			p.faultf("RunsHere", "no Assign is for a process %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		if slices.Contains(names[:i], name) {
-			p.faultf("Place", "process %q is given twice", name)
+			p.faultf("RunsHere", "process %q is given twice", name)
 		}
 	}
 }

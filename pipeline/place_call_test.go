@@ -107,7 +107,7 @@ func newCalled(t *testing.T) *called {
 		far := c.far
 		c.near = stage.Func("near", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(far, n) })
 		p, err := pipeline.New("called", quiet, c.near, c.far, c.back, pipeline.Wire(port, c.back), pipeline.Entry(c.near, c.far),
-			pipeline.Map("a", "near", "back"), pipeline.Map("b", "far"), pipeline.Place(exchange{c.at.process(), c.calls}, process))
+			pipeline.Assign("a", "near", "back"), pipeline.Assign("b", "far"), pipeline.RunsHere(exchange{c.at.process(), c.calls}, process))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		t.Cleanup(func() {
@@ -251,7 +251,7 @@ func TestACarrierThatStopsAnsweringIsRestarted(t *testing.T) {
 		x.calls.ends.Store(2)
 		near := stage.Sink("near", func(context.Context, int) error { return nil })
 		far := stage.Sink("far", func(context.Context, int) error { answered <- struct{}{}; return nil })
-		p, err := pipeline.New("called", quiet, near, far, pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(x, "b"))
+		p, err := pipeline.New("called", quiet, near, far, pipeline.Assign("a", "near"), pipeline.Assign("b", "far"), pipeline.RunsHere(x, "b"))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		time.Sleep(time.Minute)
@@ -293,8 +293,8 @@ func TestAKeyedStageThatRunsElsewhereTakesNoCalls(t *testing.T) {
 		})
 		first := stage.Func("first", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(through, n) })
 		p, err := pipeline.New("keys", quiet, count, through, asks, first, pipeline.Entry(count, through, asks, first),
-			pipeline.Map("a", "through", "asks"), pipeline.Map("b", "count"), pipeline.Map("c", "first"),
-			pipeline.Place(exchange{at.process(), calls}, process))
+			pipeline.Assign("a", "through", "asks"), pipeline.Assign("b", "count"), pipeline.Assign("c", "first"),
+			pipeline.RunsHere(exchange{at.process(), calls}, process))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		t.Cleanup(func() {

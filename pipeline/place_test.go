@@ -80,10 +80,10 @@ func newScans(t *testing.T, b *broker, process string, done *handledBy, parts ..
 		return behaviour.OK(page)
 	})
 	all := []pipeline.Part{
-		quiet, s.load.To(s.ocr), s.ocr.To(s.index), pipeline.Map("front", "load", "index"), pipeline.Map("ocr", "ocr"),
+		quiet, s.load.To(s.ocr), s.ocr.To(s.index), pipeline.Assign("front", "load", "index"), pipeline.Assign("ocr", "ocr"),
 	}
 	if process != "" {
-		all = append(all, pipeline.Place(s.at, strings.Split(process, ",")...))
+		all = append(all, pipeline.RunsHere(s.at, strings.Split(process, ",")...))
 	}
 	p, err := pipeline.New("scans", append(all, parts...)...)
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestACommandThatWasSentIsHandledAgainIfItsProcessIsKilled(t *testing.T) {
 	index := stage.Func("index", func(context.Context, string) behaviour.Outcome { return behaviour.OK(nil) })
 	victim := b.process()
 	p, err := pipeline.New("scans", quiet, load.To(blocked), blocked.To(index), pipeline.Grace(time.Nanosecond),
-		pipeline.Map("front", "load", "index"), pipeline.Map("ocr", "ocr"), pipeline.Place(victim, "ocr"))
+		pipeline.Assign("front", "load", "index"), pipeline.Assign("ocr", "ocr"), pipeline.RunsHere(victim, "ocr"))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	for i := range 10 {
@@ -197,7 +197,7 @@ func TestATicketEndsWhenAllThatWasEmittedIsSent(t *testing.T) {
 		}
 		return behaviour.OK("emitted")
 	})
-	p, err := pipeline.New("test", quiet, near, far, pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(b.process(), "a"))
+	p, err := pipeline.New("test", quiet, near, far, pipeline.Assign("a", "near"), pipeline.Assign("b", "far"), pipeline.RunsHere(b.process(), "a"))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	defer func() { _ = p.Stop(context.Background()) }()
@@ -232,8 +232,8 @@ func TestNoCommandCanBeSentToAStageThatNoOtherProcessLeadsTo(t *testing.T) {
 	hidden := stage.Func("hidden", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
 	open := stage.Map("open", func(_ context.Context, n int) (int, error) { return n, nil })
 	near := stage.Func("near", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(hidden, n) })
-	p, err := pipeline.New("test", quiet, near, open.To(hidden), pipeline.Map("a", "near"), pipeline.Map("b", "open", "hidden"),
-		pipeline.Place(b.process(), "a"))
+	p, err := pipeline.New("test", quiet, near, open.To(hidden), pipeline.Assign("a", "near"), pipeline.Assign("b", "open", "hidden"),
+		pipeline.RunsHere(b.process(), "a"))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	defer func() { _ = p.Stop(context.Background()) }()
@@ -281,8 +281,8 @@ func TestNothingOfTheUserIsCalledForAStageThatRunsElsewhere(t *testing.T) {
 		pipeline.ControlFor("pool", policy.Fixed{}),
 		pipeline.Feed("feed", each, func(context.Context, func(int) error) error { never("a source"); return nil }),
 		pipeline.Entry(each, guarded, rated, sorted, suspending, keyed, ordered, grouped, home),
-		pipeline.Map("away", "each", "guarded", "rated", "sorted", "suspending", "keyed", "ordered", "pool"), pipeline.Map("home", "home"),
-		pipeline.Place(b.process(), "home"))
+		pipeline.Assign("away", "each", "guarded", "rated", "sorted", "suspending", "keyed", "ordered", "pool"), pipeline.Assign("home", "home"),
+		pipeline.RunsHere(b.process(), "home"))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	defer func() { _ = p.Stop(context.Background()) }()
@@ -312,7 +312,7 @@ func TestAFullCarrierHoldsUpTheStagesBeforeIt(t *testing.T) {
 	b.setAway(true)
 	far := stage.Sink("far", func(context.Context, int) error { return nil }, stage.Capacity(4))
 	near := stage.Map("near", func(_ context.Context, n int) (int, error) { return n, nil }, stage.Capacity(4), stage.Workers(1, 1))
-	p, err := pipeline.New("test", quiet, near.To(far), pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(b.process(), "a"))
+	p, err := pipeline.New("test", quiet, near.To(far), pipeline.Assign("a", "near"), pipeline.Assign("b", "far"), pipeline.RunsHere(b.process(), "a"))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	defer func() { _ = p.Stop(context.Background()) }()
@@ -374,8 +374,8 @@ func TestCommandsOfOneKeyKeepTheirOrderAcrossProcesses(t *testing.T) {
 		})
 		route := stage.Func("route", func(_ context.Context, x item) behaviour.Outcome { return behaviour.Forward(keyed, x) },
 			stage.Workers(1, 1))
-		p, err := pipeline.New("test", quiet, route, keyed, pipeline.Map("a", "route"), pipeline.Map("b", "keyed"),
-			pipeline.Place(b.process(), process))
+		p, err := pipeline.New("test", quiet, route, keyed, pipeline.Assign("a", "route"), pipeline.Assign("b", "keyed"),
+			pipeline.RunsHere(b.process(), process))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		defer func() { _ = p.Stop(context.Background()) }()
@@ -414,8 +414,8 @@ func TestTheCapacityOfAKeyHoldsWhereTheStageRuns(t *testing.T) {
 			})
 		}, stage.Capacity(8), stage.KeyCapacity(1), stage.Overflow(stage.Reject))
 		front := stage.Sink("front", func(context.Context, int) error { return nil })
-		p, err := pipeline.New("test", quiet, front, keyed, pipeline.Map("a", "front"), pipeline.Map("b", "keyed"), pipeline.Entry(front, keyed),
-			pipeline.Place(b.process(), process))
+		p, err := pipeline.New("test", quiet, front, keyed, pipeline.Assign("a", "front"), pipeline.Assign("b", "keyed"), pipeline.Entry(front, keyed),
+			pipeline.RunsHere(b.process(), process))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		t.Cleanup(func() { assert.NoError(t, p.Stop(context.Background())) })
@@ -451,44 +451,44 @@ func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 		parts []pipeline.Part
 		want  []string
 	}{
-		{"a nil carrier", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(none, "p")}, []string{"Place: the carrier is nil"}},
+		{"a nil carrier", []pipeline.Part{a, pipeline.Assign("p", "a"), pipeline.RunsHere(none, "p")}, []string{"RunsHere: the carrier is nil"}},
 		{
-			"no Map",
-			[]pipeline.Part{a, pipeline.Place(newBroker().process(), "p")},
-			[]string{"Place: there is no Map", `stage "a": is mapped to no process`},
+			"no Assign",
+			[]pipeline.Part{a, pipeline.RunsHere(newBroker().process(), "p")},
+			[]string{"RunsHere: there is no Assign", `stage "a": is mapped to no process`},
 		},
 		{
-			"a process of no Map, and one given twice",
-			[]pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "x", "p", "p")},
-			[]string{`Place: no Map is for a process "x"; there are p`, `Place: process "p" is given twice`},
+			"a process of no Assign, and one given twice",
+			[]pipeline.Part{a, pipeline.Assign("p", "a"), pipeline.RunsHere(newBroker().process(), "x", "p", "p")},
+			[]string{`RunsHere: no Assign is for a process "x"; there are p`, `RunsHere: process "p" is given twice`},
 		},
-		{"no process", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process())}, []string{"Place: names no process"}},
+		{"no process", []pipeline.Part{a, pipeline.Assign("p", "a"), pipeline.RunsHere(newBroker().process())}, []string{"RunsHere: names no process"}},
 		{
 			"a stage of no process",
-			[]pipeline.Part{a, b, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p")},
+			[]pipeline.Part{a, b, pipeline.Assign("p", "a"), pipeline.RunsHere(newBroker().process(), "p")},
 			[]string{`stage "b": is mapped to no process`},
 		},
 		{"two Places", []pipeline.Part{
-			a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p"), pipeline.Place(newBroker().process(), "p"),
-		}, []string{"Place: is given 2 times"}},
+			a, pipeline.Assign("p", "a"), pipeline.RunsHere(newBroker().process(), "p"), pipeline.RunsHere(newBroker().process(), "p"),
+		}, []string{"RunsHere: is given 2 times"}},
 		{
 			"a key of floats",
-			[]pipeline.Part{floats, pipeline.Map("p", "floats"), pipeline.Place(newBroker().process(), "p")},
+			[]pipeline.Part{floats, pipeline.Assign("p", "floats"), pipeline.RunsHere(newBroker().process(), "p")},
 			[]string{`stage "floats"`, "float64, is not the same in every process"},
 		},
 		{
 			"a carrier that refuses, and one more fault",
-			[]pipeline.Part{a, b, pipeline.Map("p", "a"), pipeline.Place(refusing{}, "p")},
+			[]pipeline.Part{a, b, pipeline.Assign("p", "a"), pipeline.RunsHere(refusing{}, "p")},
 			[]string{`stage "b": is mapped to no process`, `stage "a": commands cannot be sent to it, or come from other processes: it is a refus`},
 		},
 		{
 			"a carrier that panics",
-			[]pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(refusing{panics: true}, "p")},
+			[]pipeline.Part{a, pipeline.Assign("p", "a"), pipeline.RunsHere(refusing{panics: true}, "p")},
 			[]string{"the carrier panicked: oh"},
 		},
 		{
 			"a carrier without lines",
-			[]pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(refusing{none: true}, "p")},
+			[]pipeline.Part{a, pipeline.Assign("p", "a"), pipeline.RunsHere(refusing{none: true}, "p")},
 			[]string{"returned no line"},
 		},
 	}
@@ -504,7 +504,7 @@ func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	defer func() { _ = p.Stop(context.Background()) }()
-	assert.ErrorContains(t, p.Add(t.Context(), sink("c"), pipeline.Place(newBroker().process(), "p")), "Place: is for New")
+	assert.ErrorContains(t, p.Add(t.Context(), sink("c"), pipeline.RunsHere(newBroker().process(), "p")), "RunsHere: is for New")
 }
 
 func TestPlaceRefusesAKeyedStageThatIsReachedWithoutItsLine(t *testing.T) {
@@ -516,15 +516,15 @@ func TestPlaceRefusesAKeyedStageThatIsReachedWithoutItsLine(t *testing.T) {
 		route := stage.Map("route", func(_ context.Context, n int) (int, error) { return n, nil })
 		return append(parts, route.To(keyed("ledger")))
 	}
-	apart := func() []pipeline.Part { return routed(pipeline.Map("a", "route"), pipeline.Map("b", "ledger")) }
-	together := func() []pipeline.Part { return routed(pipeline.Map("a", "route", "ledger")) }
+	apart := func() []pipeline.Part { return routed(pipeline.Assign("a", "route"), pipeline.Assign("b", "ledger")) }
+	together := func() []pipeline.Part { return routed(pipeline.Assign("a", "route", "ledger")) }
 	loop := func() []pipeline.Part {
 		again := behaviour.NewPort[int]("again")
 		looped := keyed("looped", stage.Out(again))
-		return []pipeline.Part{looped, pipeline.Wire(again, looped), pipeline.Map("b", "looped")}
+		return []pipeline.Part{looped, pipeline.Wire(again, looped), pipeline.Assign("b", "looped")}
 	}
 	feed := func() []pipeline.Part {
-		return []pipeline.Part{pipeline.Feed("numbers", keyed("ledger"), source.Slice([]int{1})), pipeline.Map("b", "ledger")}
+		return []pipeline.Part{pipeline.Feed("numbers", keyed("ledger"), source.Slice([]int{1})), pipeline.Assign("b", "ledger")}
 	}
 	const do = "map the keyed stage to a name of its own"
 	rows := []struct {
@@ -550,7 +550,7 @@ func TestPlaceRefusesAKeyedStageThatIsReachedWithoutItsLine(t *testing.T) {
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			other := stage.Func("other", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
-			_, err := pipeline.New("test", append(r.parts(), other, pipeline.Map("c", "other"), pipeline.Place(newBroker().process(), r.here...))...)
+			_, err := pipeline.New("test", append(r.parts(), other, pipeline.Assign("c", "other"), pipeline.RunsHere(newBroker().process(), r.here...))...)
 			if r.want == nil {
 				require.NoError(t, err)
 				return
@@ -597,7 +597,7 @@ func TestACommandOfAWrongTypeFailsAndTheNextIsHandled(t *testing.T) {
 	handled := make(chan int, 1)
 	a := stage.Sink("a", func(_ context.Context, n int) error { handled <- n; return nil })
 	ends := make(chan error, 3)
-	p, err := pipeline.New("test", quiet, a, pipeline.Map("p", "a"), pipeline.Place(mistaken{newBroker().process(), ends}, "p"))
+	p, err := pipeline.New("test", quiet, a, pipeline.Assign("p", "a"), pipeline.RunsHere(mistaken{newBroker().process(), ends}, "p"))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	defer func() { _ = p.Stop(context.Background()) }()
@@ -637,7 +637,7 @@ func (closedLine) Open(context.Context) error { return errors.New("closed today"
 func TestAStartFailsIfALineDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	a := stage.Func("a", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
-	p, err := pipeline.New("test", quiet, a, pipeline.Map("p", "a"), pipeline.Place(closed{newBroker().process()}, "p"))
+	p, err := pipeline.New("test", quiet, a, pipeline.Assign("p", "a"), pipeline.RunsHere(closed{newBroker().process()}, "p"))
 	require.NoError(t, err)
 	require.ErrorContains(t, p.Start(t.Context()), `stage "a": closed today`)
 	<-p.Done()
@@ -652,7 +652,7 @@ func TestRewireLeadsToAStageThatRunsElsewhere(t *testing.T) {
 	before := stage.Map("before", func(_ context.Context, n int) (int, error) { return n, nil })
 	hidden := stage.Sink("hidden", func(context.Context, int) error { return nil })
 	p, err := pipeline.New("test", quiet, near.To(here), there, before.To(hidden), pipeline.Entry(near, there, before),
-		pipeline.Map("a", "near", "here"), pipeline.Map("b", "there", "before", "hidden"), pipeline.Place(b.process(), "a"))
+		pipeline.Assign("a", "near", "here"), pipeline.Assign("b", "there", "before", "hidden"), pipeline.RunsHere(b.process(), "a"))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	defer func() { _ = p.Stop(context.Background()) }()
@@ -676,7 +676,7 @@ func TestAStageIsRewiredWhereItRuns(t *testing.T) {
 	handled := make(chan int, 1)
 	two := stage.Sink("two", func(_ context.Context, n int) error { handled <- n; return nil })
 	p, err := pipeline.New("test", quiet, here, there, one, two, flow.To(one), pipeline.Wire(out, one), pipeline.Wire(both, one),
-		pipeline.Map("a", "here", "one", "two"), pipeline.Map("b", "there", "flow"), pipeline.Place(newBroker().process(), "a"))
+		pipeline.Assign("a", "here", "one", "two"), pipeline.Assign("b", "there", "flow"), pipeline.RunsHere(newBroker().process(), "a"))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	defer func() { _ = p.Stop(context.Background()) }()
@@ -698,7 +698,7 @@ func TestRunReturnsIfOnlyAFeedOfThisProcessHasCommands(t *testing.T) {
 	near := stage.Map("near", func(_ context.Context, n int) (int, error) { return n, nil })
 	far := stage.Sink("far", func(context.Context, int) error { return nil })
 	p, err := pipeline.New("test", quiet, pipeline.Feed("numbers", near, source.Slice(make([]int, 100))), near.To(far),
-		pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(b.process(), "a"))
+		pipeline.Assign("a", "near"), pipeline.Assign("b", "far"), pipeline.RunsHere(b.process(), "a"))
 	require.NoError(t, err)
 	require.NoError(t, p.Run(t.Context()))
 	sent, _ := b.of("far")
@@ -782,10 +782,10 @@ func (w *world) run(b *broker, process string, results *handledBy) *node {
 	}
 	n := &node{carrier: b.process(), process: process, front: stages[0]}
 	for process, names := range mapped {
-		parts = append(parts, pipeline.Map(process, names...))
+		parts = append(parts, pipeline.Assign(process, names...))
 	}
 	if process != "" {
-		parts = append(parts, pipeline.Place(n.carrier, process))
+		parts = append(parts, pipeline.RunsHere(n.carrier, process))
 	}
 	p, err := pipeline.New("world", parts...)
 	require.NoError(w.t, err)
@@ -883,7 +883,7 @@ func (patientLine) Open(ctx context.Context) error { <-ctx.Done(); return contex
 func TestAStopEndsAStartThatOpensLines(t *testing.T) {
 	t.Parallel()
 	a := stage.Func("a", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
-	p, err := pipeline.New("test", quiet, a, pipeline.Map("p", "a"), pipeline.Place(patient{newBroker().process()}, "p"))
+	p, err := pipeline.New("test", quiet, a, pipeline.Assign("p", "a"), pipeline.RunsHere(patient{newBroker().process()}, "p"))
 	require.NoError(t, err)
 	started := make(chan error)
 	go func() { started <- p.Start(context.Background()) }()

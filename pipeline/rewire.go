@@ -46,7 +46,7 @@ import (
 // with [stage.Ordered], too, of which each target gets its results in order. A handler that waits for a slot of the paused
 // stage, to emit more than 256 commands or to submit, holds Rewire up.
 //
-// Only the process that runs a stage can rewire it: for another, which [Place] has run elsewhere, the error is [stage.ErrElsewhere].
+// Only the process that runs a stage can rewire it: for another, which [RunsHere] has run elsewhere, the error is [stage.ErrElsewhere].
 //
 // A caller that waits for a command gets the result of the stage where it ends, whichever that is now. The error is
 // [ErrNotRunning] before the start and once the pipeline is being stopped, and [stage.ErrDraining] while all of it is drained.

@@ -163,7 +163,7 @@ func TestNoOptionOfAPipelineIsGivenTwice(t *testing.T) {
 	require.ErrorContains(t, err, "Control: is given 2 times")
 	_, err = pipeline.New("p", s(), pipeline.ControlFor("s", policy.Fixed{}), pipeline.ControlFor("s", policy.Fixed{}))
 	require.ErrorContains(t, err, `ControlFor("s"): it has a controller already`)
-	show := pipeline.Join(pipeline.ShowCommands(), pipeline.DeadLetters(f), pipeline.Failures(f), pipeline.Middleware(), pipeline.Map("here", "s"))
+	show := pipeline.Join(pipeline.ShowCommands(), pipeline.DeadLetters(f), pipeline.Failures(f), pipeline.Middleware(), pipeline.Assign("here", "s"))
 	_, err = pipeline.New("p", s(), show, pipeline.Join(pipeline.ShowCommands(), pipeline.DeadLetters(f), pipeline.Failures(f), pipeline.Middleware()))
 	require.NoError(t, err)
 }

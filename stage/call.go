@@ -73,7 +73,7 @@ func (s *Stage[C]) ask(ctx context.Context, cmd C, want reflect.Type) (*Ticket, 
 // If ctx is a coroutine.Context the handler is suspended while it waits, and holds no worker. A context that was derived
 // from it holds the worker.
 //
-// The stage may run in another process, see pipeline.Place. Then the call may also fail because of what is between the two.
+// The stage may run in another process, see pipeline.RunsHere. Then the call may also fail because of what is between the two.
 // A [Keyed] stage in another process is not called: the error is [ErrElsewhere], at once. So it is if the command is forwarded
 // to such a stage. Submit or forward such commands, or call a process of package coordination/rpc.
 //

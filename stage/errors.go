@@ -43,7 +43,7 @@ var (
 	// ErrSelfCall refuses the [Call] of a handler that may suspend, in a [Keyed] stage, which calls its own stage with a command of
 	// its own key: that would wait for the handler, and the handler for it.
 	ErrSelfCall = inbox.ErrSelfCall
-	// ErrElsewhere refuses a command, or ends one, because its stage runs in another process (pipeline.Place) and no commands can be
+	// ErrElsewhere refuses a command, or ends one, because its stage runs in another process (pipeline.RunsHere) and no commands can be
 	// sent there, or the caller waits for a result that cannot come from there: the stage is keyed, the carrier takes no calls, or
 	// cannot carry the type. It also refuses to upgrade or rewire such a stage.
 	ErrElsewhere = inbox.ErrElsewhere

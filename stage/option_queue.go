@@ -30,10 +30,10 @@ func Capacity(n int) Option { return once("Capacity", func(s *settings) { s.Inbo
 //
 // Retries keep their slots, and what closes a loop is let in beyond the bound, as it is beyond the Capacity.
 //
-// With [pipeline.Place] the bound holds in the process that runs the stage. Where commands are sent from, the stage's queue has no bound for a
+// With [pipeline.RunsHere] the bound holds in the process that runs the stage. Where commands are sent from, the stage's queue has no bound for a
 // key, nor has the carrier: it feeds one command of a key at a time.
 //
-// [pipeline.Place]: https://pkg.go.dev/github.com/golda-dev/golda/pipeline#Place
+// [pipeline.RunsHere]: https://pkg.go.dev/github.com/golda-dev/golda/pipeline#RunsHere
 func KeyCapacity(n int) Option {
 	return func(s *settings) { s.Inbox.KeyCapacity, s.boundsKeys = n, true }
 }

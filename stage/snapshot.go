@@ -23,7 +23,7 @@ type Quantiles struct {
 //	Accepted = OK + Forwarded + Errors + Shed + DeadLettered + Queued + InHand + Delayed
 type Snapshot struct {
 	Name string
-	// Process is the process that runs the stage, empty if it is this one; see pipeline.Place. Then the commands here are those on
+	// Process is the process that runs the stage, empty if it is this one; see pipeline.RunsHere. Then the commands here are those on
 	// their way there, and OK counts those that cannot be lost any more.
 	Process string
 

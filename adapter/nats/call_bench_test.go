@@ -86,8 +86,8 @@ func benchStage(b *testing.B, from, to *nats.Conn) {
 	for process, conn := range map[string]*nats.Conn{"b": to, "a": from} {
 		s := stage.Func("book", func(_ context.Context, o Order) behaviour.Outcome { return behaviour.OK(o) })
 		near := stage.Sink("near", func(context.Context, int) error { return nil })
-		p, err := pipeline.New("bench", near, s, quiet, pipeline.Map("a", "near"), pipeline.Map("b", "book"),
-			pipeline.Place(nats.NewCarrier(conn, "bench", nats.Options[any]{}), process))
+		p, err := pipeline.New("bench", near, s, quiet, pipeline.Assign("a", "near"), pipeline.Assign("b", "book"),
+			pipeline.RunsHere(nats.NewCarrier(conn, "bench", nats.Options[any]{}), process))
 		require.NoError(b, err)
 		require.NoError(b, p.Start(b.Context()))
 		b.Cleanup(func() { require.NoError(b, p.Stop(context.Background())) })

@@ -18,7 +18,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// Carrier carries commands between the processes of a pipeline, for [pipeline.Place]. For each stage that commands of other processes
+// Carrier carries commands between the processes of a pipeline, for [pipeline.RunsHere]. For each stage that commands of other processes
 // come to it has an [Inlet], so what holds of inlets holds of them: at least once, dead letters, back-pressure, a server that is away.
 // What would be an error of Publish that may pass is waited for: a stage elsewhere whose stream is full, or whose server is away, is a
 // slow stage.

@@ -68,7 +68,7 @@ func newArchive(t *testing.T, carrier pipeline.Carrier, process string, read fun
 		return nil
 	})
 	p, err := pipeline.New("archive", quiet, a.load.To(a.ocr), a.ocr.To(index),
-		pipeline.Map("front", "load"), pipeline.Map("ocr", "ocr"), pipeline.Map("back", "index it"), pipeline.Place(carrier, process))
+		pipeline.Assign("front", "load"), pipeline.Assign("ocr", "ocr"), pipeline.Assign("back", "index it"), pipeline.RunsHere(carrier, process))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	t.Cleanup(func() {
@@ -153,7 +153,7 @@ func TestACommandThatCannotBeEncodedFailsAndTheOthersAreSent(t *testing.T) {
 			}
 		}
 		return nil
-	}), pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(nats.NewCarrier(conn, "test", nats.Options[any]{},
+	}), pipeline.Assign("a", "near"), pipeline.Assign("b", "far"), pipeline.RunsHere(nats.NewCarrier(conn, "test", nats.Options[any]{},
 		nats.Carry("far", nats.Options[number]{Codec: nats.JSON[number]{}})), "a"))
 	require.NoError(t, err)
 	require.NoError(t, p.Run(t.Context()))
@@ -196,7 +196,7 @@ func TestNewReportsWhatIsWrongWithACarrier(t *testing.T) {
 	}
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
-			_, err := pipeline.New("test", plain, iface, pipeline.Map("a", "plain", "interface"), pipeline.Place(r.carrier, "a"))
+			_, err := pipeline.New("test", plain, iface, pipeline.Assign("a", "plain", "interface"), pipeline.RunsHere(r.carrier, "a"))
 			assert.ErrorContains(t, err, r.want)
 		})
 	}
@@ -208,7 +208,7 @@ func TestAStartFailsIfAStageOfCarryHasNoInlet(t *testing.T) {
 	near := stage.Map("near", func(_ context.Context, s scan) (scan, error) { return s, nil })
 	far := stage.Sink("far", func(context.Context, scan) error { return nil })
 	carrier := nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("far", nats.Options[scan]{}), nats.Carry("farr", nats.Options[scan]{}))
-	p, err := pipeline.New("test", quiet, near.To(far), pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(carrier, "a"))
+	p, err := pipeline.New("test", quiet, near.To(far), pipeline.Assign("a", "near"), pipeline.Assign("b", "far"), pipeline.RunsHere(carrier, "a"))
 	require.NoError(t, err)
 	require.ErrorContains(t, p.Start(t.Context()), `Carry is given for ["farr"]`)
 	<-p.Done()

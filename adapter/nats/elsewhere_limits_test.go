@@ -44,8 +44,8 @@ func halfOf[C any](
 	t.Helper()
 	far := makeStage()
 	near := stage.Sink("near", func(context.Context, int) error { return nil })
-	p, err := pipeline.New("pair", near, far, quiet, pipeline.Map("a", "near"), pipeline.Map("b", "far"),
-		pipeline.Place(carrier, process))
+	p, err := pipeline.New("pair", near, far, quiet, pipeline.Assign("a", "near"), pipeline.Assign("b", "far"),
+		pipeline.RunsHere(carrier, process))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	t.Cleanup(func() {
@@ -161,8 +161,8 @@ func TestACodecOfAResultIsChecked(t *testing.T) {
 	} {
 		near := stage.Sink("near", func(context.Context, int) error { return nil })
 		far := stage.Sink("far", func(context.Context, int) error { return nil })
-		_, err := pipeline.New("pair", near, far, pipeline.Map("a", "near"), pipeline.Map("b", "far"),
-			pipeline.Place(nats.NewCarrier(conn, "pair", nats.Options[any]{}, o...), "a"))
+		_, err := pipeline.New("pair", near, far, pipeline.Assign("a", "near"), pipeline.Assign("b", "far"),
+			pipeline.RunsHere(nats.NewCarrier(conn, "pair", nats.Options[any]{}, o...), "a"))
 		require.ErrorContains(t, err, name)
 	}
 }

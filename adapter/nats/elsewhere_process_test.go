@@ -56,8 +56,8 @@ func runCallee(url string) error {
 		return err
 	}
 	near := stage.Sink("near", func(context.Context, int) error { return nil })
-	p, err := pipeline.New("pair", near, newNapper(), quiet, pipeline.Map("a", "near"), pipeline.Map("b", "far"),
-		pipeline.Place(nats.NewCarrier(conn, "pair", nats.Options[any]{}), "b"))
+	p, err := pipeline.New("pair", near, newNapper(), quiet, pipeline.Assign("a", "near"), pipeline.Assign("b", "far"),
+		pipeline.RunsHere(nats.NewCarrier(conn, "pair", nats.Options[any]{}), "b"))
 	if err != nil {
 		return err
 	}

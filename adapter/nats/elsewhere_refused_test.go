@@ -109,12 +109,12 @@ func TestACommandWhoseHandlerWasRefusedIsHandledOnce(t *testing.T) {
 		near := stage.Sink("near", func(context.Context, int) error { return nil })
 		return first, second, []pipeline.Part{
 			near, first, second, quiet, pipeline.Entry(near, first, second),
-			pipeline.Map("a", "near"), pipeline.Map("b", "first"), pipeline.Map("c", "second"),
+			pipeline.Assign("a", "near"), pipeline.Assign("b", "first"), pipeline.Assign("c", "second"),
 		}
 	}
 	start := func(process string) (*pipeline.Pipeline, *stage.Stage[int], *stage.Stage[int]) {
 		first, second, parts := makeParts()
-		p, err := pipeline.New("three", append(parts, pipeline.Place(nats.NewCarrier(conn, "three", nats.Options[any]{}), process))...)
+		p, err := pipeline.New("three", append(parts, pipeline.RunsHere(nats.NewCarrier(conn, "three", nats.Options[any]{}), process))...)
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		t.Cleanup(func() { assert.NoError(t, p.Stop(context.Background())) })
@@ -172,8 +172,8 @@ func TestCallsNameThePermissionThatTheyLack(t *testing.T) {
 				name := strings.NewReplacer(" ", "-", "/", "-").Replace(t.Name())
 				conn := connect(t, strings.Replace(s.ClientURL(), "nats://", "nats://"+as+":p@", 1))
 				o := nats.Options[any]{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-				p, err := pipeline.New(name, near, far, quiet, pipeline.Map("a", "near"), pipeline.Map("b", "far"),
-					pipeline.Place(nats.NewCarrier(conn, name, o), process))
+				p, err := pipeline.New(name, near, far, quiet, pipeline.Assign("a", "near"), pipeline.Assign("b", "far"),
+					pipeline.RunsHere(nats.NewCarrier(conn, name, o), process))
 				require.NoError(t, err)
 				require.NoError(t, p.Start(t.Context()))
 				t.Cleanup(func() { assert.NoError(t, p.Stop(context.Background())) })

@@ -106,11 +106,11 @@ func (w *workshop) parts(o ...stage.Option) (front, through, work *stage.Stage[e
 	through = stage.Func("through", func(_ context.Context, e errand) behaviour.Outcome { return behaviour.Forward(work, e) })
 	return front, through, work, []pipeline.Part{
 		front, through, work, finish, scrap, pipeline.Wire(out, finish), pipeline.Wire(waste, scrap), pipeline.Entry(front, through, work), quiet,
-		pipeline.Map("front", "front", "through", "finish"), pipeline.Map("work", "work", "scrap"),
+		pipeline.Assign("front", "front", "through", "finish"), pipeline.Assign("work", "work", "scrap"),
 	}
 }
 
-// start starts the pipeline of a process. Place is a part, or nil.
+// start starts the pipeline of a process. The place is a part, or nil.
 func (w *workshop) start(t *testing.T, place pipeline.Part, o ...stage.Option) (front, through, work *stage.Stage[errand]) {
 	t.Helper()
 	front, through, work, parts := w.parts(o...)
@@ -142,8 +142,8 @@ func inOne(t *testing.T, o ...stage.Option) *workshop {
 func inTwo(t *testing.T, o ...stage.Option) *workshop {
 	w := newWorkshop()
 	conn := embed(t, t.TempDir(), nats.Store{})
-	w.front, w.through, w.work = w.start(t, pipeline.Place(nats.NewCarrier(conn, "workshop", nats.Options[any]{}), "front"), o...)
-	w.start(t, pipeline.Place(nats.NewCarrier(conn, "workshop", nats.Options[any]{}), "work"), o...)
+	w.front, w.through, w.work = w.start(t, pipeline.RunsHere(nats.NewCarrier(conn, "workshop", nats.Options[any]{}), "front"), o...)
+	w.start(t, pipeline.RunsHere(nats.NewCarrier(conn, "workshop", nats.Options[any]{}), "work"), o...)
 	for _, s := range []*stage.Stage[errand]{w.work, w.through} {
 		answers(t, s)
 	}

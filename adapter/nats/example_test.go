@@ -153,8 +153,8 @@ func ExampleNewCarrier() {
 			booked <- fmt.Sprintln(groups, "booked", o.ID, o.Amount)
 			return nil
 		})
-		p, err := pipeline.New("shop", take.To(book), pipeline.Map("front", "take"), pipeline.Map("back", "book"),
-			pipeline.Place(carrier, groups...))
+		p, err := pipeline.New("shop", take.To(book), pipeline.Assign("front", "take"), pipeline.Assign("back", "book"),
+			pipeline.RunsHere(carrier, groups...))
 		check(err)
 		check(p.Start(ctx))
 		return p, take
@@ -192,8 +192,8 @@ func ExampleNewCarrier_call() {
 			}
 			return behaviour.OK(fmt.Sprintf("%d of %s cost %d", o.Amount, o.ID, cents))
 		})
-		p, err := pipeline.New("shop", take, price, pipeline.Map("front", "take"), pipeline.Map("back", "price"),
-			pipeline.Place(nats.NewCarrier(conn, "shop", nats.Options[any]{}), groups...))
+		p, err := pipeline.New("shop", take, price, pipeline.Assign("front", "take"), pipeline.Assign("back", "price"),
+			pipeline.RunsHere(nats.NewCarrier(conn, "shop", nats.Options[any]{}), groups...))
 		check(err)
 		check(p.Start(ctx))
 		return p, take

@@ -23,8 +23,8 @@ func TestAStoppedPipelineLeavesNoGoroutineBehind(t *testing.T) {
 		var last *stage.Flow[scan, scan]
 		for _, process := range []string{"back", "front"} {
 			load := stage.Map("load", func(_ context.Context, s scan) (scan, error) { return s, nil })
-			p, err := pipeline.New("archive", quiet, load.To(stage.New("index", indexed(done))), pipeline.Map("front", "load"),
-				pipeline.Map("back", "index"), pipeline.Place(nats.NewCarrier(conn, "archive", nats.Options[any]{}), process))
+			p, err := pipeline.New("archive", quiet, load.To(stage.New("index", indexed(done))), pipeline.Assign("front", "load"),
+				pipeline.Assign("back", "index"), pipeline.RunsHere(nats.NewCarrier(conn, "archive", nats.Options[any]{}), process))
 			require.NoError(t, err)
 			require.NoError(t, p.Start(t.Context()))
 			defer func() { require.NoError(t, p.Stop(context.Background())) }()

@@ -92,8 +92,8 @@ func ledger(t *testing.T, conn *nats.Conn, process, name string, b *book, fail f
 	carrier := nats.NewCarrier(conn, "ledger", nats.Options[any]{
 		Retry: stage.RetryPolicy{Attempts: 3, Backoff: time.Millisecond}, Partitions: 8,
 	})
-	p, err := pipeline.New("ledger", quiet, route.To(enter), pipeline.Map("front", "route"), pipeline.Map("back", "enter"),
-		pipeline.Place(carrier, process))
+	p, err := pipeline.New("ledger", quiet, route.To(enter), pipeline.Assign("front", "route"), pipeline.Assign("back", "enter"),
+		pipeline.RunsHere(carrier, process))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	t.Cleanup(func() {
@@ -215,8 +215,8 @@ func TestAnInletKeepsItsPartitions(t *testing.T) {
 	}
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
-			p, err := pipeline.New("ledger", quiet, r.stage, pipeline.Map("back", "enter"),
-				pipeline.Place(nats.NewCarrier(conn, "ledger", nats.Options[any]{}), "back"))
+			p, err := pipeline.New("ledger", quiet, r.stage, pipeline.Assign("back", "enter"),
+				pipeline.RunsHere(nats.NewCarrier(conn, "ledger", nats.Options[any]{}), "back"))
 			require.NoError(t, err)
 			require.ErrorContains(t, p.Start(t.Context()), r.want)
 		})

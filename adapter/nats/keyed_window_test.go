@@ -41,8 +41,8 @@ func TestWindowsThatOnlyTheirCountClosesDoNotHoldUpAKeyedStageForEver(t *testing
 					return handled.handleAll(ctx, w.Value)
 				}, stage.Workers(1, 1))
 				p, err := pipeline.New("ledger", quiet, route.To(enter), of.To(sink), pipeline.Wire(out, of),
-					pipeline.Map("front", "route"), pipeline.Map("back", "enter", "collect", "sink"),
-					pipeline.Place(nats.NewCarrier(conn, "ledger", nats.Options[any]{Partitions: c.partitions}), process))
+					pipeline.Assign("front", "route"), pipeline.Assign("back", "enter", "collect", "sink"),
+					pipeline.RunsHere(nats.NewCarrier(conn, "ledger", nats.Options[any]{Partitions: c.partitions}), process))
 				require.NoError(t, err)
 				require.NoError(t, p.Start(t.Context()))
 				t.Cleanup(func() {

@@ -43,8 +43,8 @@ func TestStreamsInMemoryAreMadeAnewWhenTheServerHasLostThem(t *testing.T) {
 				if keyed {
 					index = stage.Keyed("index", func(s scan) int { return s.ID % 10 }, func(int) behaviour.Behaviour[scan] { return indexed(done) })
 				}
-				p, err := pipeline.New("archive", quiet, load.To(index), pipeline.Map("front", "load"), pipeline.Map("back", "index"),
-					pipeline.Place(nats.NewCarrier(connect(t, url), "archive", nats.Options[any]{Memory: true, Partitions: 4}), process))
+				p, err := pipeline.New("archive", quiet, load.To(index), pipeline.Assign("front", "load"), pipeline.Assign("back", "index"),
+					pipeline.RunsHere(nats.NewCarrier(connect(t, url), "archive", nats.Options[any]{Memory: true, Partitions: 4}), process))
 				require.NoError(t, err)
 				require.NoError(t, p.Start(t.Context()))
 				t.Cleanup(func() {

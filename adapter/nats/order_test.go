@@ -46,8 +46,8 @@ func TestAFullStreamKeepsTheOrderOfEachSender(t *testing.T) {
 			start := func(process string) *stage.Flow[parcel, parcel] {
 				load := stage.Map("load", func(_ context.Context, s parcel) (parcel, error) { return s, nil }, stage.Workers(1, 1))
 				sort := stage.Sink("sort", func(_ context.Context, s parcel) error { got.arrive(s); return nil }, stage.Workers(1, 1))
-				p, err := pipeline.New("post", quiet, load.To(sort), pipeline.Map("front", "load"), pipeline.Map("sort", "sort"),
-					pipeline.Place(nats.NewCarrier(conn, "post", o), process))
+				p, err := pipeline.New("post", quiet, load.To(sort), pipeline.Assign("front", "load"), pipeline.Assign("sort", "sort"),
+					pipeline.RunsHere(nats.NewCarrier(conn, "post", o), process))
 				require.NoError(t, err)
 				require.NoError(t, p.Start(t.Context()))
 				t.Cleanup(func() { assert.NoError(t, p.Stop(context.Background())) })

@@ -36,8 +36,8 @@ func TestAFeedStopsWithinTheGraceWhileTheServerIsSilent(t *testing.T) {
 		"a stage that others call": {"SUB golda.calls.", func(t *testing.T, conn *nats.Conn, stall func() <-chan struct{}) *pipeline.Pipeline {
 			t.Helper()
 			near, far := stage.Sink("near", func(context.Context, int) error { return nil }), do()
-			p, err := pipeline.New("pair", near, far, quiet, grace, pipeline.Map("a", "near"), pipeline.Map("b", "far"),
-				pipeline.Place(nats.NewCarrier(conn, "pair", nats.Options[any]{}), "b"))
+			p, err := pipeline.New("pair", near, far, quiet, grace, pipeline.Assign("a", "near"), pipeline.Assign("b", "far"),
+				pipeline.RunsHere(nats.NewCarrier(conn, "pair", nats.Options[any]{}), "b"))
 			require.NoError(t, err)
 			stalled := stall()
 			require.NoError(t, p.Start(t.Context()))

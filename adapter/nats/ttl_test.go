@@ -78,8 +78,8 @@ func TestTheTimeInTheServerCountsForAStageThatRunsElsewhere(t *testing.T) {
 			t.Error("it is handled")
 			return nil
 		}, stage.TTL(10*time.Millisecond))
-		p, err := pipeline.New("test", quiet, near.To(far), pipeline.Map("a", "near"), pipeline.Map("b", "far"),
-			pipeline.Place(nats.NewCarrier(conn, "test", nats.Options[any]{}), process))
+		p, err := pipeline.New("test", quiet, near.To(far), pipeline.Assign("a", "near"), pipeline.Assign("b", "far"),
+			pipeline.RunsHere(nats.NewCarrier(conn, "test", nats.Options[any]{}), process))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		t.Cleanup(func() { assert.NoError(t, p.Stop(context.Background())) })

@@ -8,7 +8,7 @@
 //	go run ./examples/mapped -nats nats://127.0.0.1:4222 -status              # meanwhile: a table of the processes and the waiting messages
 //
 // The process of group load makes documents, the processes of group ocr read them, which takes long, and the process of group index counts their
-// words. Which process runs which group is said by pipeline.Map, and which process this one is by pipeline.Place: the stages do not know.
+// words. Which process runs which group is said by pipeline.Assign, and which process this one is by pipeline.RunsHere: the stages do not know.
 package main
 
 import (
@@ -95,7 +95,7 @@ func (c config) work(ctx context.Context, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	place := pipeline.Place(nats.NewCarrier(conn, pipelineName, carrierOptions), strings.Split(c.groups, ",")...)
+	place := pipeline.RunsHere(nats.NewCarrier(conn, pipelineName, carrierOptions), strings.Split(c.groups, ",")...)
 	p, err := pipeline.New(pipelineName, append(c.stages(index), place)...)
 	if err != nil {
 		return err

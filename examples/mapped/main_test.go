@@ -208,5 +208,5 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 func TestAGroupThatThereIsNotIsReported(t *testing.T) {
 	var out, errs bytes.Buffer
 	assert.Equal(t, show.StatusFailed, run(t.Context(), []string{"-groups", "none", "-nats", serve(t)}, &out, &errs))
-	assert.Contains(t, errs.String(), `Place: no Map is for a process "none"; there are index, load, ocr`)
+	assert.Contains(t, errs.String(), `RunsHere: no Assign is for a process "none"; there are index, load, ocr`)
 }

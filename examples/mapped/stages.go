@@ -49,9 +49,9 @@ func (c config) stages(index *index) []pipeline.Part {
 	return []pipeline.Part{
 		pipeline.Feed("documents", load, source.Seq(upTo(c.documents))),
 		load.To(read), read.To(correct), correct.To(enter),
-		pipeline.Map("load", "load"),
-		pipeline.Map("ocr", "read", "correct"),
-		pipeline.Map("index", "enter"),
+		pipeline.Assign("load", "load"),
+		pipeline.Assign("ocr", "read", "correct"),
+		pipeline.Assign("index", "enter"),
 	}
 }
 

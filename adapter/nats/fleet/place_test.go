@@ -20,8 +20,8 @@ func place(t *testing.T, url, process string) (f *fleet.Fleet, submit func(conte
 	conn := connect(t, url)
 	read := stage.Map("read", func(_ context.Context, n int) (int, error) { return n, nil }, stage.Workers(2, 2))
 	index := stage.Sink("index", func(context.Context, int) error { return nil }, stage.Workers(3, 3))
-	p, err := pipeline.New("scans", read, index, read.To(index), pipeline.Map("front", "read"), pipeline.Map("back", "index"),
-		pipeline.Place(nats.NewCarrier(conn, "scans", nats.Options[any]{}), process), quiet)
+	p, err := pipeline.New("scans", read, index, read.To(index), pipeline.Assign("front", "read"), pipeline.Assign("back", "index"),
+		pipeline.RunsHere(nats.NewCarrier(conn, "scans", nats.Options[any]{}), process), quiet)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	f, err = fleet.Join(t.Context(), conn, p, named(process))
