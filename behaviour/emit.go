@@ -59,8 +59,8 @@ func Quality(ctx context.Context) float64 {
 	return q.Quality()
 }
 
-// engine returns what the engine put into a handler's context. It returns nil for a nil context and for one that no
-// handler got.
+// engine returns the engine's value in a handler's context. It returns nil for
+// a nil context and for one that no handler got.
 func engine(ctx context.Context) any {
 	if ctx == nil {
 		return nil

@@ -26,8 +26,9 @@ type Target[C any] interface {
 // if the pointers are equal. Its method Name returns the stage's name.
 type Inlet = link.Inlet
 
-// Outlet is the untyped view of what a handler forwards to: a [Port], or a stage. A stage declares it with stage.Out, and a
-// pipeline checks it before it starts.
+// Outlet is the untyped view of the target of a forward: a [Port], or a stage.
+// A stage declares it with stage.Out, and a pipeline checks it before it
+// starts.
 type Outlet interface {
 	// Name returns the name of the port or stage.
 	Name() string

@@ -58,8 +58,9 @@ func (m Dispatch) String() string {
 	return dispatches[m]
 }
 
-// Batch bounds what a worker takes from a stage at once. A worker takes at most Max commands. It takes fewer only when
-// one of them has waited for Linger, or for a day.
+// Batch bounds the batches that workers take from a stage. A worker takes at
+// most Max commands. It takes fewer only when one of them has waited for
+// Linger, or for a day.
 type Batch struct {
 	Max    int
 	Linger time.Duration
@@ -241,7 +242,7 @@ func (d *Decisions) Priority(s StageID, p int, why string) {
 	d.wish(ofStage(KnobPriority, s), p, why)
 }
 
-// Batch bounds what a worker takes from a stage at once.
+// Batch sets the bounds of the batches that workers take from a stage.
 func (d *Decisions) Batch(s StageID, n int, linger time.Duration, why string) {
 	d.wish(ofStage(KnobBatch, s), Batch{n, linger}, why)
 }

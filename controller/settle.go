@@ -7,16 +7,20 @@ import (
 	"slices"
 )
 
-// Settle compares what a controller wants with the current state and returns the changes to make, in the order in which
-// the controller first named the knobs, with steals last. It changes nothing itself; its caller applies the changes.
+// Settle compares the wishes of a controller with the current state and returns
+// the changes to make, in the order in which the controller first named the
+// knobs, with steals last. It changes nothing itself; its caller applies the
+// changes.
 //
-// A wish beyond a knob's bounds is limited to them, and the change says so. A wish for the current value changes
-// nothing. A wish for a missing stage or pool, or for an impossible value, is a fault, a [*DecisionError]; the other
+// A wish beyond a knob's bounds is limited to them, and the change says so. A
+// wish for the current value changes nothing. A wish for a missing stage or
+// pool, or for an impossible value, is a fault, a [*DecisionError]; the other
 // wishes still count.
 //
-// Each knob changes at most once, however often and by whatever names the controller named it. Settle modifies neither
-// s nor d, so calling it twice gives the same answer, and calling it after the changes were applied gives none, except
-// for steals and for gates that cannot be compared.
+// Each knob changes at most once, however often and by whatever names the
+// controller named it. Settle modifies neither s nor d, so calling it twice
+// gives the same answer, and calling it after the changes were applied gives
+// none, except for steals and for gates that cannot be compared.
 func Settle(policy string, s *Snapshot, d *Decisions) (changes []Change, faults []error) {
 	t := settling{policy: policy, s: s, d: d}
 	for _, w := range d.wishes {
@@ -32,8 +36,9 @@ func Settle(policy string, s *Snapshot, d *Decisions) (changes []Change, faults 
 	return t.changes, t.faults
 }
 
-// Kept returns what the controller stated with Keep, in the same order, as changes that change nothing: Before and
-// After are equal. Statements about missing stages and pools are left out.
+// Kept returns the controller's statements of Keep, in the same order, as
+// changes that change nothing: Before and After are equal. Statements about
+// missing stages and pools are left out.
 func (d *Decisions) Kept(policy string, s *Snapshot) (notes []Change) {
 	t := settling{policy: policy, s: s, d: d}
 	for _, w := range d.kept {

@@ -14,7 +14,7 @@ const (
 	Entry StageID = -2
 )
 
-// Snapshot is what a controller sees of a pipeline.
+// Snapshot is a controller's view of a pipeline.
 type Snapshot struct {
 	// At is the time since the pipeline started. It never goes back. Zero is an ordinary time and does not mean
 	// "never".
@@ -65,7 +65,7 @@ func (s *Snapshot) Pool(name string) *PoolStats {
 	return nil
 }
 
-// StageStats is what a controller sees of one stage.
+// StageStats is a controller's view of one stage.
 type StageStats struct {
 	ID   StageID
 	Name string
@@ -73,11 +73,13 @@ type StageStats struct {
 	// Rank is the distance of the stage from the sources: the length of the longest path of forward edges that leads to
 	// it, 0 for a source. Stages of a loop may have any rank, and are Cyclic.
 	Rank int
-	// Cyclic reports that commands may come back to the stage.
+	// Cyclic reports that commands may reach the stage again after they left
+	// it.
 	Cyclic bool
-	// Next lists the stages that the declared or known forward edges lead to. Back edges are left out, so that
-	// following Next comes to an end. An edge to a stage that the controller does not see is replaced by edges to the
-	// next stages that it sees.
+	// Next lists the stages that the declared or known forward edges lead to.
+	// Back edges are left out, so that following Next ends. An edge to a stage
+	// that the controller does not see is replaced by edges to the next stages
+	// that it sees.
 	Next []StageID
 
 	// QueueLen is the number of queued commands and QueueCap the capacity of
@@ -123,7 +125,7 @@ type StageStats struct {
 	Priority int
 	// Discipline is the name of the queue's order.
 	Discipline string
-	// Batch bounds what a worker takes at once.
+	// Batch bounds the batches that workers take.
 	Batch Batch
 	// Enabled reports that the queue takes commands.
 	Enabled bool
@@ -164,7 +166,7 @@ type Admission struct {
 	Gate  Gate // nil: none
 }
 
-// PoolStats is what a controller sees of a pool of workers.
+// PoolStats is a controller's view of a pool of workers.
 type PoolStats struct {
 	Name string
 	// Own reports that it is a stage's own pool.

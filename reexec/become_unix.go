@@ -16,7 +16,7 @@ func become(path string) error {
 	var files syscall.Rlimit
 	limited := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
 	err := syscall.Exec(path, args(path), os.Environ())
-	if limited == nil { // Exec has taken back what the Go runtime had added to it
+	if limited == nil { // Exec has undone the Go runtime's change of the limit
 		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files)
 	}
 	return &os.PathError{Op: "exec", Path: path, Err: err}

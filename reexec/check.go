@@ -21,7 +21,7 @@ const checkEnv = "GOLDA_REEXEC_CHECK"
 const (
 	checked    = "golda-reexec checked "
 	mostOffer  = 16 << 20 // bytes
-	mostOutput = 8 << 10  // bytes of what the process that checks has written last
+	mostOutput = 8 << 10  // the last bytes of the checking process's output
 )
 
 // try checks the new version in a process of its own. It returns the file that is good.
@@ -66,7 +66,8 @@ func run(ctx context.Context, path string, offer []byte) error {
 	return nil
 }
 
-// offer returns what the new version gets to know. It does not wait for a function that hangs: the program must be able to end.
+// offer returns the data for the new version. It does not wait for a function
+// that hangs: the program must be able to end.
 func (p *Program) offer(ctx context.Context) (data []byte, err error) {
 	if p.Offer == nil {
 		return nil, nil

@@ -31,11 +31,11 @@
 //  3. The context of Serve ends. It drains, for as long as its pipeline allows, gives unfinished commands back, closes its store, and returns.
 //  4. The process becomes the new version, which opens the store and goes on.
 //
-// If the last step fails, because the file has gone or is another one
-// meanwhile, Serve of the old version is called again. A process that is killed
-// at any moment loses no command of a durable queue, as without an upgrade. All
-// other goroutines end with step 4, and deferred functions of main do not run:
-// flush buffers in Serve.
+// If the last step fails, because the file was removed or replaced meanwhile,
+// Serve of the old version is called again. A process that is killed at any
+// moment loses no command of a durable queue, as without an upgrade. All other
+// goroutines end with step 4, and deferred functions of main do not run: flush
+// buffers in Serve.
 //
 // # Limits
 //
@@ -74,16 +74,22 @@ import (
 // Program is a program that can be replaced while it runs. Its fields must not change after [Program.Run] was called. There is one in a
 // process.
 type Program struct {
-	// Serve is what the program does. When its context ends it must come to an end and close what the next version opens, such as the
-	// store of a durable queue; pipeline.RunUntilSignal drains then. Serve is called again if the process could not be replaced.
+	// Serve is the work of the program. When its context ends it must end and
+	// close all resources that the next version opens, such as the store of a
+	// durable queue; pipeline.RunUntilSignal drains then. Serve is called again
+	// if the process could not be replaced.
 	Serve func(ctx context.Context) error
 
-	// Check reports whether this version can take the place of one that runs: that its pipeline can be made, and that it can read what the
-	// other one has queued. It is called in a process of its own beside the other version, so it must open no store and no port; a
-	// pipeline can be made with a store in a temporary directory. The offer is what Offer of the running version has returned, nil if it
-	// has none. A panic is an error. nil means that it is enough if the new version gets as far as Run.
+	// Check reports whether this version can take the place of a running one:
+	// that its pipeline can be made, and that it can read the commands that the
+	// running version has queued. It is called in a process of its own beside
+	// the running version, so it must open no store and no port; a pipeline can
+	// be made with a store in a temporary directory. The offer is the result of
+	// the running version's Offer, nil if it has none. A panic is an error. nil
+	// means that it is enough if the new version gets as far as Run.
 	Check func(ctx context.Context, offer []byte) error
-	// Offer returns what Check of the next version should know, such as a command as this version queues it. nil means nothing.
+	// Offer returns data for Check of the next version, such as a command as
+	// this version queues it. nil means no data.
 	Offer func() ([]byte, error)
 
 	// Path is the file of the new version. Empty means the file from which this

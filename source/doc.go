@@ -28,19 +28,18 @@
 //
 // # Positions
 //
-// A feed knows how far its source has come: the position is the number of
-// commands that were accepted so far, or what the source says with [From], such
-// as an offset in a file. A source that crashed or failed is run again, and
-// continues at its [Position]. Nothing that was accepted before is submitted
-// twice then, and nothing is lost. A function that ignores the position begins
-// anew: it should take its commands from something that remembers, such as a
-// queue.
+// A feed knows the position of its source: the number of commands that were
+// accepted so far, or the number that the source passes with [From], such as an
+// offset in a file. A source that crashed or failed is run again, and continues
+// at its [Position]. No command that was accepted before is submitted twice
+// then, and none is lost. A function that ignores the position begins anew: it
+// should take its commands from something that remembers, such as a queue.
 //
 // # Checkpoints
 //
 // A position is where the source is. A checkpoint is how far the pipeline is:
 // all commands before it have ended, in whichever order they did. [Checkpoint]
-// has it saved outside of the process, so that the next process begins there.
+// saves it outside of the process, so that the next process begins there.
 //
 // # Ownership
 //

@@ -71,7 +71,7 @@ func Lines(r io.Reader, longest int) Source[string] {
 	return From(l.run)
 }
 
-// lines is what a source of lines remembers from run to run.
+// lines is the state of a source of lines between runs.
 type lines struct {
 	running atomic.Bool
 	in      input
@@ -109,7 +109,8 @@ func (l *lines) run(ctx context.Context, from int64, submit func(string, int64) 
 	}
 }
 
-// seek goes to the position where the first run begins, if the reader can seek, and reports how long a file is.
+// seek moves to the position where the first run begins, if the reader can
+// seek, and reports how long a file is.
 func (l *lines) seek(ctx context.Context, from int64) error {
 	if l.begun {
 		return nil
@@ -130,7 +131,7 @@ func (l *lines) seek(ctx context.Context, from int64) error {
 	return nil
 }
 
-// begin goes to the position where a run begins.
+// begin moves to the position where a run begins.
 func (l *lines) begin(ctx context.Context, from int64) error {
 	if err := l.seek(ctx, from); err != nil {
 		return err

@@ -30,8 +30,8 @@ func Every(d time.Duration) Source[time.Time] {
 	})
 }
 
-// Schedule makes a source that submits each time of a schedule when it has
-// come. Next returns the first time after its argument, or the zero time if
+// Schedule makes a source that submits each time of a schedule when it is
+// reached. Next returns the first time after its argument, or the zero time if
 // there is none: then the source is exhausted. The schedules of cron libraries
 // have such a method. Times that have passed while the stage was full, or while
 // the feed was restarted, are left out.
@@ -61,7 +61,7 @@ func Schedule(next func(after time.Time) time.Time) Source[time.Time] {
 	}
 }
 
-// waitUntil waits until a time has come.
+// waitUntil waits until a time is reached.
 func waitUntil(ctx context.Context, at time.Time) error {
 	for left := time.Until(at); left > 0; left = time.Until(at) {
 		timer := time.NewTimer(min(left, longestWait))

@@ -94,27 +94,37 @@ func Fatal(err error) error {
 	return &feed.FatalError{Err: err}
 }
 
-// Checkpoint makes a source begin at a position, and has the position saved up to which all commands have ended. If the
-// process ends, or is killed, the next one begins where save was called last: commands that had not ended are submitted
-// again, and some that had ended may be.
+// Checkpoint makes a source begin at a position, and calls save with the
+// position up to which all commands have ended. If the process ends, or is
+// killed, the next one begins where save was called last: commands that had not
+// ended are submitted again, and some that had ended may be.
 //
-// A command has ended when the pipeline has done with it and with all that it emitted: with a result, with an error, or as a
-// dead letter. Commands that failed count as ended, and leave a letter in Pipeline.Failures. Only the commands that a hard
-// stop has ended do not count: a checkpoint never passes one of them, and they are submitted again by the next process.
+// A command has ended when the pipeline has done with it and with all that it
+// emitted: with a result, with an error, or as a dead letter. Commands that
+// failed count as ended, and leave a letter in Pipeline.Failures. Only the
+// commands that a hard stop has ended do not count: a checkpoint never passes
+// one of them, and they are submitted again by the next process.
 //
-// Save is called in one goroutine, with growing positions; while a call lasts, further ends are gathered into the next one.
-// It is called for the last time when the pipeline has drained, before it stops. An error of save, or a panic, is a failure
-// of the feed: the source is run again, and so is save. The context of save ends when it takes longer than the pipeline's
-// grace at the end.
+// Save is called in one goroutine, with growing positions; while a call lasts,
+// further ends are gathered into the next one. It is called for the last time
+// when the pipeline has drained, before it stops. An error of save, or a panic,
+// is a failure of the feed: the source is run again, and so is save. The
+// context of save ends when it takes longer than the pipeline's grace at the
+// end.
 //
-// Up to 16,384 commands may have been accepted behind the first that has not ended. Then submit waits for that one. If that takes more
-// than a minute, the pipeline's log says which stages have commands, and again after two further minutes, four, and so on.
+// Up to 16,384 commands may have been accepted behind the first that has not
+// ended. Then submit waits for that one. If that takes more than a minute, the
+// pipeline's log says which stages have commands, and again after two further
+// minutes, four, and so on.
 //
-// Behind a checkpoint a window must be closed by a time, or by fewer commands than that, or it waits for ever: pipeline.New refuses
-// one that needs more. After a kill its commands are in windows again, of which some were passed on before. For windows and sums
-// that go on exactly where they were there is pipeline.Checkpoint, which saves their states with the position.
+// Behind a checkpoint a window must be closed by a time, or by fewer commands
+// than that, or it waits for ever: pipeline.New refuses one that needs more.
+// After a kill its commands are in windows again, of which some were passed on
+// before. For windows and sums that go on exactly where they were there is
+// pipeline.Checkpoint, which saves their states with the position.
 //
-// pipeline.New refuses a checkpoint whose src or save is nil, or whose from is below zero.
+// pipeline.New refuses a checkpoint whose src or save is nil, or whose from is
+// below zero.
 func Checkpoint[C any](src Source[C], from int64, save func(ctx context.Context, position int64) error) Source[C] {
 	switch err := feed.Check(src); {
 	case src == nil:

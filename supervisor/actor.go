@@ -6,7 +6,7 @@ import "github.com/golda-dev/golda/internal/actor"
 type (
 	// Actor handles messages one at a time. It is protoactor's interface.
 	Actor = actor.Actor
-	// Context is what an actor can use while it handles a message.
+	// Context is an actor's view of the system while it handles a message.
 	Context = actor.Context
 	// PID is an actor's address.
 	PID = actor.PID

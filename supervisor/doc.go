@@ -44,7 +44,7 @@
 // # Resume
 //
 // A supervisor never resumes or reuses an incarnation of a child after a crash,
-// because it cannot know how far the incarnation had come. It stops the
+// because it cannot know what state the incarnation left behind. It stops the
 // incarnation, waits for its end, and starts a new one under a new name, so
 // that a late message to the old incarnation cannot reach the new one. This is
 // why a decider has no "resume" directive. State that must outlive an

@@ -56,8 +56,10 @@ type ChildInfo struct {
 	Until       time.Time // when it may be started, if it pauses
 	Last        error     // why it ended last; nil if it never ended
 	PID         *PID      // nil if it has no incarnation
-	Detail      string    // what else its owner shows of it; pipeline.Pipeline.Tree shows the workers of a stage
-	Supervisor  *Info     // the nested supervisor, if the child is one
+	// Detail has details from the owner; pipeline.Pipeline.Tree shows the
+	// workers of a stage.
+	Detail     string
+	Supervisor *Info // the nested supervisor, if the child is one
 
 	tree *Tree // nil if there is none to query
 }
@@ -84,7 +86,8 @@ func (t *Tree) Info() Info {
 	return info
 }
 
-// Children is OTP's which_children, and has what count_children counts. The children are in the order of their start.
+// Children is OTP's which_children, with the counts of count_children. The
+// children are in the order of their start.
 func (t *Tree) Children() []ChildInfo { return t.Info().Children }
 
 // inspect returns a snapshot of the supervisor, without those below.

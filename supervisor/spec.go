@@ -162,9 +162,10 @@ type Spec struct {
 	Children     []Child // in the order of their start
 	// Most is how many children there may be at once; zero is no limit.
 	Most int
-	// Decide says what to do about a crash; nil is [AsDeclared]. Like all hooks it is called by the supervisor, blocks
-	// it, and must not call its [Tree]. If it panics or returns an unknown directive, the supervisor takes
-	// [DoEscalate].
+	// Decide chooses the reaction to a crash; nil is [AsDeclared]. Like all
+	// hooks it is called by the supervisor, blocks it, and must not call its
+	// [Tree]. If it panics or returns an unknown directive, the supervisor
+	// takes [DoEscalate].
 	Decide func(child string, reason error) Directive
 	// Restarted is called before each restart of a child.
 	Restarted func(child string, reason error)

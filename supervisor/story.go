@@ -116,7 +116,7 @@ type Failure struct {
 	Up       time.Duration // how long it had been up; zero if it could not start
 	Starting bool          // it failed before it was ready
 	Reason   error
-	Tried    string // what the supervisor did about it
+	Tried    string // the supervisor's reaction
 }
 
 // maxFailures is how many failures an EscalationError keeps.
@@ -159,9 +159,10 @@ func (e *EscalationError) Unwrap() []error {
 	return reasons
 }
 
-// Story returns a report of several lines: which children failed, how often and when, what the supervisor did, and
-// where each crash happened. It includes the stories of nested supervisors, and of other reasons that have a method
-// Story.
+// Story returns a report of several lines: which children failed, how often and
+// when, the reactions of the supervisor, and where each crash happened. It
+// includes the stories of nested supervisors, and of other reasons that have a
+// method Story.
 func (e *EscalationError) Story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "supervisor %q (%v) gave up on %q after %d restarts within %v\n",

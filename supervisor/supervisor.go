@@ -42,7 +42,8 @@ type incarnation struct {
 	abandoned   atomic.Bool            // it did not stop in time
 }
 
-// report is what an incarnation reports; a nil err means that it is ready, or ended well.
+// report is an incarnation's report; a nil err means that it is ready, or ended
+// well.
 type report struct{ err error }
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
@@ -110,7 +111,7 @@ type supervisor struct {
 	stopsPending int         // children that were asked to stop and have not stopped yet
 }
 
-// conclusion is how far a supervisor has come in its end, and why it ends.
+// conclusion is the progress of a supervisor's end, and its cause.
 type conclusion struct {
 	ending        bool
 	ended         bool  // its actor is ending

@@ -51,21 +51,28 @@ func Post[In any](client *http.Client, url string) func(ctx context.Context, in 
 	}
 }
 
-// Do returns a function for a [stage.Map] that sends each command to a server and returns its answer. request makes the
-// request of a command, with the given context. A status from 200 to 299 is success: the result is the JSON in the body, or
-// the zero value if the body is empty or Out is struct{}. Any other status is a [*StatusError].
+// Do returns a function for a [stage.Map] that sends each command to a server
+// and returns its answer. request makes the request of a command, with the
+// given context. A status from 200 to 299 is success: the result is the JSON in
+// the body, or the zero value if the body is empty or Out is struct{}. Any
+// other status is a [*StatusError].
 //
-// [Temporary] tells errors that are worth another try, so it is the If of a [stage.RetryPolicy]. A server may have done what
-// an error says it has not: commands that are tried again must be safe to repeat.
+// [Temporary] recognises errors that are worth another try, so it is the If of
+// a [stage.RetryPolicy]. A server may have done its work although the client
+// got an error: commands that are tried again must be safe to repeat.
 //
-// When the server answers 429 or 503 with a Retry-After, the function sends no request before that time, of a minute at most: until
-// then it fails at once, with an error that wraps the *StatusError of that answer, and that [stage.Overloaded] reports with the
-// time that is left. A stage with [stage.Retry] tries such a command again when the time has come. It uses up no attempt, holds no
-// worker, and the time does not count for the [stage.Timeout]. Without Retry the command fails. So all requests of one function
-// should go to one server.
+// When the server answers 429 or 503 with a Retry-After, the function sends no
+// request before that time, of a minute at most: until then it fails at once,
+// with an error that wraps the *StatusError of that answer, and that
+// [stage.Overloaded] reports with the time that is left. A stage with
+// [stage.Retry] tries such a command again at that time. It uses up no attempt,
+// holds no worker, and the time does not count for the [stage.Timeout]. Without
+// Retry the command fails. So all requests of one function should go to one
+// server.
 //
-// The function may be called by any number of goroutines. A nil client is http.DefaultClient, which has no time limit: set
-// [stage.Timeout]. Do panics if request is nil.
+// The function may be called by any number of goroutines. A nil client is
+// http.DefaultClient, which has no time limit: set [stage.Timeout]. Do panics
+// if request is nil.
 func Do[In, Out any](
 	client *http.Client, request func(ctx context.Context, in In) (*http.Request, error),
 ) func(ctx context.Context, in In) (Out, error) {
@@ -136,7 +143,7 @@ func newStatusError(r *http.Request, w *http.Response) *StatusError {
 	}
 }
 
-// Error names the request, the status and what the server said.
+// Error names the request, the status and the beginning of the server's answer.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("%s %s: %d %s", e.Method, e.URL, e.Code, http.StatusText(e.Code))
 	if e.Body != "" {

@@ -57,7 +57,7 @@ func Serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline
 		return fmt.Errorf("stagehttp: Serve starts the pipeline: %q is already started", p.Name())
 	default:
 	}
-	ran := make(chan error, 1)                               // what Run of the pipeline returned
+	ran := make(chan error, 1)                               // has the result of the pipeline's Run
 	go func() { ran <- p.Run(context.WithoutCancel(ctx)) }() // it ends by Stop: the server must end first
 	var served error
 	early := false // stopped before it was started

@@ -15,7 +15,8 @@ import (
 // ErrNoStream is the error of [Send] for a command that is of no request to a [Stream].
 var ErrNoStream = errors.New("stagehttp: the command is of no streaming request")
 
-// ErrStreamOver is the error of [Send] when the answer has ended, because the client has gone or its command has ended.
+// ErrStreamOver is the error of [Send] when the answer has ended, because the
+// client is gone or its command has ended.
 var ErrStreamOver = errors.New("stagehttp: the stream is over")
 
 // buffered is how many results of a request wait for its client before Send does.
@@ -77,15 +78,17 @@ type stream struct {
 	over chan struct{} // closed when rows are no longer written
 }
 
-// Send sends a result to the client whose request the command that is being handled comes from; see [Stream]. ctx is the
-// handler's context. The result is encoded as JSON. It is the function of a [stage.Sink], and any handler may call it, from
-// several goroutines at once.
+// Send sends a result to the client: the one whose request led to the command
+// that is being handled; see [Stream]. ctx is the handler's context. The result
+// is encoded as JSON. It is the function of a [stage.Sink], and any handler may
+// call it, from several goroutines at once.
 //
-// A nil error means that the result is on its way, not that the client has it. A command that is tried again sends its
-// results again.
+// A nil error means that the result is on its way, not that the client has it.
+// A command that is tried again sends its results again.
 //
-// If the client is slow, Send waits when 64 results wait already, and holds its worker; mark such a stage as stage.Blocking
-// and give it more workers. The client is dropped after the WriteTimeout of the handler. Then the error is
+// If the client is slow, Send waits when 64 results wait already, and holds its
+// worker; mark such a stage as stage.Blocking and give it more workers. The
+// client is dropped after the WriteTimeout of the handler. Then the error is
 // [ErrStreamOver], or the cause with which ctx ended.
 func Send[Out any](ctx context.Context, out Out) error {
 	s, ok := ctx.Value(streamKey{}).(*stream)
@@ -132,7 +135,8 @@ func begin(f func() error) *call {
 
 func (c *call) wait() { <-c.done }
 
-// result returns what the function returned, once it has; if it panicked, so does result.
+// result returns the error of the function, once it has returned; if the
+// function panicked, result panics with the same value.
 func (c *call) result() error {
 	c.wait()
 	switch {

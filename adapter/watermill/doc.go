@@ -42,20 +42,24 @@
 //
 // # Windows
 //
-// A message in a window of package window is in flight until the window is closed. When [Options.MaxInFlight] messages are in flight and
-// nothing has happened for a second in the stages behind the source, the windows that no time closes are closed Early. So they are
-// when messages are in flight and no further one has arrived for a minute, because a subscriber does not say that it hands on no more before
-// some are acknowledged. If it is one that has one message in flight for each subscription, set MaxInFlight to the number of subscriptions:
-// then pipeline.New refuses windows that need more, and no minute is waited for. Or give windows a time.
+// A message in a window of package window is in flight until the window is
+// closed. When [Options.MaxInFlight] messages are in flight and nothing has
+// happened for a second in the stages behind the source, the windows that no
+// time closes are closed Early. So they are when messages are in flight and no
+// further one has arrived for a minute, because a subscriber does not say that
+// it hands on no more before some are acknowledged. If it is one that has one
+// message in flight for each subscription, set MaxInFlight to the number of
+// subscriptions: then pipeline.New refuses windows that need more, and no
+// minute is waited for. Or give windows a time.
 //
 // # A broker that is away
 //
 // The source waits and subscribes again, with pauses of up to five seconds,
 // until its pipeline stops. The feed is "away" in the snapshot. Many
-// subscribers connect again by themselves and say nothing, or do not end a
-// subscription when its broker has gone; give the source [Options.Ping], so
-// that it notices. [Dial] is for subscribers whose constructors need the
-// broker, [DialPublisher] for publishers of that kind.
+// subscribers connect again by themselves without notice, or do not end a
+// subscription when its broker is gone; give the source [Options.Ping], so that
+// it notices. [Dial] is for subscribers whose constructors need the broker,
+// [DialPublisher] for publishers of that kind.
 //
 // # Logging
 //

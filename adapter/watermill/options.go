@@ -62,8 +62,8 @@ type Options[C any] struct {
 	// that only a subscription that fails or ends says so.
 	Ping func(ctx context.Context) error
 
-	// Logger gets what the source does about trouble: that the broker is away and is back, and each dead letter. nil means nothing is
-	// logged.
+	// Logger gets the source's warnings and notes: that the broker is away and
+	// is back, and each dead letter. nil means nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Counts is what a [Source] has done. At any instant
+// Counts are the counts of a [Source]. At any instant
 //
 //	Delivered = Acknowledged + GivenBack + DeadLettered + InFlight
 type Counts struct {
@@ -32,7 +32,7 @@ func (t *settler) Counts() Counts {
 	return t.n
 }
 
-// settlerConfig is what a settler needs of its source.
+// settlerConfig configures a settler for its source.
 type settlerConfig struct {
 	topic     string
 	log       *slog.Logger

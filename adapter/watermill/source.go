@@ -214,7 +214,9 @@ func (f *feed[C]) session(ctx context.Context) (worked bool, err error) {
 			continue
 		}
 		worked = true
-		select { // after the message has come: a subscription that is idle must not take a place from another one
+		// after the message has arrived: an idle subscription must not take a
+		// place from another one
+		select {
 		case f.places <- struct{}{}:
 		case <-ctx.Done():
 			f.refuse(m)

@@ -65,8 +65,9 @@ func First[T any](c Context, fs ...func(ctx context.Context) (T, error)) (T, err
 	}
 }
 
-// Race runs functions as [Gather] does, and returns what the first of them returns, its error included. The context of the
-// others is cancelled then, their results are dropped, and Race does not wait for them.
+// Race runs functions as [Gather] does, and returns the results of the first
+// that returns, its error included. The context of the others is cancelled
+// then, their results are dropped, and Race does not wait for them.
 func Race[T any](c Context, fs ...func(ctx context.Context) (T, error)) (T, error) {
 	var first T
 	firstErr := error(&GatherError{})

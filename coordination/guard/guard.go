@@ -23,10 +23,10 @@
 // # Concurrency
 //
 // The process evaluates its guards on the goroutine that runs its functions,
-// between two of them. So a guard may read what those functions write, without
-// locks. It must not suspend, must not block, and should change nothing: how
-// often it is evaluated is not promised. A guard that panics crashes the
-// process that evaluates it.
+// between two of them. So a guard may read the variables that those functions
+// write, without locks. It must not suspend, must not block, and should change
+// nothing: how often it is evaluated is not promised. A guard that panics
+// crashes the process that evaluates it.
 //
 // # When a guard is evaluated
 //
@@ -62,7 +62,7 @@ type RequestGuard func(r Request, count func(method string) Counters) bool
 type Request struct {
 	Process string // the address of the process, or the name of the stage, that the request waits in
 	Method  string
-	Args    any // what the caller passed; it must not be changed
+	Args    any // the caller's arguments; they must not be changed
 }
 
 // EnabledSet returns the guard of a method under the enabled-set rule (Tomlinson and Singh 1989): requests of the method

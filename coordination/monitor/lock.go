@@ -133,7 +133,7 @@ func (s *server) await(c coroutine.Context, e, granted *entry) (token uint64, er
 		delete(s.wakes, e)
 	}
 	switch {
-	case err != nil: // its caller has gone, or this process ends
+	case err != nil: // its caller is gone, or this process ends
 		s.wake(s.baton.leave(e.id))
 		return 0, err
 	case e.token == 0: // its node was lost

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// What a node receives encoded may hold addresses. A decoder does not know the node, so the node binds the addresses to itself
-// afterwards: calls to them then leave through it.
+// A value that a node receives encoded may hold addresses. A decoder does not
+// know the node, so the node binds the addresses to itself afterwards: calls to
+// them then leave through it.
 
 var addressType = reflect.TypeFor[Address]()
 
@@ -49,7 +50,8 @@ func (n *Node) bindValue(v reflect.Value) {
 	}
 }
 
-// bindMap binds what a map holds. Keys and elements of a map cannot be changed in place.
+// bindMap binds the addresses that a map holds. Keys and elements of a map
+// cannot be changed in place.
 func (n *Node) bindMap(v reflect.Value) {
 	if v.IsNil() {
 		return

@@ -15,12 +15,13 @@ type call struct {
 	wake  func()   // called when it is done
 	more  []func() // likewise, after it
 
-	// How the process that is called learns that the caller has gone. One of them is set, before the request is sent.
+	// One of these notifies the called process that the caller is gone. It is
+	// set before the request is sent.
 	request *request
 	leave   func(cause error)
 }
 
-// order is what a caller asks of a function.
+// order is a caller's request of a function.
 type order struct {
 	method   string
 	body     any
@@ -34,7 +35,8 @@ func (k *call) finish(value any, err error) {
 	}
 }
 
-// cancel ends a call that the caller does not wait for any more. What the caller does next comes after the cancellation.
+// cancel ends a call that the caller does not wait for any more. The caller's
+// next action is ordered after the cancellation.
 func (k *call) cancel(cause error) {
 	wake, more, ended := k.close(nil, cause)
 	if !ended {
@@ -71,7 +73,7 @@ func (k *call) close(value any, err error) (wake func(), more []func(), ended bo
 	return wake, more, true
 }
 
-// then has f called when the call is done: now if it is.
+// then calls f when the call is done: now if it is.
 func (k *call) then(f func()) {
 	k.mu.Lock()
 	if !k.done {

@@ -26,8 +26,9 @@ type party interface {
 type coordination struct {
 	process *Process
 	party   party
-	say     func(p *Process, out []transaction.Message) // sends what the party wants sent
-	others  map[string]*lifeline                        // by name
+	// sends the party's messages
+	say     func(p *Process, out []transaction.Message)
+	others  map[string]*lifeline // by name
 	closed  bool
 	inRules bool // the party is called, or has not returned
 
@@ -87,7 +88,7 @@ func (c *coordination) call(f func()) {
 	c.inRules = false
 }
 
-// flush sends what the party wants sent.
+// flush sends the messages in the party's outbox.
 func (c *coordination) flush() {
 	var out []transaction.Message
 	c.call(func() { out = c.party.Outbox() })
@@ -224,7 +225,7 @@ func (p *Process) coordinate(e envelope) {
 	p.coordination.flush()
 }
 
-// declineRules answers an Install that has come to a synchronizer.
+// declineRules answers an Install that was sent to a synchronizer.
 func (p *Process) declineRules(m transaction.Message) {
 	if len(m.Methods) > 0 {
 		say(p, []transaction.Message{{

@@ -74,9 +74,9 @@
 //
 // # Limits
 //
-// What other nodes ask for is limited for each of them: requests that are under
-// way, by number and bytes, watches, and rules of synchronizers. See [Config].
-// Calls within a node are not.
+// Each other node has limits: for its requests under way, by number and bytes,
+// for its watches, and for the rules of its synchronizers. See [Config]. Calls
+// within a node are not.
 //
 // # Nodes that are lost
 //

@@ -13,7 +13,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// errNoProcess and errInit tell why a process of another node has not been started, as sentinels that cross.
+// errNoProcess and errInit say why a process of another node has not been
+// started. They are registered, so that errors.Is finds them at the caller's
+// node.
 var (
 	errNoProcess = errors.New("there is no process")
 	errInit      = errors.New("rpc: not started")
@@ -56,19 +58,23 @@ func Factory[Arg any](ctx context.Context, n *Node, kind string, most int, init 
 	return err
 }
 
-// spawning is what a factory is asked for.
+// spawning is a request to a factory.
 type spawning[Arg any] struct {
 	Name string
 	Arg  Arg
 }
 
-// SpawnAt starts a process at another node, by a [Factory] there, and returns its address when its init has returned. Calls to it, and
-// [Address.Watch], which reports its end, leave through the node via. The process is called kind and name, with a "/" between them; with an empty
-// name it is given a number. arg is what init gets.
+// SpawnAt starts a process at another node, by a [Factory] there, and returns
+// its address when its init has returned. Calls to it, and [Address.Watch],
+// which reports its end, leave through the node via. The process is called kind
+// and name, with a "/" between them; with an empty name it is given a number.
+// arg is the argument of init.
 //
-// The error is [ErrNoFunction] if the node has no factory of that kind, [ErrUnreachable] if it is away, stage.ErrFull if the factory has as
-// many processes as it may have, and otherwise what Spawn or init there returned. If the caller gives up first, the process is stopped.
-// If the connection is lost during the call, the process may have been started.
+// The error is [ErrNoFunction] if the node has no factory of that kind,
+// [ErrUnreachable] if it is away, stage.ErrFull if the factory has as many
+// processes as it may have, and otherwise the error of Spawn or init there. If
+// the caller gives up first, the process is stopped. If the connection is lost
+// during the call, the process may have been started.
 func SpawnAt[Arg any](c coroutine.Context, via *Node, node, kind, name string, arg Arg) (Address, error) {
 	a, err := At[spawning[Arg], Address](via.Remote(node, factories+kind), "spawn").Call(c, spawning[Arg]{name, arg})
 	if err != nil {
@@ -130,7 +136,8 @@ func (f *factory) spawn(c coroutine.Context, name string, init func(p *Process) 
 		}
 		return a, err
 	})
-	if errors.Is(err, coroutine.ErrStopped) { // Spawn goes on, and then notices
+	// Spawn continues, and then notices
+	if errors.Is(err, coroutine.ErrStopped) {
 		return Address{}, f.after(name, err)
 	}
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// complaintPause is the least time between two lines of the log about what other nodes do that they must not.
+// complaintPause is the least time between two log lines about forbidden
+// messages of other nodes.
 const complaintPause = 10 * time.Second
 
 // complain logs that a message of another node was dropped, unless another line was logged a short while ago.
@@ -58,8 +59,9 @@ func (n *Node) receiveParty(from string, m *transport.Message) {
 	n.receiveCoordination(m.Process, e)
 }
 
-// load is what the requests of another node take that are under way. It is shared by all that have its name, until none is under way, so that
-// a node has no more by connecting anew.
+// load is the load of the requests of another node that are under way. It is
+// shared by all nodes of one name, until none is under way, so that a node gets
+// no higher limit by connecting anew.
 type load struct{ requests, bytes int }
 
 // errFull is the error of a request that a node does not take. [stage.Overloaded] knows it.
@@ -136,7 +138,8 @@ func (n *Node) addWatchingLocked(p *peer, number uint64, w *watch) bool {
 // traffic of the protocol, whose messages each wait for another.
 const maxParty = 1 << 16
 
-// takes reports whether the rules of a synchronizer of another node may be kept. If not, the synchronizer is told.
+// takes reports whether the rules of a synchronizer of another node may be
+// kept. If not, the synchronizer is notified.
 func (n *Node) takes(process string, e envelope) bool {
 	reason := n.unfit(process, e)
 	if reason == "" {

@@ -68,7 +68,7 @@ type slot struct {
 type entry struct {
 	task *coro.Task // to be resumed
 	r    *request   // has arrived
-	gone *request   // its caller has gone
+	gone *request   // its caller is gone
 	do   func()     // anything else
 }
 
@@ -78,8 +78,9 @@ type request struct {
 	process *Process
 	caller  *call                      // of the same node; nil if it is not, or does not wait
 	reply   func(value any, err error) // to a caller of another node; nil likewise
-	job     func(c coroutine.Context)  // what to run, if it is not a call
-	ended   func()                     // called once when the request is over, if it was accepted; may be nil
+	// job is the function to run, if the request is not a call.
+	job   func(c coroutine.Context)
+	ended func() // called once when the request is over, if it was accepted; may be nil
 
 	function *function
 	context  functionContext
@@ -88,7 +89,7 @@ type request struct {
 	err      error
 
 	task *coro.Task // guarded by process.mu
-	gone error      // guarded by process.mu; why the caller has gone
+	gone error      // guarded by process.mu; why the caller is gone
 }
 
 // Child returns a process as a child of a supervisor, for its specification:
@@ -198,7 +199,8 @@ func (p *Process) Guard(method string, g guard.Guard) {
 	p.queue.Guard(method, g)
 }
 
-// RequestGuard is [Process.Guard] for a guard that sees the request: its Args are what the caller passed.
+// RequestGuard is [Process.Guard] for a guard that sees the request: its Args
+// are the caller's arguments.
 func (p *Process) RequestGuard(method string, g guard.RequestGuard) {
 	if g == nil {
 		panic(fmt.Sprintf("rpc: process %q: the guard of %q is nil", p.slot.name, method))
@@ -206,7 +208,8 @@ func (p *Process) RequestGuard(method string, g guard.RequestGuard) {
 	p.queue.RequestGuard(method, g)
 }
 
-// Count returns the counters of a method: how many requests have come, wait, run and have ended. Anonymous functions are not counted.
+// Count returns the counters of a method: how many requests have arrived, wait,
+// run and have ended. Anonymous functions are not counted.
 func (p *Process) Count(method string) guard.Counters { return p.queue.Count(method) }
 
 // Remove removes a function, by the Method of its reference. Later calls fail
@@ -328,7 +331,7 @@ func (p *Process) next() *requests.Request {
 	}
 }
 
-// leave handles that the caller of a request has gone.
+// leave handles a request whose caller is gone.
 func (p *Process) leave(r *request) {
 	var waits bool
 	if p.rules == nil {
@@ -350,7 +353,7 @@ func (p *Process) complete(q *requests.Request) {
 	p.rules.Complete(q)
 }
 
-// isGone reports whether the caller of a request that waits has gone.
+// isGone reports whether the caller of a waiting request is gone.
 func isGone(q *requests.Request) bool {
 	r := q.Value.(*request)
 	r.process.mu.Lock()
@@ -479,7 +482,7 @@ func (r *request) end() {
 	}
 }
 
-// cancel is called when the caller of a request has gone.
+// cancel is called when the caller of a request is gone.
 func (r *request) cancel(cause error) {
 	p := r.process
 	p.mu.Lock()

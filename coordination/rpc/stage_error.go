@@ -21,8 +21,9 @@ func init() { //nolint:gochecknoinits // as gob.Register is used
 	transport.RegisterErrorType[*stageError]("rpc.stageError")
 }
 
-// stageError is an error of a stage on its way to another node, where [stage.Overloaded] and [stage.Crashed] find in it what they
-// find here.
+// stageError is an error of a stage on its way to another node.
+// [stage.Overloaded] and [stage.Crashed] find the same facts in it there as
+// here.
 type stageError struct {
 	Overloaded *stage.Overload `json:",omitempty"`
 	Crash      *crash          `json:",omitempty"`

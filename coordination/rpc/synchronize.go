@@ -59,8 +59,8 @@ import (
 // that fails; so init and rules must call neither Stop of their own
 // synchronizer nor [Node.Close]. When the node ends otherwise, requests that
 // have its rules wait at the members of other nodes until a synchronizer of
-// that name is started: its rules are then what they follow, and none if it
-// does not name them.
+// that name is started: they then follow its rules, or none if it does not name
+// them.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
 	b := newRulebook(n, name, init)
@@ -276,7 +276,7 @@ func (b *rulebook) silence(p *Process) {
 	}
 }
 
-// lacks says what a start waits for.
+// lacks returns the reason why a start still waits.
 func (b *rulebook) lacks() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -390,7 +390,8 @@ func (c *coordinator) Receive(m transaction.Message) {
 	c.Synchronizer.Receive(m)
 }
 
-// refused handles that the node of a member does not keep the rules. The member follows them no sooner than it has been asked again.
+// refused handles that the node of a member does not keep the rules. The member
+// follows them only after it has been asked again.
 func (c *coordinator) refused(m transaction.Message) {
 	_, known := c.unfit[m.From]
 	if known || m.Epoch != c.process.incarnation || !slices.Contains(c.Processes(), m.From) {

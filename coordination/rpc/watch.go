@@ -56,14 +56,17 @@ func (w *watch) onStop(undo func()) {
 	}
 }
 
-// Watch has ended called, once and on any goroutine, when the process has ended: it was stopped, crashed, is being restarted, or its
-// node has ended or seems to have ended. Its functions have cleaned up by then, unless a supervisor gave it up or its node is out of
-// reach. The reason wraps [ErrUnreachable]. If there is no such process ended is called soon. The address of a node itself (its process
-// is empty) is watched for the end of the node.
+// Watch calls ended, once and on any goroutine, when the process has ended: it
+// was stopped, crashed, is being restarted, or its node has ended or seems to
+// have ended. Its functions have cleaned up by then, unless a supervisor gave
+// it up or its node is out of reach. The reason wraps [ErrUnreachable]. If
+// there is no such process ended is called soon. The address of a node itself
+// (its process is empty) is watched for the end of the node.
 //
-// A notice may be wrong: a node that cannot be reached may be alive. It must not be the only thing that an exclusive right depends
-// on; see package monitor for tokens. ended may be called before Watch returns, must not block, and is not called after stop
-// has returned, except by a call under way.
+// A notice may be wrong: a node that cannot be reached may be alive. It must
+// not be the only thing that an exclusive right depends on; see package monitor
+// for tokens. ended may be called before Watch returns, must not block, and is
+// not called after stop has returned, except by a call under way.
 func (a Address) Watch(ended func(reason error)) (stop func()) {
 	if ended == nil {
 		panic("rpc: Watch without a function")

@@ -72,8 +72,8 @@
 // A handler or task that panics or calls [runtime.Goexit] ends alone:
 // Config.Error gets the error, and all others continue. The same holds for a
 // source that panics or fails; its registration ends. A handler that calls
-// Step, Loop or Close panics. Package coroutine says what a handler must not do
-// with its context.
+// Step, Loop or Close panics. Package coroutine lists the uses of its context
+// that a handler must avoid.
 //
 // When all remaining handlers and tasks wait for one another, Loop returns
 // [ErrDeadlock]. A wait that a context may end does not count as such.

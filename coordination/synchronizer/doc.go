@@ -56,7 +56,7 @@
 // # Concurrency
 //
 // The functions of one synchronizer are called one at a time, so they share
-// variables without locks. They must not block, and must not call what they
-// coordinate: others wait while they run. How often a constraint is evaluated
-// is not promised.
+// variables without locks. They must not block, and must not call the members
+// that they coordinate: others wait while they run. How often a constraint is
+// evaluated is not promised.
 package synchronizer

@@ -43,8 +43,8 @@ type Synchronizer struct {
 	sealed bool
 }
 
-// Rules runs init and returns the rules that it has made, or everything that is wrong with them. It is what the packages of this
-// module call that run synchronizers.
+// Rules runs init and returns the rules that it has made, or all their faults.
+// The packages of this module that run synchronizers call it.
 func Rules(name string, init func(s *Synchronizer)) (*rules.Rules, error) {
 	s := &Synchronizer{rules: rules.New(name)}
 	if name == "" {
@@ -161,8 +161,9 @@ func (s *Synchronizer) OnTerminated(f func(of Member)) {
 	s.rules.Terminated = append(s.rules.Terminated, func(m rules.Member) { f(m) })
 }
 
-// AtMost lets at most n requests of the methods, taken together, be current at once: running or suspended. It is a constraint on
-// counters. The events must have no If, since counters do not tell the requests of a method apart.
+// AtMost lets at most n requests of the methods, taken together, be current at
+// once: running or suspended. It is a constraint on counters. The events must
+// have no If, since counters do not distinguish the requests of a method.
 func (s *Synchronizer) AtMost(n int, events ...Event) {
 	if !s.countable("AtMost", events, 1) {
 		return
@@ -182,9 +183,11 @@ func (s *Synchronizer) AtMost(n int, events ...Event) {
 	}
 }
 
-// OncePerRound lets each of the methods run once before any of them runs twice. It is a constraint on counters, as AtMost is. A member that
-// has restarted may run again in the same round. One that is dead or cannot be reached holds up the others until it is back; if it had not
-// died it has the turn that it had. A stage that was removed from its pipeline takes part no more.
+// OncePerRound lets each of the methods run once before any of them runs twice.
+// It is a constraint on counters, as AtMost is. A member that has restarted may
+// run again in the same round. One that is dead or cannot be reached holds up
+// the others until it is back; if the notice of its death was wrong, it keeps
+// its turn. A stage that was removed from its pipeline takes part no more.
 func (s *Synchronizer) OncePerRound(events ...Event) {
 	if !s.countable("OncePerRound", events, 2) {
 		return
@@ -202,8 +205,10 @@ func (s *Synchronizer) count(what string, e Event, check func() bool) {
 	rule.Checks = append(rule.Checks, rules.Check{Rule: what, Holds: func(guard.Request) bool { return check() }, Counts: true})
 }
 
-// Args returns the Args of a request as a T. What a process of another node was called with comes encoded, unless it is of a basic type,
-// and Args decodes it; otherwise r.Args.(T) is the same. Like that it panics if Args is not a T.
+// Args returns the Args of a request as a T. The Args of a request of another
+// node are encoded, unless they have a basic type, and Args decodes them;
+// otherwise r.Args.(T) is the same. Like that expression Args panics if r.Args
+// is not a T.
 func Args[T any](r guard.Request) T {
 	encoded, ok := r.Args.(interface{ Decode(into any) error })
 	if !ok {

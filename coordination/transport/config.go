@@ -19,9 +19,11 @@ import (
 // a faulty node, may cost. Package rpc limits the requests under way for other
 // nodes.
 type Config struct {
-	// Secret is what the nodes of a program share, at least 16 bytes that cannot be guessed: best 32 of a random generator. Two nodes
-	// that connect prove to each other that they have it, and never send it. It is needed unless the address is the path of a Unix
-	// socket, which the permissions of the file protect, or Insecure is set.
+	// Secret is shared by the nodes of a program: at least 16 bytes that cannot
+	// be guessed: best 32 of a random generator. Two nodes that connect prove
+	// to each other that they have it, and never send it. It is needed unless
+	// the address is the path of a Unix socket, which the permissions of the
+	// file protect, or Insecure is set.
 	Secret []byte
 
 	// Insecure does without a Secret: every program that can connect may call all functions of this node, under any name that is not
@@ -143,7 +145,8 @@ func (cfg Config) checkNumbers() (err error) {
 	return err
 }
 
-// networkKind returns what the names of nodes that can reach each other begin with, or "".
+// networkKind returns the prefix that the names of all nodes of a network have,
+// or "".
 func networkKind(network string) string {
 	switch network {
 	case "tcp", "tcp4", "tcp6":

@@ -12,22 +12,25 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 )
 
-// Error is an error that came from another node. Its text is the text of the error there. [errors.Is] and [errors.As] find in it what
-// the error there was, as far as both nodes have registered it: see [RegisterError] and [RegisterErrorType].
+// Error is an error that came from another node. Its text is the text of the
+// error there. [errors.Is] and [errors.As] find in it the errors that it was or
+// wrapped there, as far as both nodes have registered them: see [RegisterError]
+// and [RegisterErrorType].
 type Error struct {
-	// Text is what the error's Error method returned.
+	// Text is the result of the error's Error method.
 	Text string
 
 	known []error
 }
 
-// Error returns the text of the error where it came from.
+// Error returns the text of the error at its node.
 func (e *Error) Error() string { return e.Text }
 
 // Unwrap returns the registered errors that the error is, or wraps.
 func (e *Error) Unwrap() []error { return e.known }
 
-// registered is what the program's packages have registered. Which errors exist is a fact of the program, like its types.
+// registered has the registrations of the program's packages. Which errors
+// exist is a fact of the program, like its types.
 var registered struct {
 	mu        sync.RWMutex // guards all below
 	sentinels map[string]error

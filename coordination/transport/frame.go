@@ -26,7 +26,8 @@ func frameSize(header [4]byte, most uint32) (uint32, error) {
 	return n, nil
 }
 
-// receiver reads the frames of a connection. A read fails if nothing has come for too long, and if a frame takes too long.
+// receiver reads the frames of a connection. A read fails if no bytes arrive
+// for too long, or if a frame takes too long.
 type receiver struct {
 	conn    net.Conn
 	in      *bufio.Reader

@@ -60,7 +60,7 @@ const (
 	full        refusal = "full"
 )
 
-// Error says what the word means, for both sides.
+// Error explains the word, for both sides.
 func (r refusal) Error() string {
 	switch r {
 	case badProtocol:
@@ -91,7 +91,7 @@ func parseHello(data []byte) (h hello, err error) {
 	return h, nil
 }
 
-// introduction is what two nodes have said of themselves, on one connection.
+// introduction has the hellos of two nodes on one connection.
 type introduction struct{ caller, called hello }
 
 // The sides of an introduction.
@@ -100,7 +100,7 @@ const (
 	calledSide = "called"
 )
 
-// transcript returns what a side proves.
+// transcript returns the bytes over which a side gives its proof.
 func (i introduction) transcript(side string) (all []byte) {
 	for _, part := range [][]byte{
 		[]byte(protocol), []byte(side),
@@ -206,7 +206,8 @@ func (s *socket) call(conn net.Conn, r *receiver, node string) (key []byte, err 
 	return i.called.Key, s.verify(proof, i, calledSide)
 }
 
-// listenTo has a node that has connected introduce itself, and returns what both have said when it has proved it.
+// listenTo waits for a connected node to introduce itself, and returns the
+// hellos of both when the node has proved its own.
 func (s *socket) listenTo(conn net.Conn, r *receiver) (i introduction, err error) {
 	defer r.hurry()()
 	if i.caller, err = readHello(r); err != nil {

@@ -36,7 +36,8 @@ func (p *peer) wake() {
 	}
 }
 
-// peerLocked returns the peer of a name. If there is none, it makes one and has it connected.
+// peerLocked returns the peer of a name. If there is none, it makes one and
+// connects it.
 func (s *socket) peerLocked(node string) (*peer, error) {
 	if s.closed {
 		return nil, errClosed
@@ -296,7 +297,8 @@ func (s *socket) write(p *peer) {
 	}
 }
 
-// read delivers what a peer sends on one connection. It returns why it has ended.
+// read delivers the messages that a peer sends on one connection. It returns
+// why the connection has ended.
 func (s *socket) read(p *peer, r *receiver) error {
 	for {
 		data, err := r.next(uint32(s.cfg.MaxMessage))

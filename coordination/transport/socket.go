@@ -18,7 +18,7 @@ import (
 // Nodes that connect prove to each other that they have the same
 // [Config.Secret], and that the name still belongs to the same program. After
 // that nothing is encrypted or sealed: a program that can read or change the
-// packets between two nodes can read and change what they send. Across machines
+// packets between two nodes can read and change their messages. Across machines
 // use a network that is protected, or package adapter/nats with TLS. A Unix
 // socket that is a file is given mode 0600, so that programs of other users
 // cannot connect.

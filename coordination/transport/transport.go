@@ -33,10 +33,13 @@ type Transport interface {
 	// closed or knows that the node does not exist ([ErrUnreachable]). A message that is lost later is the matter of Watch.
 	Send(node string, m *Message) error
 
-	// Watch has lost called, once and on any goroutine, when messages from or to the node may have been lost, or will be: it has
-	// ended, the connection has broken, or the node does not answer. No message that was sent before is delivered after that.
-	// The notice may be wrong about the node: it may live, and be reachable again. If the node is not reachable now, lost is called
-	// soon. lost may be called during Watch, and is not called after stop has returned, except by a call under way.
+	// Watch calls lost, once and on any goroutine, when messages from or to the
+	// node may have been lost, or will be: it has ended, the connection has
+	// broken, or the node does not answer. No message that was sent before is
+	// delivered after that. The notice may be wrong about the node: it may
+	// live, and be reachable again. If the node is not reachable now, lost is
+	// called soon. lost may be called during Watch, and is not called after
+	// stop has returned, except by a call under way.
 	Watch(node string, lost func(reason error)) (stop func())
 
 	// Close ends the delivery and the transport's goroutines, and has other nodes notified of the loss of this one. It may be called
@@ -48,7 +51,7 @@ type Transport interface {
 // delivers messages of all kinds in the same way: only package rpc interprets
 // the fields.
 type Message struct {
-	Kind    uint8         // what the message is
+	Kind    uint8         // the kind of the message
 	Call    uint64        // the number of the call that it belongs to
 	Process string        // the receiver
 	Method  string        // the function that is called
