@@ -59,12 +59,15 @@ type Snapshotter interface {
 	Snapshot() any
 }
 
-// Restorer is implemented by a behaviour that takes over what a [Snapshotter] returned.
+// Restorer is implemented by a behaviour that takes over the state that a
+// [Snapshotter] returned.
 //
-// If there is a snapshot, the worker calls Restore once, after Start and before the first command. Restore may keep the state:
-// nothing else uses it. In a stage.Each the Stop of the instance before may still run. After an upgrade the state may come
-// from the old version. If Restore returns an error or panics, that is logged, the instance is stopped, and a fresh one begins
-// without a state; no command is charged.
+// If there is a snapshot, the worker calls Restore once, after Start and before
+// the first command. Restore may keep the state: nothing else uses it. In a
+// stage.Each the Stop of the instance before may still run. After an upgrade
+// the state may be the old version's. If Restore returns an error or panics,
+// that is logged, the instance is stopped, and a fresh one begins without a
+// state; no command is charged.
 type Restorer interface {
 	Restore(state any) error
 }

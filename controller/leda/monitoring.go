@@ -59,10 +59,10 @@ func (g *MonitoringGroup) AddTimer(f func(), every time.Duration) error {
 func (g *MonitoringGroup) GetCpusCount() int { return g.l.now.CPUs }
 
 // GetCpuUsage (A.3.3) returns the share of the CPUs that GetCpusCount counts
-// which this process used, from 0 to 100, without what other processes of the
-// machine used. It covers the last second, or the time since a controller of
-// the pipeline was last called if that is longer; it does not depend on how
-// many controllers ask, or how often.
+// which this process used, from 0 to 100, without the use by other processes of
+// the machine. It covers the last second, or the time since a controller of the
+// pipeline was last called if that is longer; it does not depend on how many
+// controllers ask, or how often.
 //
 // With the field Machine it is the share of all CPUs of the machine that all
 // processes used together, from the second call of the controller on. On
@@ -127,14 +127,18 @@ func (g *MonitoringGroup) statistics(st Stage) controller.Counters {
 	return read(g.l, st, func(s *controller.StageStats) controller.Counters { return s.Total.Sub(g.zero[st]) })
 }
 
-// FireLastFocused (A.3.8) registers a function that is called when the first worker has visited the last stage of the
-// visit order, whether or not it handled a command there. There is one such function; a later call replaces it.
+// FireLastFocused (A.3.8) registers a function that is called when the first
+// worker has visited the last stage of the visit order, whether or not it
+// handled a command there. There is one such function; a later call replaces
+// it.
 //
-// LStage called it from a worker's thread, on state that was shared with other threads, while all threads that came to
-// the end waited, and counted a fast thread twice (L4). Here it is called like all callbacks, one at a time. It is
-// called once for each order, and, while the order stays the same, when workers have visited its last stage again,
-// about ten times a second. LStage called it only when a worker went past the end of the order, which no worker does
-// while the visits of the last stage succeed and RestartAtIndex is set.
+// LStage called it from a worker's thread, on state that was shared with other
+// threads, while all threads that reached the end waited, and counted a fast
+// thread twice (L4). Here it is called like all callbacks, one at a time. It is
+// called once for each order, and, while the order stays the same, when workers
+// have visited its last stage again, about ten times a second. LStage called it
+// only when a worker went past the end of the order, which no worker does while
+// the visits of the last stage succeed and RestartAtIndex is set.
 func (g *MonitoringGroup) FireLastFocused(f func()) error {
 	if f == nil {
 		return nothing("monitoring.fireLastFocused")

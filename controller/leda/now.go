@@ -49,7 +49,8 @@ func (l *Leda) take(s *controller.Snapshot, d *controller.Decisions) {
 	l.now.Stages, l.now.Pools = stages, pools
 }
 
-// forget drops the data of stages that are gone. A stage that comes back counts as new.
+// forget drops the data of stages that are gone. A stage that is added again
+// counts as new.
 func (l *Leda) forget(ev controller.Event) {
 	known := max(len(l.placed), len(l.apart), len(l.Monitoring.zero), len(l.Scheduler.bounds))
 	if ev.Kind != controller.EventTopology && known <= len(l.now.Stages) {

@@ -222,7 +222,7 @@ type trend struct {
 	refusal time.Duration
 }
 
-// observation is what one tick shows of a unit.
+// observation is the state of a unit at one tick.
 type observation struct {
 	now      time.Duration
 	passed   time.Duration // since the last tick; 0 if there was none

@@ -10,13 +10,16 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Cohort sends all workers up the stages and down again, and has them do at each stage what work there is: wavefront
-// order, after Larus and Parkes, "Using Cohort Scheduling to Enhance Server Performance" (USENIX 2002), as in sections
-// 3.2 and 4.3 of the dissertation of Cruz (2015).
+// Cohort sends all workers up the stages and down again, and makes them do at
+// each stage the work that is there: wavefront order, after Larus and Parkes,
+// "Using Cohort Scheduling to Enhance Server Performance" (USENIX 2002), as in
+// sections 3.2 and 4.3 of the dissertation of Cruz (2015).
 //
-// The order is 1 2 … N … 2, by rank and then by the order of the pipeline. Commands move ahead with the wave, and the
-// data that a handler needs in the processor's cache stays there for a cohort of commands. The best published gain of
-// this order is a fifth more throughput; visits that batch work (behaviour.Batcher) gain more.
+// The order is 1 2 … N … 2, by rank and then by the order of the pipeline.
+// Commands move ahead with the wave, and the data that a handler needs in the
+// processor's cache stays there for a cohort of commands. The best published
+// gain of this order is a fifth more throughput; visits that batch work
+// (behaviour.Batcher) gain more.
 //
 // # When a visit ends
 //
@@ -24,15 +27,18 @@ import (
 //
 //	bound = ceil(Quantum / mean service time), from 1 to 64
 //
-// and by 8 as long as nothing was measured. The bound is computed at each Interval and changed when it differs by more
-// than a quarter. Bound sets one number for all stages. Gating selects another way, with the names of Harizopoulos and
-// Ailamaki (CMU-CS-02-113, 2002). Use [Exhaustive] visits only if no queue is always full: if one is, no worker ever
-// leaves that stage for the others. A stage to which commands may come back is bounded even then.
+// and by 8 as long as nothing was measured. The bound is computed at each
+// Interval and changed when it differs by more than a quarter. Bound sets one
+// number for all stages. Gating selects another way, with the names of
+// Harizopoulos and Ailamaki (CMU-CS-02-113, 2002). Use [Exhaustive] visits only
+// if no queue is always full: if one is, no worker ever leaves that stage for
+// the others. A stage to which commands may come back is bounded even then.
 //
 // # Presets
 //
-// [Cruz] is the listing of the dissertation: exhaustive visits, in the order of the pipeline, by two workers. [Gordon]
-// is WavefrontVisitPolicy of the library Yield (2010): it turns at both ends by visiting them twice, 2 3 4 4 3 2 1 1.
+// [Cruz] is the listing of the dissertation: exhaustive visits, in the order of
+// the pipeline, by two workers. [Gordon] is WavefrontVisitPolicy of the library
+// Yield (2010): it turns at both ends by visiting them twice, 2 3 4 4 3 2 1 1.
 //
 //	            Workers      Gating      Bound       Quantum  Interval
 //	no preset   one per CPU  bounded     by Quantum  100 µs   1 s

@@ -23,8 +23,8 @@ const NoRope = -1
 // ordered by how many commands a second a worker handles there, the slowest
 // first, and a worker that handled something goes back to the first stage.
 // Stages without work come last. The order is computed again when a worker has
-// come to its end, but not before the order is Interval old, and in any case
-// after ten intervals: where there is always work no worker comes to the end. A
+// reached its end, but not before the order is Interval old, and in any case
+// after ten intervals: where there is always work no worker reaches the end. A
 // new order takes effect at the next visit.
 //
 // A visit always has a bound, and after a visit that ended at its bound with
@@ -45,17 +45,17 @@ const NoRope = -1
 // # Presets
 //
 // [Cruz] is the listing. The rate is 100 · answered / arrived since the last
-// order. It is near 100 for every stage that keeps up, and zero where nothing
-// came, even if a backlog was worked off, so that such stages are first. Visits
-// have no bound; there is no rope. [Gordon] is DBRVisitPolicy of Yield: rates
-// as here, the first stage twice after each success, no bound, no rope. Yield
-// has places for 64 stages and leaves the last of those places out when it
-// sorts, so a 64th stage never moves. (Both presets use the service times of
-// this project, means and not percentiles.) A new order is computed only at the
-// end of a round: with Cruz after a visit to the last stage, with Gordon after
-// a pass in which no visit handled anything. A worker adopts it when it next
-// goes back to the first stage. Both presets are for comparison: under overload
-// the slowest stage is never empty and keeps all workers.
+// order. It is near 100 for every stage that keeps up, and zero where no
+// command arrived, even if a backlog was worked off, so that such stages are
+// first. Visits have no bound; there is no rope. [Gordon] is DBRVisitPolicy of
+// Yield: rates as here, the first stage twice after each success, no bound, no
+// rope. Yield has places for 64 stages and leaves the last of those places out
+// when it sorts, so a 64th stage never moves. (Both presets use the service
+// times of this project, means and not percentiles.) A new order is computed
+// only at the end of a round: with Cruz after a visit to the last stage, with
+// Gordon after a pass in which no visit handled anything. A worker adopts it
+// when it next goes back to the first stage. Both presets are for comparison:
+// under overload the slowest stage is never empty and keeps all workers.
 //
 // [Measured] is the program behind the dissertation's tables, which is not the
 // listing: it never orders the stages again and does not go back, so workers go

@@ -16,12 +16,12 @@ const SharedPool = "shared"
 
 // gathering decides how the stages of a pipeline share workers.
 //
-// Every stage goes to the one shared pool, with four exceptions. A stage of a
-// declared group stays with the group, which is served by the same law. A stage
-// whose handlers wait keeps its own workers, since it would block the workers
-// of all other stages. A stage whose options ask for more workers than the
-// shared pool has keeps its own, since it would be slower by the difference.
-// And a paused stage is left out until it is resumed.
+// Every stage is bound to the one shared pool, with four exceptions. A stage of
+// a declared group stays with the group, which is served by the same law. A
+// stage whose handlers wait keeps its own workers, since it would block the
+// workers of all other stages. A stage whose options ask for more workers than
+// the shared pool has keeps its own, since it would be slower by the
+// difference. And a paused stage is left out until it is resumed.
 type gathering struct {
 	dispatch controller.Dispatch
 	workers  int // the configured number, of every pool; 0: not configured

@@ -24,31 +24,40 @@ const (
 	Interleaved Spacing = "interleaved"
 )
 
-// LRB visits each stage in proportion to the demand for it: load rate based visits, sections 3.3 and 4.4 of the
-// dissertation of Cruz (2015), after a policy of Gordon's that is available here as [MG1].
+// LRB visits each stage in proportion to the demand for it: load rate based
+// visits, sections 3.3 and 4.4 of the dissertation of Cruz (2015), after a
+// policy of Gordon's that is available here as [MG1].
 //
-// The demand of a stage is the work that arrived since the table was made: the number of commands that arrived, times
-// the mean service time. (For a stage that never handled a command, the mean of all stages.) With [ByArrivals] it is
-// only the number of arrivals, as in the original, which does not visit a stage more often for being ten times slower.
-// The table has Size places, and each stage gets its share of them:
+// The demand of a stage is the work that arrived since the table was made: the
+// number of commands that arrived, times the mean service time. (For a stage
+// that never handled a command, the mean of all stages.) With [ByArrivals] it
+// is only the number of arrivals, as in the original, which does not visit a
+// stage more often for being ten times slower. The table has Size places, and
+// each stage gets its share of them:
 //
 //	visits = max(1, ceil(demand · Size / demand of all))
 //
-// so the table is a little longer than Size. A new one is made when a worker has come to the end of the current one,
-// but not before that is Interval old (and in any case after ten intervals). Where nothing arrived the current one
-// stays. At first each stage is visited once, in the order of the ranks.
+// so the table is a little longer than Size. A new table is made when a worker
+// has reached the end of the current one, but not before the current one is
+// Interval old (and in any case after ten intervals). Where no command arrived
+// the current table stays. At first each stage is visited once, in the order of
+// the ranks.
 //
 // # Presets
 //
-// [Cruz] is the listing: demand by arrivals, interleaved, exhaustive visits, two workers, the order of the pipeline.
-// For demands of 50, 30 and 20 and nine places it gives 1 2 1 2 1 2 1 3 1 3. Three defects are fixed. A stage without
-// demand has one visit: the original forgot such a stage, and when all other work was done and all demand was at that
-// stage, it took equal demands for a reason to change nothing, and stopped for ever. The walk ends when all visits are
-// given out: the original ended it with the first and the last stage, and lost others. And the ceiling is computed in
-// whole numbers, where the original's fractions gave a visit too many.
+// [Cruz] is the listing: demand by arrivals, interleaved, exhaustive visits,
+// two workers, the order of the pipeline. For demands of 50, 30 and 20 and nine
+// places it gives 1 2 1 2 1 2 1 3 1 3. Three defects are fixed. A stage without
+// demand has one visit: the original forgot such a stage, and when all other
+// work was done and all demand was at that stage, it took equal demands for a
+// reason to change nothing, and stopped for ever. The walk ends when all visits
+// are given out: the original ended it with the first and the last stage, and
+// lost others. And the ceiling is computed in whole numbers, where the
+// original's fractions gave a visit too many.
 //
-// [Measured] is the listing with the bound of the program that was measured: 6 commands. The listing itself is among the
-// worst under overload, the program among the best in the dissertation's tables.
+// [Measured] is the listing with the bound of the program that was measured: 6
+// commands. The listing itself is among the worst under overload, the program
+// among the best in the dissertation's tables.
 //
 //	            Workers      Demand       Spacing      Size         Bound    Interval
 //	no preset   one per CPU  ByWork       Smooth       3 per stage  8        10 ms

@@ -7,7 +7,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// memory is what a controller remembers of each stage or unit, by its name.
+// memory is a controller's memory of each stage or unit, by its name.
 type memory[T any] map[string]*T
 
 // of returns the entry of a name, and makes an empty one for a new name.

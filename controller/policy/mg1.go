@@ -35,10 +35,10 @@ import (
 // stage occurs most often with a rho of a half: a stage that is nearly always
 // busy need not be visited often to find work.
 //
-// A new table is made when a worker has come to the end of the current one, but
-// not before that is Interval old (and in any case after ten intervals). Where
-// nothing arrived the current one stays. At first each stage is visited once,
-// in the order of the ranks.
+// A new table is made when a worker has reached the end of the current one, but
+// not before the current one is Interval old (and in any case after ten
+// intervals). Where no command arrived the current table stays. At first each
+// stage is visited once, in the order of the ranks.
 //
 // The law is for visits that last until the queue is empty. Here visits have a
 // bound by default, which they do not reach as long as the stages keep up; use

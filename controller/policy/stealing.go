@@ -228,7 +228,8 @@ func (u *unit) bearable(st *controller.StageStats) int {
 	return u.workers
 }
 
-// mayTake and mayGive report what the bounds of a unit and of the law allow.
+// mayTake and mayGive report whether the bounds of a unit and of the law allow
+// a steal.
 func (Stealing) mayTake(u *unit) bool { return u.workers < u.most }
 
 func (p Stealing) mayGive(u *unit) bool { return u.workers > max(p.MinVictim, u.least) }

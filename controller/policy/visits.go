@@ -72,7 +72,7 @@ type extra interface {
 	more(v *view, all bool, d *controller.Decisions)
 }
 
-// view is what a router sees.
+// view is a router's view of a pool.
 type view struct {
 	*controller.Snapshot
 
@@ -102,8 +102,9 @@ type rhythm struct {
 	relief   bool          // at once when a stage starves, and again at the next tick
 }
 
-// usualPatience is how many intervals a policy waits for the end of a round: where workers go back to the first place
-// after each success, no worker may ever come to the last one.
+// usualPatience is how many intervals a policy waits for the end of a round:
+// where workers go back to the first place after each success, no worker may
+// ever reach the last one.
 const usualPatience = 10
 
 // visits is the controller of every policy of visits. Its router implements the policy.
@@ -182,8 +183,9 @@ func (c *visits) start(s *controller.Snapshot, d *controller.Decisions) {
 	c.rest(s, true, d)
 }
 
-// firstTurn returns the initial memory of a pool. If the draft is equal to the plan that the pool has, the
-// EventRoundEnd of that plan may have come already.
+// firstTurn returns the initial memory of a pool. If the draft is equal to the
+// plan that the pool has, the EventRoundEnd of that plan may have been sent
+// already.
 func (c *visits) firstTurn(s *controller.Snapshot, pool string) *turn {
 	t := &turn{drawn: s.At}
 	if is := s.Pool(pool); is != nil && c.patience == 0 {

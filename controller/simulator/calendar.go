@@ -17,7 +17,7 @@ type kind uint8
 const (
 	arrival      kind = iota // at a source
 	published                // the server has a message
-	delivered                // a message comes to a process
+	delivered                // a message arrives at a process
 	asks                     // a process asks for messages, if there are enough places now
 	asked                    // the server hears that, with the number as the generation
 	acknowledged             // the server hears that a message is done, with its key as the generation

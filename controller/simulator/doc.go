@@ -1,6 +1,6 @@
 // Package simulator runs a model of a pipeline in virtual time. It answers how
-// many processes and workers a load needs, how long commands take, and what a
-// policy does when the load changes or processes are lost, before there is a
+// many processes and workers a load needs, how long commands take, and how a
+// policy reacts when the load changes or processes are lost, before there is a
 // machine: an hour of a thousand commands a second takes some seconds.
 //
 // A [Model] has stages with distributions of the times that their handlers

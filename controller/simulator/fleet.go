@@ -276,7 +276,7 @@ func (p *process) read() reading {
 	return r
 }
 
-// scale does what an autoscaler does at a poll.
+// scale does an autoscaler's work of one poll.
 func (f *fleet) scale() {
 	ready, coming := f.in(running), f.in(starting)
 	have, want := len(ready)+len(coming), 0.0

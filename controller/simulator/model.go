@@ -20,23 +20,26 @@ type Model struct {
 	Every   time.Duration // between two points of the series; default a hundredth of Length
 	Sources []Source
 	Stages  []Stage
-	// Policy controls the stages of each process, as in a pipeline; nil: their workers stay as they are. It may change the
-	// numbers of workers and the capacities: what else it wants is not simulated, and an error.
+	// Policy controls the stages of each process, as in a pipeline; nil: their
+	// workers stay as they are. It may change the numbers of workers and the
+	// capacities. Other wishes are not simulated, and an error.
 	Policy controller.Policy
 	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
 	Fleet  *Fleet // processes behind a durable queue; nil: one process, whose queues are in memory
 }
 
-// Source is where commands come from.
+// Source is a source of commands.
 type Source struct {
 	To   string // a stage
 	Load Load
 }
 
-// Stage is a stage of a model. A worker handles one command after the other. A command that is forwarded or emitted to a
-// full stage keeps its worker, until half of that stage's queue is free. If edges lead to several stages, the worker goes
-// on instead, and the command keeps a slot of its stage. Edges that close a loop are taken beyond the capacity. All that is as
-// in the engine.
+// Stage is a stage of a model. A worker handles one command after the other. A
+// command that is forwarded or emitted to a full stage keeps its worker, until
+// half of that stage's queue is free. If edges lead to several stages, the
+// worker continues instead, and the command keeps a slot of its stage. Edges
+// that close a loop are taken beyond the capacity. In all this the model is
+// like the engine.
 type Stage struct {
 	Name     string
 	Service  Distribution // how long the handler takes
@@ -44,8 +47,9 @@ type Stage struct {
 	Workers  int          // in each process, at the start and at least; default 1, where an engine would take one for each CPU
 	Most     int          // the most workers that the policy may give it; default Workers
 	Capacity int          // of the queue; default 1024
-	// Reject has a full queue refuse what a source submits, and shed what another stage forwards. Else these wait, as does
-	// what a Fleet delivers.
+	// Reject makes a full queue refuse commands of a source, and shed commands
+	// forwarded by another stage. Without Reject these commands wait. Messages
+	// of a Fleet always wait.
 	Reject bool
 	// Lanes makes the stage keyed, and is the number of keys: the commands of a
 	// key are handled one after the other, and all commands emitted for a
@@ -176,7 +180,7 @@ func (m *Model) checkLoops() error {
 	return nil
 }
 
-// The most of what there may be.
+// The largest values that a model may have.
 const (
 	mostLength    = 21 * 24 * time.Hour // with controller.MostWorkers, this is as long as a Duration can count
 	mostPoints    = 100_000

@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Result is what a run has measured. What a source submits is a message here, with all commands that are forwarded or
-// emitted from it.
+// Result has the measurements of a run. A command that a source submits is a
+// message here, with all commands that are forwarded or emitted from it.
 type Result struct {
 	// At the end of each run
 	//
@@ -91,7 +91,7 @@ func (l *Latency) add(d time.Duration) {
 	l.most = max(l.most, d)
 }
 
-// record counts what began after the warm-up.
+// record counts a duration that began after the warm-up.
 func (l *Latency) record(r *run, from, to time.Duration) {
 	if from >= r.model.Warmup {
 		l.add(to - from)

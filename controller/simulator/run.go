@@ -10,9 +10,10 @@ import (
 	"github.com/golda-dev/golda/internal/steer"
 )
 
-// Run simulates a model and returns the measurements. The same model gives the same result, whatever the machine has to
-// do. It starts no goroutine and reads no clock. Run returns what [Model.Check] finds, the fault of a policy, or the
-// error of ctx if that ends before.
+// Run simulates a model and returns the measurements. The same model gives the
+// same result, whatever the load of the machine. It starts no goroutine and
+// reads no clock. Run returns the faults that [Model.Check] finds, the fault of
+// a policy, or the error of ctx if that ends before.
 func Run(ctx context.Context, m Model) (*Result, error) {
 	if ctx == nil {
 		return nil, fault(true, "the context is nil")
@@ -72,7 +73,7 @@ type run struct {
 type command struct {
 	gen     uint32
 	message int32
-	at      time.Duration // when it came to its stage
+	at      time.Duration // when it arrived at its stage
 	station *station      // that handles it
 }
 

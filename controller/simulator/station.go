@@ -33,7 +33,7 @@ type sender struct {
 	first move
 	rest  []move
 	hold  *hold
-	kept  bool // the worker goes on
+	kept  bool // the worker continues
 }
 
 // hold counts the commands that a command has emitted and that are not handed over yet: its lane is taken until then.
@@ -115,7 +115,7 @@ func (s *station) touch() {
 	s.queued += passed.Seconds() * float64(s.queue.n)
 }
 
-// free returns how many more commands may come in.
+// free returns how many more commands the station can take.
 func (s *station) free() int { return s.capacity - s.queue.n - s.kept }
 
 // submit takes a command of a source, lets it wait in line, or refuses it.
@@ -249,7 +249,7 @@ func (s *station) handOver(moves []move) (left []move) {
 	return left
 }
 
-// keep has commands wait for full stages while their worker goes on.
+// keep makes commands wait for full stages while their worker continues.
 func (s *station) keep(left []move, key uint32) {
 	h := &hold{key, len(left)}
 	s.kept += len(left)
