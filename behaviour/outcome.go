@@ -9,10 +9,12 @@ var ErrNoOutcome = errors.New("behaviour: handler returned no outcome; return OK
 // errNoReason stands in for a nil reason given to [Error].
 var errNoReason = errors.New("behaviour: error without a reason")
 
-// ErrUnwired is the reason of a command that was forwarded to nil, or to a port that is not wired to a stage.
+// ErrUnwired is the reason of a command that was forwarded to nil, or to a port
+// that is not wired to a stage.
 var ErrUnwired = errors.New("behaviour: forwarded to a port that is not wired; declare it with stage.Out and wire it with pipeline.Wire")
 
-// Kind distinguishes the three outcomes. The zero Kind is the kind of the zero [Outcome]; see [ErrNoOutcome].
+// Kind distinguishes the three outcomes. The zero Kind is the kind of the zero
+// [Outcome]; see [ErrNoOutcome].
 type Kind uint8
 
 // The kinds.
@@ -36,32 +38,38 @@ func (k Kind) String() string {
 	}
 }
 
-// Outcome is the result of handling one command. It is made by [OK], [Forward] and [Error]; the zero Outcome is an
-// error (see [ErrNoOutcome]).
+// Outcome is the result of handling one command. It is made by [OK], [Forward]
+// and [Error]; the zero Outcome is an error (see [ErrNoOutcome]).
 type Outcome struct {
-	// An outcome is three words long, so that it is passed in registers: with a separate field for the kind a hop took
-	// twice as long. Two inlets that lead to no stage stand for OK and Error.
+	// An outcome is three words long, so that it is passed in registers: with a
+	// separate field for the kind a hop took twice as long. Two inlets that
+	// lead to no stage stand for OK and Error.
 	next  *Inlet
 	value any // the result, the forwarded command, or the reason
 }
 
 var done, failed Inlet
 
-// OK returns the outcome of a command that is done. The result, which may be nil, goes to the caller that waits for it.
+// OK returns the outcome of a command that is done. The result, which may be
+// nil, goes to the caller that waits for it.
 func OK(result any) Outcome {
 	return Outcome{next: &done, value: result}
 }
 
-// Forward passes a command on to a stage, or to a port wired to one. It may be the command that the handler received or
-// another one. A command of a type that next does not take does not compile.
+// Forward passes a command on to a stage, or to a port wired to one. It may be
+// the command that the handler received or another one. A command of a type
+// that next does not take does not compile.
 //
-// An outcome may be kept and returned again, so Forward copies a command that is a value, such as a struct, to the heap. A
-// pointer costs no allocation; nor does a value that [Emit] sends, or that is the result of a stage.Map.
+// An outcome may be kept and returned again, so Forward copies a command that
+// is a value, such as a struct, to the heap. A pointer costs no allocation; nor
+// does a value that [Emit] sends, or that is the result of a stage.Map.
 //
 // Forwarding to a port that is not wired, or to nil, ends the command with
-// [ErrUnwired]. A port that the stage declares with stage.Out is checked before the start.
+// [ErrUnwired]. A port that the stage declares with stage.Out is checked before
+// the start.
 func Forward[C any](next Target[C], cmd C) (o Outcome) {
-	// Written in this way, Forward is just small enough to be inlined, which saves a quarter of its time.
+	// Written in this way, Forward is just small enough to be inlined, which
+	// saves a quarter of its time.
 	if next != nil {
 		o = Outcome{next: next.Inlet(), value: cmd}
 	}
@@ -73,8 +81,10 @@ func Forward[C any](next Target[C], cmd C) (o Outcome) {
 
 var unwired = Error(ErrUnwired)
 
-// Error answers the command with a reason. It is an answer like any other: nothing crashes and nothing is restarted. A
-// waiting caller gets the reason wrapped with the stage's name, so the reason need not say where the error happened.
+// Error answers the command with a reason. It is an answer like any other:
+// nothing crashes and nothing is restarted. A waiting caller gets the reason
+// wrapped with the stage's name, so the reason need not say where the error
+// happened.
 func Error(reason error) Outcome {
 	if reason == nil {
 		reason = errNoReason
@@ -120,14 +130,16 @@ func (o Outcome) Next() *Inlet {
 	return o.next
 }
 
-// Open returns the parts of the outcome: the inlet of a [Forward], and the value that any of the three carries. It is
-// for engines; other code should use [Outcome.Result], [Outcome.Command], [Outcome.Next] and [Outcome.Err].
+// Open returns the parts of the outcome: the inlet of a [Forward], and the
+// value that any of the three carries. It is for engines; other code should use
+// [Outcome.Result], [Outcome.Command], [Outcome.Next] and [Outcome.Err].
 func (o Outcome) Open() (kind Kind, next *Inlet, value any) {
 	return o.Kind(), o.next, o.value
 }
 
-// Way returns the inlet of a [Forward] and the forwarded command. For other outcomes the inlet is one that belongs to
-// no stage, or nil. It is for engines that know which inlet they expect.
+// Way returns the inlet of a [Forward] and the forwarded command. For other
+// outcomes the inlet is one that belongs to no stage, or nil. It is for engines
+// that know which inlet they expect.
 func (o Outcome) Way() (next *Inlet, cmd any) { return o.next, o.value }
 
 // Err returns the reason given to [Error], [ErrNoOutcome] for the zero

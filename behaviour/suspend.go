@@ -5,23 +5,28 @@ import (
 	"errors"
 )
 
-// ErrCannotSuspend is the reason of a command whose handler may suspend but got a context that does not support it.
+// ErrCannotSuspend is the reason of a command whose handler may suspend but got
+// a context that does not support it.
 var ErrCannotSuspend = errors.New("behaviour: a suspending handler was called with a context that cannot suspend; " +
 	"outside a stage, pass coroutine.Blocking(ctx)")
 
-// Suspender is the context of a handler that may suspend: while the handler waits, its worker handles other commands.
-// Package coordination/coroutine builds on it, for example with Await and Sleep, and calls it coroutine.Context.
+// Suspender is the context of a handler that may suspend: while the handler
+// waits, its worker handles other commands. Package coordination/coroutine
+// builds on it, for example with Await and Sleep, and calls it
+// coroutine.Context.
 type Suspender interface {
 	context.Context
 
-	// Suspend calls start and parks the handler until wake has been called once, by any goroutine, possibly before
-	// start returns. Further calls of wake do nothing. Suspend returns an error, coroutine.ErrStopped, if the handler
-	// was stopped before or during the wait. In that case start may not have been called, and wake may not have been
-	// called yet or at all.
+	// Suspend calls start and parks the handler until wake has been called
+	// once, by any goroutine, possibly before start returns. Further calls of
+	// wake do nothing. Suspend returns an error, coroutine.ErrStopped, if the
+	// handler was stopped before or during the wait. In that case start may not
+	// have been called, and wake may not have been called yet or at all.
 	//
-	// Only the handler may call Suspend, on the goroutine on which the handler was called. That goroutine must not hold
-	// runtime.LockOSThread when Suspend is called or when the handler returns: this ends the process. Suspend starts no
-	// goroutine.
+	// Only the handler may call Suspend, on the goroutine on which the handler
+	// was called. That goroutine must not hold runtime.LockOSThread when
+	// Suspend is called or when the handler returns: this ends the process.
+	// Suspend starts no goroutine.
 	Suspend(start func(wake func())) error
 }
 
@@ -47,7 +52,8 @@ type Coroutine[C any] func(c Suspender, cmd C) Outcome
 // HandleSuspending calls f.
 func (f Coroutine[C]) HandleSuspending(c Suspender, cmd C) Outcome { return f(c, cmd) }
 
-// HandleCommand calls f if ctx is a [Suspender], as a test's context may be; otherwise it returns [ErrCannotSuspend].
+// HandleCommand calls f if ctx is a [Suspender], as a test's context may be;
+// otherwise it returns [ErrCannotSuspend].
 func (f Coroutine[C]) HandleCommand(ctx context.Context, cmd C) Outcome {
 	c, ok := ctx.(Suspender)
 	if !ok {

@@ -13,7 +13,8 @@ import (
 // errWired is returned when a port that is already wired is connected again.
 var errWired = errors.New("behaviour: port is already wired")
 
-// Target is where a command of type C can be sent: a stage (*stage.Stage) or a [Port] wired to one.
+// Target is where a command of type C can be sent: a stage (*stage.Stage) or a
+// [Port] wired to one.
 type Target[C any] interface {
 	// Submit submits a command from outside. If the stage is full and its
 	// overflow rule is Wait, Submit waits for a free slot until ctx ends.
@@ -22,8 +23,9 @@ type Target[C any] interface {
 	Inlet() *Inlet
 }
 
-// Inlet is the untyped input of a stage, as the engine sees it. Each stage has exactly one, so two inlets are the same
-// if the pointers are equal. Its method Name returns the stage's name.
+// Inlet is the untyped input of a stage, as the engine sees it. Each stage has
+// exactly one, so two inlets are the same if the pointers are equal. Its method
+// Name returns the stage's name.
 type Inlet = link.Inlet
 
 // Outlet is the untyped view of the target of a forward: a [Port], or a stage.
@@ -37,17 +39,19 @@ type Outlet interface {
 	Inlet() *Inlet
 }
 
-// Port is a named output of a stage for commands of type C. The stage's code names the port; the pipeline decides, when
-// it is put together, which stage the port leads to (as LEDA separates wiring from logic), and may change that while it runs. Make
-// a port with [NewPort].
-// A port is safe for use by several goroutines.
+// Port is a named output of a stage for commands of type C. The stage's code
+// names the port; the pipeline decides, when it is put together, which stage
+// the port leads to (as LEDA separates wiring from logic), and may change that
+// while it runs. Make a port with [NewPort]. A port is safe for use by several
+// goroutines.
 type Port[C any] struct {
 	name string
 	to   atomic.Pointer[lead[C]]
 }
 
-// lead holds the target of a port and the target's inlet. The inlet is read for every forwarded command, and calling
-// the target's Inlet method each time cost a tenth of a hop.
+// lead holds the target of a port and the target's inlet. The inlet is read for
+// every forwarded command, and calling the target's Inlet method each time cost
+// a tenth of a hop.
 type lead[C any] struct {
 	Target[C]
 
@@ -75,7 +79,8 @@ func (p *Port[C]) Connect(to Target[C]) error {
 	return nil
 }
 
-// Rewire has the port lead to another target. The target must not be nil. Rewire is for package pipeline.
+// Rewire has the port lead to another target. The target must not be nil.
+// Rewire is for package pipeline.
 func (p *Port[C]) Rewire(_ part.Seal, to Target[C]) { p.to.Store(&lead[C]{to, to.Inlet()}) }
 
 // Wired reports whether the port is wired to a target.
@@ -93,7 +98,8 @@ func (p *Port[C]) Inlet() *Inlet {
 	return to.inlet
 }
 
-// Submit submits a command to the target of the port, or fails with [ErrUnwired].
+// Submit submits a command to the target of the port, or fails with
+// [ErrUnwired].
 func (p *Port[C]) Submit(ctx context.Context, cmd C) error {
 	if !p.Wired() {
 		return fmt.Errorf("port %q: %w", p.Name(), ErrUnwired)

@@ -2,10 +2,12 @@ package main
 
 import "github.com/panjf2000/ants/v2"
 
-// Ants is a pool of reusable goroutines: here a pool with a function for each stage, which invokes the next pool.
+// Ants is a pool of reusable goroutines: here a pool with a function for each
+// stage, which invokes the next pool.
 //
-// It guarantees: a limited number of goroutines. It has no queue: callers of a busy pool wait until a goroutine is
-// free, and are not served in order. A panic is caught and logged, without the command, which vanishes.
+// It guarantees: a limited number of goroutines. It has no queue: callers of a
+// busy pool wait until a goroutine is free, and are not served in order. A
+// panic is caught and logged, without the command, which vanishes.
 var antsPools = implementation{
 	name: "ants",
 	what: "ants, a pool of goroutines for each stage",

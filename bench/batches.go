@@ -5,11 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Channels that carry batches of 64 commands: what a Go programmer writes when channels turn out to be expensive. The
-// submitter fills a batch before it sends it; stages pass batches on, and divide them only where there are lanes.
+// Channels that carry batches of 64 commands: what a Go programmer writes when
+// channels turn out to be expensive. The submitter fills a batch before it
+// sends it; stages pass batches on, and divide them only where there are lanes.
 //
-// It guarantees: at most 1,024 commands wait before a stage; one worker keeps the order. A command waits until its
-// batch is full, and then for all others of its batch. A panic in any handler ends the process, with all waiting
+// It guarantees: at most 1,024 commands wait before a stage; one worker keeps
+// the order. A command waits until its batch is full, and then for all others
+// of its batch. A panic in any handler ends the process, with all waiting
 // commands.
 var channelBatch = implementation{
 	name: "chanbatch",
@@ -83,7 +85,8 @@ func (b *batches[C]) flush() {
 	}
 }
 
-// start starts all workers; the last one of a step to end closes the next step's channels.
+// start starts all workers; the last one of a step to end closes the next
+// step's channels.
 func (b *batches[C]) start() *sync.WaitGroup {
 	all := new(sync.WaitGroup)
 	for i, st := range b.steps {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// calls measures a request and its reply, one after another from one goroutine, through one stage that does nothing:
-// W11.
+// calls measures a request and its reply, one after another from one goroutine,
+// through one stage that does nothing: W11.
 func calls(impl implementation, o order) (sample, error) {
 	all := parcels(o.commands(20_000))
 	l, err := impl.pointers(shape[*parcel]{

@@ -5,11 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Goroutines and channels by hand: a channel before each stage; the workers range over it and send to the next. Most Go
-// programmers would write this first.
+// Goroutines and channels by hand: a channel before each stage; the workers
+// range over it and send to the next. Most Go programmers would write this
+// first.
 //
-// It guarantees: at most the channel's buffer waits, then senders wait; one worker keeps the order. A panic in any
-// handler ends the process, with all waiting commands.
+// It guarantees: at most the channel's buffer waits, then senders wait; one
+// worker keeps the order. A panic in any handler ends the process, with all
+// waiting commands.
 var channel = implementation{
 	name: "chan",
 	what: "goroutines and buffered channels by hand",

@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// Each measurement has a process of its own, so that none inherits the heap, the goroutines or the timers of another,
-// and the death of one affects no other.
+// Each measurement has a process of its own, so that none inherits the heap,
+// the goroutines or the timers of another, and the death of one affects no
+// other.
 
 // childWord is the first argument of such a process; the second is its order.
 const childWord = "measure-one"
@@ -24,13 +25,16 @@ const childWord = "measure-one"
 // childTime is how long a measurement may take.
 const childTime = 3 * time.Minute
 
-// errMissed means that a generator did not keep its schedule: the machine was too busy.
+// errMissed means that a generator did not keep its schedule: the machine was
+// too busy.
 var errMissed = errors.New("the generator missed its schedule")
 
-// tries is how often a measurement is made if its generator misses its schedule.
+// tries is how often a measurement is made if its generator misses its
+// schedule.
 const tries = 5
 
-// respite is the pause before another try, in which a busy machine may become less busy.
+// respite is the pause before another try, in which a busy machine may become
+// less busy.
 const respite = time.Second
 
 // report is what a child prints.
@@ -84,7 +88,8 @@ func measure(o order) (sample, error) {
 	return w.run(impl, o)
 }
 
-// send makes a measurement in a child, and repeats it if its generator missed its schedule.
+// send makes a measurement in a child, and repeats it if its generator missed
+// its schedule.
 func send(ctx context.Context, o order) (s sample, err error) {
 	for try := range tries {
 		if try > 0 {
@@ -136,8 +141,8 @@ func read(text []byte) (sample, error) {
 	}
 }
 
-// deathResult returns the result for a child that has died. In W6 it is a figure: the answers are lost with the
-// process.
+// deathResult returns the result for a child that has died. In W6 it is a
+// figure: the answers are lost with the process.
 func deathResult(ctx context.Context, o order, err error, stderr string) (sample, error) {
 	last := panicLine(stderr)
 	if o.Work == "W6" && ctx.Err() == nil && last != "" {

@@ -2,12 +2,14 @@ package main
 
 import "github.com/sourcegraph/conc/stream"
 
-// Conc's streams: here a stream for each stage, with as many goroutines as the stage has workers. A task does the work;
-// its callback, which is called in the order of the tasks, submits a task to the next stream.
+// Conc's streams: here a stream for each stage, with as many goroutines as the
+// stage has workers. A task does the work; its callback, which is called in the
+// order of the tasks, submits a task to the next stream.
 //
-// It guarantees: order, with any number of workers, and a limited number of goroutines. It has no queue: submitters to
-// a busy stream wait. A panic is kept and raised again in the goroutine that waits for the end of the stream; the
-// command itself vanishes.
+// It guarantees: order, with any number of workers, and a limited number of
+// goroutines. It has no queue: submitters to a busy stream wait. A panic is
+// kept and raised again in the goroutine that waits for the end of the stream;
+// the command itself vanishes.
 var concStreams = implementation{
 	name: "conc",
 	what: "conc, a stream for each stage",

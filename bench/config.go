@@ -19,7 +19,8 @@ type config struct {
 	json   bool
 	report string // where to write the page of figures; empty: nowhere
 	moment bool
-	// cpuprofile is where the measuring process writes its profile; empty: nowhere.
+	// cpuprofile is where the measuring process writes its profile; empty:
+	// nowhere.
 	cpuprofile string
 }
 
@@ -49,7 +50,8 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	return c, errors.Join(unknown, strange, c.check(f), within("-report", c.report), within("-cpuprofile", c.cpuprofile))
 }
 
-// within checks that the directory of a file exists, before minutes are spent on its content.
+// within checks that the directory of a file exists, before minutes are spent
+// on its content.
 func within(name, file string) error {
 	if _, err := os.Stat(filepath.Dir(file)); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -101,8 +103,8 @@ func help(f *flag.FlagSet, w io.Writer) {
 	}
 }
 
-// chosenWorks finds works by their names, in the order of the suite. A name without its last letter means all works
-// that start with it.
+// chosenWorks finds works by their names, in the order of the suite. A name
+// without its last letter means all works that start with it.
 func chosenWorks(list string) ([]work, error) {
 	all := works()
 	if list == "" {
@@ -141,7 +143,8 @@ func chosenImplementations(list string) ([]implementation, error) {
 	return slices.DeleteFunc(all, func(i implementation) bool { return !slices.Contains(wanted, i.name) }), nil
 }
 
-// split splits the list of a flag. It refuses an empty name, because a name may be missing.
+// split splits the list of a flag. It refuses an empty name, because a name may
+// be missing.
 func split(name, list string) ([]string, error) {
 	parts := strings.Split(list, ",")
 	for i := range parts {

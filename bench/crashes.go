@@ -12,9 +12,10 @@ const crashRequests = 20_000
 // crashEvery is the interval of commands that panic.
 const crashEvery = 100
 
-// crashes counts how many commands end with an answer if one in a hundred panics: W6. An answer is a result, or an
-// error that the caller gets. The implementations are used as they are: no handler has a recover of its own. If the
-// process dies, the parent reports it.
+// crashes counts how many commands end with an answer if one in a hundred
+// panics: W6. An answer is a result, or an error that the caller gets. The
+// implementations are used as they are: no handler has a recover of its own. If
+// the process dies, the parent reports it.
 func crashes(impl implementation, o order) (sample, error) {
 	all := parcels(o.commands(crashRequests))
 	stages := nothings[*parcel](3, 1)
@@ -45,8 +46,9 @@ func (o order) quiet() time.Duration {
 	return 2 * time.Second
 }
 
-// askAll calls with all commands, each in a goroutine of its own, and counts the answers until no more come. Callers
-// that are never answered wait until the process ends.
+// askAll calls with all commands, each in a goroutine of its own, and counts
+// the answers until no more come. Callers that are never answered wait until
+// the process ends.
 func askAll(l line[*parcel], all []*parcel, quiet time.Duration) (answered int, last time.Time) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var count atomic.Int64

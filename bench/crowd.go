@@ -9,7 +9,8 @@ import (
 // submitters is how many goroutines submit in W14.
 const submitters = 64
 
-// crowd measures one stage of four workers to which many goroutines submit: W14.
+// crowd measures one stage of four workers to which many goroutines submit:
+// W14.
 func crowd(impl implementation, o order) (sample, error) {
 	var ended tally
 	all := parcels(o.commands(64_000))

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Plain calls: the submitter calls the steps one after another. There is nothing between them, so this is the cost of
-// the work itself, and nothing can be faster on one goroutine.
+// Plain calls: the submitter calls the steps one after another. There is
+// nothing between them, so this is the cost of the work itself, and nothing can
+// be faster on one goroutine.
 //
 // It guarantees: nothing waits, order is kept, and the caller gets a panic.
 var direct = implementation{
@@ -28,8 +29,8 @@ var direct = implementation{
 	},
 }
 
-// directAll is the same on as many goroutines as there are processors, which divide the commands beforehand. It is the
-// ideal for W3 and W10.
+// directAll is the same on as many goroutines as there are processors, which
+// divide the commands beforehand. It is the ideal for W3 and W10.
 var directAll = implementation{
 	name: "direct-all",
 	what: "the same, on one goroutine for each processor",

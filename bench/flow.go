@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// flowOf measures how fast a line passes n commands that exist already, or n again and again until enough time has
-// passed: W1 to W4, W8 to W10, W12.
+// flowOf measures how fast a line passes n commands that exist already, or n
+// again and again until enough time has passed: W1 to W4, W8 to W10, W12.
 func flowOf(make steps, n int) func(implementation, order) (sample, error) {
 	return func(impl implementation, o order) (sample, error) {
 		all := parcels(o.commands(n))
@@ -29,7 +29,8 @@ func parcels(n int) []*parcel {
 	return all
 }
 
-// parcelCodec sends the number of a parcel, because implementations that carry bytes cannot carry a pointer.
+// parcelCodec sends the number of a parcel, because implementations that carry
+// bytes cannot carry a pointer.
 func parcelCodec(all []*parcel) codec[*parcel] {
 	return codec[*parcel]{
 		encode: func(p *parcel) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(p.id)) },
@@ -64,10 +65,12 @@ func blockFlow(impl implementation, o order) (sample, error) {
 	return flow(impl.blocks, s, make([]block, n), o.time())
 }
 
-// patience is how long a line may make no progress before its commands count as lost.
+// patience is how long a line may make no progress before its commands count as
+// lost.
 const patience = 20 * time.Second
 
-// flow builds a line, warms it up, and sends all commands through it, over and over until the time has passed.
+// flow builds a line, warms it up, and sends all commands through it, over and
+// over until the time has passed.
 func flow[C any](build func(shape[C]) (line[C], error), s shape[C], all []C, least time.Duration) (sample, error) {
 	return flowPatiently(build, s, all, least, patience)
 }
@@ -98,8 +101,10 @@ func flowPatiently[C any](
 		if err := l.send(all); err != nil {
 			return sample{}, err
 		}
-		// An implementation without bounds is held back here; otherwise its memory would grow for as long as commands
-		// are submitted. Bounded ones have already completed that many commands, so the check costs them little.
+		// An implementation without bounds is held back here; otherwise its
+		// memory would grow for as long as commands are submitted. Bounded ones
+		// have already completed that many commands, so the check costs them
+		// little.
 		ended.await(len(warm)+sent, patience)
 		sent += len(all)
 	}

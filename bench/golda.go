@@ -18,13 +18,15 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Golda with its defaults: stages, ports and wires. Only the number of workers is set, which a work fixes, and the
-// capacity, which is the default in all works except W10. So the policy runs, accounts are kept, crashes are caught,
+// Golda with its defaults: stages, ports and wires. Only the number of workers
+// is set, which a work fixes, and the capacity, which is the default in all
+// works except W10. So the policy runs, accounts are kept, crashes are caught,
 // and dead letters are kept.
 //
-// It guarantees: a limited number of commands waits before a stage, then submitters wait; a stage with one worker is
-// first in, first out; every accepted command ends exactly once. A crash costs the command that was being handled,
-// which is answered with the reason, and no other.
+// It guarantees: a limited number of commands waits before a stage, then
+// submitters wait; a stage with one worker is first in, first out; every
+// accepted command ends exactly once. A crash costs the command that was being
+// handled, which is answered with the reason, and no other.
 var golda = implementation{
 	name:     "golda",
 	what:     "stages, wires and all defaults",
@@ -71,8 +73,9 @@ func goldaBatches[C any](s shape[C]) (line[C], error) {
 	}, nil
 }
 
-// goldaFlows is the same written as flows of plain functions. Their results travel in boxes, so a hop of a value does not
-// allocate; behaviour.Forward has an outcome that the handler may keep, and copies the value to the heap.
+// goldaFlows is the same written as flows of plain functions. Their results
+// travel in boxes, so a hop of a value does not allocate; behaviour.Forward has
+// an outcome that the handler may keep, and copies the value to the heap.
 var goldaFlows = implementation{
 	name:     "golda+flows",
 	what:     "the same, written with stage.Map and stage.Sink",
@@ -111,7 +114,8 @@ func goldaFlowLine[C any](s shape[C]) (line[C], error) {
 	}, nil
 }
 
-// goldaMetrics is the same with the adapter for Prometheus registered, and scraped once a second.
+// goldaMetrics is the same with the adapter for Prometheus registered, and
+// scraped once a second.
 var goldaMetrics = implementation{
 	name:     "golda+metrics",
 	what:     "the same, scraped by Prometheus once a second",
@@ -120,8 +124,9 @@ var goldaMetrics = implementation{
 	only:     []string{"W1", "W2", "W5"},
 }
 
-// goldaMetricsOften is scraped fifty times a second. The cost of one scrape a second is less than the difference of two
-// measurements of the same thing; fifty times that is measurable.
+// goldaMetricsOften is scraped fifty times a second. The cost of one scrape a
+// second is less than the difference of two measurements of the same thing;
+// fifty times that is measurable.
 var goldaMetricsOften = implementation{
 	name:     "golda+metrics50",
 	what:     "the same, scraped fifty times a second, to measure the cost of one",
@@ -225,7 +230,8 @@ func goldaOptions[C any](s shape[C], st step[C], next []*behaviour.Port[C]) []st
 	return []stage.Option{stage.Workers(st.workers, st.workers), stage.Capacity(s.capacity), stage.Out(outs...)}
 }
 
-// goldaHandler returns the handler of a stage: the work, and where the command goes then.
+// goldaHandler returns the handler of a stage: the work, and where the command
+// goes then.
 func goldaHandler[C any](s shape[C], i int, next []*behaviour.Port[C]) func(context.Context, C) behaviour.Outcome {
 	do, end := s.steps[i].do, s.end
 	switch {
@@ -276,8 +282,8 @@ func metricsOf(p *pipeline.Pipeline) (http.Handler, error) {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), err
 }
 
-// scrape requests the metrics as Prometheus does, compressed. The cost in the user's process is included except the
-// network; the cost in Prometheus is not.
+// scrape requests the metrics as Prometheus does, compressed. The cost in the
+// user's process is included except the network; the cost in Prometheus is not.
 func scrape(metrics http.Handler) *reply {
 	ask := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil)
 	ask.Header.Set("Accept-Encoding", "gzip")

@@ -9,9 +9,10 @@ import (
 
 const idleStages = 10_000
 
-// idle measures the cost of stages that have nothing to do: W7. It builds a line of 10,000 stages; one command passes
-// through it, so that each stage has worked; then the line is left alone for a moment. The figure is the growth of heap
-// and stacks, and of goroutines, after that.
+// idle measures the cost of stages that have nothing to do: W7. It builds a
+// line of 10,000 stages; one command passes through it, so that each stage has
+// worked; then the line is left alone for a moment. The figure is the growth of
+// heap and stacks, and of goroutines, after that.
 func idle(impl implementation, o order) (sample, error) {
 	n := idleStages
 	if o.Moment {
@@ -55,8 +56,9 @@ type holding struct {
 	goroutines int
 }
 
-// held measures after garbage collection, and several times: pools are emptied at the second collection, and a policy,
-// which runs once a second, uses half a kilobyte for each stage while it runs.
+// held measures after garbage collection, and several times: pools are emptied
+// at the second collection, and a policy, which runs once a second, uses half a
+// kilobyte for each stage while it runs.
 func held() holding {
 	least := holding{math.MaxUint64, math.MaxInt}
 	for i := range 4 {

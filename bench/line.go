@@ -2,7 +2,8 @@ package main
 
 import "context"
 
-// parcel is the command of most works. It passes from stage to stage by pointer.
+// parcel is the command of most works. It passes from stage to stage by
+// pointer.
 type parcel struct {
 	id    int
 	reply chan struct{} // the caller waits here; nil if there is none
@@ -59,20 +60,24 @@ type codec[C any] struct {
 
 // line is a line that an implementation has built and started.
 type line[C any] struct {
-	// submit submits a command, and waits for a free slot if the implementation has bounds. One goroutine submits,
-	// except in W5 and W6, where each request has its own.
+	// submit submits a command, and waits for a free slot if the implementation
+	// has bounds. One goroutine submits, except in W5 and W6, where each
+	// request has its own.
 	submit func(C) error
-	// call submits a command and waits for its end, as users of the implementation would; many goroutines may call at
-	// once. An error is an answer too, unless ctx has ended. nil: there is no such method, and the command carries a
-	// channel for the reply.
+	// call submits a command and waits for its end, as users of the
+	// implementation would; many goroutines may call at once. An error is an
+	// answer too, unless ctx has ended. nil: there is no such method, and the
+	// command carries a channel for the reply.
 	call func(context.Context, C) error
 	// flush submits what submit has kept back; nil: it keeps nothing.
 	flush func()
-	// spread does all the work of n commands instead of submit; nil: there is a line.
+	// spread does all the work of n commands instead of submit; nil: there is a
+	// line.
 	spread func(n int, next func(i int) C)
 	// stop stops the line, once all commands have ended.
 	stop func()
-	// watch is called when the measurement starts, and returns a function that ends the watching; nil: no watching.
+	// watch is called when the measurement starts, and returns a function that
+	// ends the watching; nil: no watching.
 	watch func() (done func())
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// logLines is how many different lines W13 has. They are sent again and again, a million times.
+// logLines is how many different lines W13 has. They are sent again and again,
+// a million times.
 const logLines = 20_000
 
 // logLine is a command of W13: a parsed line, 88 bytes by value.
@@ -23,9 +24,10 @@ type logLine struct {
 	status, size, number        int
 }
 
-// logs measures a small program instead of a line of stages: a million lines of a log are split with strings.Fields, get the
-// network of their host, and are added up by host, in order: W13. Each implementation is written as its users would write
-// it. Nothing is measured but the whole, so a hop is a line.
+// logs measures a small program instead of a line of stages: a million lines of
+// a log are split with strings.Fields, get the network of their host, and are
+// added up by host, in order: W13. Each implementation is written as its users
+// would write it. Nothing is measured but the whole, so a hop is a line.
 func logs(impl implementation, o order) (sample, error) {
 	lines := make([]string, logLines)
 	for i := range lines {
@@ -97,7 +99,8 @@ func (s *logSums) HandleCommand(_ context.Context, l logLine) behaviour.Outcome 
 // logProgram is a program of W13 that has been started.
 type logProgram struct {
 	submit func(line string) error
-	// stop ends the program when all lines are done, and returns how many were counted.
+	// stop ends the program when all lines are done, and returns how many were
+	// counted.
 	stop func() (counted int, err error)
 }
 
@@ -122,7 +125,8 @@ func goldaLogs() (logProgram, error) {
 	}, nil
 }
 
-// logCounters is how many goroutines count in the program by hand. The lines of a host always go to the same one.
+// logCounters is how many goroutines count in the program by hand. The lines of
+// a host always go to the same one.
 const logCounters = 32
 
 // channelLogs is the program by hand.

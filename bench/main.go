@@ -1,6 +1,7 @@
-// Bench does the same work on Golda and on alternatives: plain calls, channels, channels that carry batches,
-// protoactor-go in its plain form, and libraries that Go programmers would use instead. It prints one table for each
-// work, and what each implementation guarantees beside its figures.
+// Bench does the same work on Golda and on alternatives: plain calls, channels,
+// channels that carry batches, protoactor-go in its plain form, and libraries
+// that Go programmers would use instead. It prints one table for each work, and
+// what each implementation guarantees beside its figures.
 //
 //	go run -C bench .                                  # all works, three rounds
 //	go run -C bench . -work W1,W2 -rounds 3 -json      # one object per work and implementation
@@ -9,19 +10,23 @@
 //
 // # Fairness
 //
-// All implementations get the same commands, in the same number, each a pointer to a small struct; the same limit of
-// 1,024 commands before each stage, if they have bounds; and one submitter outside the line. All commands are counted
-// at the end, in the same way. If some commands never end there is no figure: the run fails.
+// All implementations get the same commands, in the same number, each a pointer
+// to a small struct; the same limit of 1,024 commands before each stage, if
+// they have bounds; and one submitter outside the line. All commands are
+// counted at the end, in the same way. If some commands never end there is no
+// figure: the run fails.
 //
-// The implementations take turns: a round measures each work on each implementation, every time in another order, so
-// that none has an advantage by its time. Each measurement has a process of its own. The tables compare medians over
-// the rounds. Implementations that a target compares are measured several times a round, one right after the other. The
-// target's figure is the median of the ratios of such neighbours, with its range.
+// The implementations take turns: a round measures each work on each
+// implementation, every time in another order, so that none has an advantage by
+// its time. Each measurement has a process of its own. The tables compare
+// medians over the rounds. Implementations that a target compares are measured
+// several times a round, one right after the other. The target's figure is the
+// median of the ratios of such neighbours, with its range.
 //
 // # Another implementation
 //
-// Write one file that makes a line from a shape, see line.go and channels.go, and add it to implementations. The tests
-// send each work through it.
+// Write one file that makes a line from a shape, see line.go and channels.go,
+// and add it to implementations. The tests send each work through it.
 package main
 
 import (

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// metronome wakes its user at regular times. A sleep of the Go runtime may take a millisecond, which is ten requests of
-// W5. A timer that the runtime's poller waits for is exact to some ten microseconds, without spinning.
+// metronome wakes its user at regular times. A sleep of the Go runtime may take
+// a millisecond, which is ten requests of W5. A timer that the runtime's poller
+// waits for is exact to some ten microseconds, without spinning.
 type metronome struct {
 	timer *os.File
 	ticks [8]byte
@@ -28,7 +29,8 @@ func newMetronome(every time.Duration) (*metronome, error) {
 	return &metronome{timer: timer}, nil
 }
 
-// wait waits for the next beat, or returns at once if one has passed since the last.
+// wait waits for the next beat, or returns at once if one has passed since the
+// last.
 func (m *metronome) wait() error {
 	_, err := m.timer.Read(m.ticks[:])
 	return err

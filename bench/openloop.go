@@ -16,15 +16,18 @@ const (
 	warmRequests = 1_000 // not measured
 )
 
-// The limits of a missed schedule: beyond them the figures would be the machine's and not the implementation's.
+// The limits of a missed schedule: beyond them the figures would be the
+// machine's and not the implementation's.
 const (
 	lateBy    = 10 * time.Millisecond
 	lateShare = 0.01
 )
 
-// openLoop measures the time from when a request should have been sent to its answer: W5. Each request has a goroutine
-// of its own that waits for the answer, as in a server, so that a slow line delays no later request. The time counts
-// from the schedule: a request that is sent late, because the machine was busy, has waited as well.
+// openLoop measures the time from when a request should have been sent to its
+// answer: W5. Each request has a goroutine of its own that waits for the
+// answer, as in a server, so that a slow line delays no later request. The time
+// counts from the schedule: a request that is sent late, because the machine
+// was busy, has waited as well.
 func openLoop(impl implementation, o order) (sample, error) {
 	n, warm := o.commands(requests), o.commands(warmRequests)
 	all := parcels(n + warm)
@@ -72,9 +75,11 @@ func (r record) sample(before usage, n int) sample {
 	return result
 }
 
-// sinceSent returns the times from when requests were sent. They leave out the lateness of the generator, which is most
-// of the latency: a timer that fires some 30 µs late, or other load of the machine. They flatter a line that delays the
-// generator, so they are reported beside the latency and not instead of it.
+// sinceSent returns the times from when requests were sent. They leave out the
+// lateness of the generator, which is most of the latency: a timer that fires
+// some 30 µs late, or other load of the machine. They flatter a line that
+// delays the generator, so they are reported beside the latency and not instead
+// of it.
 func (r record) sinceSent() []time.Duration {
 	sent := make([]time.Duration, len(r.latency))
 	for i := range sent {

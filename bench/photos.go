@@ -13,8 +13,8 @@ import (
 	"github.com/golda-dev/golda/examples/images/picture"
 )
 
-// W10 is the image application of examples/images, without its files: the captchas are drawn beforehand and stay in
-// memory, as do the results.
+// W10 is the image application of examples/images, without its files: the
+// captchas are drawn beforehand and stay in memory, as do the results.
 const (
 	photos        = 256
 	captchas      = 32 // photos share them
@@ -75,7 +75,8 @@ func undeveloped(n int) ([]*parcel, error) {
 	return all, nil
 }
 
-// photoSteps returns the seven stages, each with as many workers as there are processors.
+// photoSteps returns the seven stages, each with as many workers as there are
+// processors.
 func photoSteps() []step[*parcel] {
 	workers := runtime.GOMAXPROCS(0)
 	all := []step[*parcel]{{name: "load", workers: workers, do: func(p *parcel) { p.photo.load() }}}

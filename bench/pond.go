@@ -2,12 +2,15 @@ package main
 
 import "github.com/alitto/pond/v2"
 
-// Pond is a pool of goroutines: here a pool for each stage, with a queue of 1,024 tasks. A task does the work of one
-// stage and submits a task to the next pool.
+// Pond is a pool of goroutines: here a pool for each stage, with a queue of
+// 1,024 tasks. A task does the work of one stage and submits a task to the next
+// pool.
 //
-// It guarantees: a limited number of tasks waits, then submitters wait; a pool with one goroutine keeps the order. A
-// panic is caught and reported to the goroutine that waits for the task. No goroutine waits for tasks that other tasks
-// have submitted, so a command that panics in the middle of the line vanishes.
+// It guarantees: a limited number of tasks waits, then submitters wait; a pool
+// with one goroutine keeps the order. A panic is caught and reported to the
+// goroutine that waits for the task. No goroutine waits for tasks that other
+// tasks have submitted, so a command that panics in the middle of the line
+// vanishes.
 var pondPools = implementation{
 	name: "pond",
 	what: "pond, a pool of goroutines for each stage",

@@ -10,12 +10,15 @@ import (
 	"github.com/asynkron/protoactor-go/router"
 )
 
-// protoactor-go in its plain form: an actor for each stage, or a round-robin pool of actors where a stage has several
-// workers; each sends its result to the next. Golda is built on it.
+// protoactor-go in its plain form: an actor for each stage, or a round-robin
+// pool of actors where a stage has several workers; each sends its result to
+// the next. Golda is built on it.
 //
-// It guarantees: order between two actors. Mailboxes are unbounded unless asked for, and no sender ever waits. An actor
-// that panics is restarted ten times in ten seconds and then stopped. The message that caused the panic is lost, and
-// after the stop all others are. A requester notices only by its own time limit.
+// It guarantees: order between two actors. Mailboxes are unbounded unless asked
+// for, and no sender ever waits. An actor that panics is restarted ten times in
+// ten seconds and then stopped. The message that caused the panic is lost, and
+// after the stop all others are. A requester notices only by its own time
+// limit.
 var protoactor = implementation{
 	name: "protoactor",
 	what: "protoactor-go, an actor for each worker",

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// writeReport writes the page of figures. all is the results, including those without any figure.
+// writeReport writes the page of figures. all is the results, including those
+// without any figure.
 func (s *suite) writeReport(file string, all []*result) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, pageTop, s.method())
@@ -22,7 +23,8 @@ func (s *suite) writeReport(file string, all []*result) error {
 	return os.WriteFile(file, []byte(out.String()), 0o644) //nolint:gosec // the page is public
 }
 
-// writeFailures lists the implementations with failed measurements, and the reason of the last failure of each.
+// writeFailures lists the implementations with failed measurements, and the
+// reason of the last failure of each.
 func writeFailures(w *strings.Builder, all []*result) {
 	for _, r := range all {
 		if n := len(r.failures); n > 0 {

@@ -25,8 +25,8 @@ func (r *result) each(of func(sample) float64) []float64 {
 	return values
 }
 
-// median returns the median of a figure over the rounds. For an even number it is the mean of the two middle values,
-// because the lower one would flatter.
+// median returns the median of a figure over the rounds. For an even number it
+// is the mean of the two middle values, because the lower one would flatter.
 func (r *result) median(of func(sample) float64) float64 { return middle(r.each(of)) }
 
 func middle(sorted []float64) float64 {
@@ -73,7 +73,8 @@ func (r *result) brief(s sample) string {
 	return number(r.work.figure(s)) + " " + r.work.unit
 }
 
-// row is a result as a JSON object. Times are in nanoseconds, and medians over the rounds; counts are sums.
+// row is a result as a JSON object. Times are in nanoseconds, and medians over
+// the rounds; counts are sums.
 type row struct {
 	Work               string  `json:"work"`
 	Impl               string  `json:"impl"`

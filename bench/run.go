@@ -55,8 +55,8 @@ func newSuite(c config, progress io.Writer) *suite {
 	return s
 }
 
-// measure makes all measurements, round by round, until ctx ends. A failure is recorded, and the other measurements
-// continue: they have taken minutes.
+// measure makes all measurements, round by round, until ctx ends. A failure is
+// recorded, and the other measurements continue: they have taken minutes.
 func (s *suite) measure(ctx context.Context) {
 	total, done := 0, 0
 	for _, w := range s.works {
@@ -138,8 +138,9 @@ func (s *suite) turns(w work, round int) (all []turn) {
 	return all
 }
 
-// ordered returns the results in another order for each n, so that none always comes after the same one: a rotation
-// from front to back, then the same from back to front, then the next rotation.
+// ordered returns the results in another order for each n, so that none always
+// comes after the same one: a rotation from front to back, then the same from
+// back to front, then the next rotation.
 func ordered(all []*result, n int) []*result {
 	if len(all) == 0 {
 		return nil
@@ -152,7 +153,8 @@ func ordered(all []*result, n int) []*result {
 	return turned
 }
 
-// rival reports whether a target compares a result with another one that is measured, too.
+// rival reports whether a target compares a result with another one that is
+// measured, too.
 func (s *suite) rival(r *result) bool {
 	return slices.ContainsFunc(targets(), func(t target) bool {
 		d := t.duel

@@ -31,7 +31,8 @@ type purchase struct {
 	Price uint64 `json:"price"`
 }
 
-// purchaseStep is one of the three steps of a request: the same function for all implementations.
+// purchaseStep is one of the three steps of a request: the same function for
+// all implementations.
 func purchaseStep(rounds int) func(context.Context, purchase) (purchase, error) {
 	return func(_ context.Context, p purchase) (purchase, error) {
 		p.Price += spin(rounds) & 1
@@ -42,7 +43,8 @@ func purchaseStep(rounds int) func(context.Context, purchase) (purchase, error) 
 // service makes the handler of W15's requests from the three steps.
 type service func(steps [3]func(context.Context, purchase) (purchase, error)) (h http.Handler, stop func(), err error)
 
-// goldaService has a stage for each step, and one call through all of them for each request.
+// goldaService has a stage for each step, and one call through all of them for
+// each request.
 func goldaService(steps [3]func(context.Context, purchase) (purchase, error)) (http.Handler, func(), error) {
 	check, price, confirm := stage.Map("check", steps[0]), stage.Map("price", steps[1]), stage.Map("confirm", steps[2])
 	shop := stage.Chain3(check, price, confirm)
@@ -53,7 +55,8 @@ func goldaService(steps [3]func(context.Context, purchase) (purchase, error)) (h
 	return stagehttp.New(shop.Call), func() { _ = p.Stop(context.Background()) }, nil
 }
 
-// directService calls the steps in the goroutine of the request. It decodes and encodes as goldaService does.
+// directService calls the steps in the goroutine of the request. It decodes and
+// encodes as goldaService does.
 func directService(steps [3]func(context.Context, purchase) (purchase, error)) (http.Handler, func(), error) {
 	return stagehttp.New(func(ctx context.Context, p purchase) (purchase, error) {
 		var err error
@@ -66,7 +69,8 @@ func directService(steps [3]func(context.Context, purchase) (purchase, error)) (
 	}), func() {}, nil
 }
 
-// serve measures the requests of clients to a server on the same machine: W15. The schedule is as in W5.
+// serve measures the requests of clients to a server on the same machine: W15.
+// The schedule is as in W5.
 func serve(impl implementation, o order) (sample, error) {
 	step := purchaseStep(stepRounds * max(1, o.Spin))
 	h, stop, err := impl.service([3]func(context.Context, purchase) (purchase, error){step, step, step})

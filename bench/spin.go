@@ -9,7 +9,8 @@ import (
 // spinTime is approximately how long the work of one stage of W3 takes.
 const spinTime = 2 * time.Microsecond
 
-// spin computes for a while, and returns a result so that the compiler keeps the computation.
+// spin computes for a while, and returns a result so that the compiler keeps
+// the computation.
 //
 //go:noinline
 func spin(rounds int) uint64 {
@@ -22,8 +23,9 @@ func spin(rounds int) uint64 {
 	return x
 }
 
-// calibrate finds how many rounds take spinTime. It is called once for a whole run, so that all implementations do the
-// same work, whatever the load of the machine.
+// calibrate finds how many rounds take spinTime. It is called once for a whole
+// run, so that all implementations do the same work, whatever the load of the
+// machine.
 func calibrate() int {
 	const rounds = 200_000
 	best := time.Duration(math.MaxInt64)

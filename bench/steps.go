@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// capacity is how many commands wait before a stage in implementations with bounds: Golda's default.
+// capacity is how many commands wait before a stage in implementations with
+// bounds: Golda's default.
 const capacity = 1024
 
 // deepStages is the length of W12's line.

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// table is the results of one work as rounded text: for the terminal and for the page of figures.
+// table is the results of one work as rounded text: for the terminal and for
+// the page of figures.
 type table struct {
 	title string
 	head  []string
@@ -84,7 +85,8 @@ func (s *suite) compared(r *result, unit float64) []string {
 	}
 }
 
-// ratio returns the ratio of medians to another implementation at the same work.
+// ratio returns the ratio of medians to another implementation at the same
+// work.
 func (s *suite) ratio(r *result, to string) string {
 	other := s.find(r.work.name, to)
 	if other == nil || other.figure() == 0 {
@@ -93,7 +95,8 @@ func (s *suite) ratio(r *result, to string) string {
 	return fmt.Sprintf("%.2f", r.figure()/other.figure())
 }
 
-// find returns the result of an implementation at a work, or nil if there is none.
+// find returns the result of an implementation at a work, or nil if there is
+// none.
 func (s *suite) find(work, impl string) *result {
 	i := slices.IndexFunc(s.results, func(r *result) bool { return r.work.name == work && r.impl.name == impl })
 	if i < 0 || len(s.results[i].samples) == 0 {
@@ -109,7 +112,8 @@ func fate(r *result) string {
 	return "continues"
 }
 
-// absent returns notes that name the implementations that take no part, and why.
+// absent returns notes that name the implementations that take no part, and
+// why.
 func (s *suite) absent(w work) (notes []string) {
 	var reasons []string
 	names := map[string][]string{}
@@ -143,7 +147,8 @@ func (s *suite) print(w io.Writer) error {
 	return err
 }
 
-// text formats the table for a terminal: the first column and text to the left, numbers to the right.
+// text formats the table for a terminal: the first column and text to the left,
+// numbers to the right.
 func (t table) text(w *strings.Builder) {
 	if len(t.rows) == 0 {
 		return

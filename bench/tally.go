@@ -6,14 +6,16 @@ import (
 	"unsafe"
 )
 
-// tally counts the commands that have left a line. All implementations pay for it, so it should cost little, and the
-// same for all: a counter that several processors write would cost more than a hop of the fastest. So each goroutine
+// tally counts the commands that have left a line. All implementations pay for
+// it, so it should cost little, and the same for all: a counter that several
+// processors write would cost more than a hop of the fastest. So each goroutine
 // writes one of many counters, which is selected by the address of its stack.
 type tally struct{ counters [1 << tallyBits]padded }
 
 const tallyBits = 5
 
-// padded is a counter with a cache line of its own, and the next line, which processors prefetch.
+// padded is a counter with a cache line of its own, and the next line, which
+// processors prefetch.
 type padded struct {
 	n atomic.Int64
 	_ [120]byte
@@ -36,10 +38,12 @@ func (t *tally) sum() int {
 	return int(total)
 }
 
-// glance is how long await sleeps between two checks. It is the error of a measurement, some 0.1 ms of at least 300 ms.
+// glance is how long await sleeps between two checks. It is the error of a
+// measurement, some 0.1 ms of at least 300 ms.
 const glance = 50 * time.Microsecond
 
-// await waits until n were counted, or until the count has not changed for the patience.
+// await waits until n were counted, or until the count has not changed for the
+// patience.
 func (t *tally) await(n int, patience time.Duration) (counted int) {
 	last, since := -1, time.Now()
 	for {

@@ -23,8 +23,9 @@ type verdict struct {
 	met     bool
 }
 
-// none is the largest value that is written as 0: one goroutine of the suite itself for ten thousand stages, or one
-// allocation for a growing queue in a hundred thousand hops, must not count.
+// none is the largest value that is written as 0: one goroutine of the suite
+// itself for ten thousand stages, or one allocation for a growing queue in a
+// hundred thousand hops, must not count.
 const none = 0.005
 
 // targets returns all targets.
@@ -126,7 +127,8 @@ func (f finding) by(of func(sample) float64) finding {
 	return f
 }
 
-// share returns the ratio that would remain if the cause of the difference occurred n times less often.
+// share returns the ratio that would remain if the cause of the difference
+// occurred n times less often.
 func (f finding) share(n float64) finding {
 	find := f.find
 	f.find = func(s *suite) (estimate, bool) {

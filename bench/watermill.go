@@ -10,14 +10,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 )
 
-// Watermill's publish and subscribe over Go channels: here a topic for each stage, whose workers share a subscription
-// and publish their results to the next topic. Watermill is made for messages between processes: each has a UUID,
-// metadata and bytes, and is acknowledged. A hop includes the cost of that.
+// Watermill's publish and subscribe over Go channels: here a topic for each
+// stage, whose workers share a subscription and publish their results to the
+// next topic. Watermill is made for messages between processes: each has a
+// UUID, metadata and bytes, and is acknowledged. A hop includes the cost of
+// that.
 //
-// It guarantees: a message is acknowledged or sent again. A publisher does not wait: a goroutine for each message does,
-// so nothing is bounded and order is not kept. A subscription delivers its next message when the last one was
-// acknowledged. So that several workers can work at once, a message is acknowledged before the work, and is lost if
-// that fails. A panic ends the process, unless its router with the Recoverer is used.
+// It guarantees: a message is acknowledged or sent again. A publisher does not
+// wait: a goroutine for each message does, so nothing is bounded and order is
+// not kept. A subscription delivers its next message when the last one was
+// acknowledged. So that several workers can work at once, a message is
+// acknowledged before the work, and is lost if that fails. A panic ends the
+// process, unless its router with the Recoverer is used.
 var watermillGoChannel = implementation{
 	name: "watermill",
 	what: "watermill's gochannel, a topic for each stage",

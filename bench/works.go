@@ -13,7 +13,8 @@ type work struct {
 	unit  string // of the figure
 	hops  int    // stages that a command passes
 	turns int    // turns of the rivals in each round; 0 is 1
-	// figure is the number by which implementations are compared: less is better.
+	// figure is the number by which implementations are compared: less is
+	// better.
 	figure func(sample) float64
 	run    func(implementation, order) (sample, error)
 }
@@ -24,7 +25,8 @@ type order struct {
 	Impl   string `json:"impl"`
 	Spin   int    `json:"spin"`   // rounds of W3's work
 	Moment bool   `json:"moment"` // only to check that it runs
-	// Profile is where the measuring process writes its CPU profile; empty: nowhere.
+	// Profile is where the measuring process writes its CPU profile; empty:
+	// nowhere.
 	Profile string `json:"profile,omitempty"`
 }
 
@@ -100,8 +102,8 @@ func workNamed(name string) (work, bool) {
 	return all[i], true
 }
 
-// deepOnly are the implementations that take part in W12: the hops of the others are so expensive that each would take
-// a minute without a new insight.
+// deepOnly are the implementations that take part in W12: the hops of the
+// others are so expensive that each would take a minute without a new insight.
 var deepOnly = []string{"golda", "direct", "direct-all", "chan", "chanbatch", "protoactor"}
 
 // crowdOnly are the implementations that take part in W14.

@@ -46,8 +46,9 @@ func (t *settling) shed(w wish, name string, is *Admission) {
 	turn(t, w, name, is.Shed, x)
 }
 
-// same reports whether two gates are equal. In Go, comparing values that cannot be compared (a function, or a value
-// that holds one) panics; same reports them as different.
+// same reports whether two gates are equal. In Go, comparing values that cannot
+// be compared (a function, or a value that holds one) panics; same reports them
+// as different.
 func same(a, b Gate) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

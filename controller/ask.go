@@ -23,11 +23,12 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Ask resets d, calls c and lets it write its answer into d. If c panics, Ask returns a [*PanicError] and d is empty:
-// Ask drops an incomplete answer, and earlier decisions stay in force. The controller may be called again.
+// Ask resets d, calls c and lets it write its answer into d. If c panics, Ask
+// returns a [*PanicError] and d is empty: Ask drops an incomplete answer, and
+// earlier decisions stay in force. The controller may be called again.
 //
-// This is the only recover besides the worker's. A controller is user code, too, and a pipeline must not stop because
-// its controller failed.
+// This is the only recover besides the worker's. A controller is user code,
+// too, and a pipeline must not stop because its controller failed.
 func Ask(c Controller, ev Event, s *Snapshot, d *Decisions) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

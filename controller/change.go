@@ -13,8 +13,9 @@ type Change struct {
 	At     time.Duration // since the pipeline started
 	Policy string
 	Group  string // the group or stage of the controller that decided; empty for the controller of the pipeline
-	// Stage is the owner of the knob: a stage, the [Entry], or [NoStage] for a pool that is not a stage's own.
-	// StageName is the name of the stage or pool, or "entry".
+	// Stage is the owner of the knob: a stage, the [Entry], or [NoStage] for a
+	// pool that is not a stage's own. StageName is the name of the stage or
+	// pool, or "entry".
 	Stage     StageID
 	StageName string
 	What      Knob
@@ -46,15 +47,17 @@ func (c Change) String() string {
 		c.At, policy, of, c.StageName, c.What, c.Before, c.After, c.Why)
 }
 
-// DecisionError is the fault of a policy that decided on a value that a knob cannot have, or made a decision about a stage
-// or pool that is not in the snapshot.
+// DecisionError is the fault of a policy that decided on a value that a knob
+// cannot have, or made a decision about a stage or pool that is not in the
+// snapshot.
 type DecisionError struct {
 	Policy string
 	Knob   Knob
 	Stage  StageID // the stage that the decision is about, unless OfPool
 	OfPool bool    // the decision is about a pool
 	Name   string  // of the stage or pool; empty if there is no such stage
-	// Problem says why the value is invalid. It is empty if there is no such stage or pool.
+	// Problem says why the value is invalid. It is empty if there is no such
+	// stage or pool.
 	Problem string
 }
 

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// MinInterval is the shortest time between two ticks, and between two round ends. A controller that asks for a shorter
-// interval gets this one: a wrong parameter must not make a pipeline spin.
+// MinInterval is the shortest time between two ticks, and between two round
+// ends. A controller that asks for a shorter interval gets this one: a wrong
+// parameter must not make a pipeline spin.
 const MinInterval = time.Millisecond
 
-// Knob names one setting that a policy can change. Each knob has one owner at a time.
+// Knob names one setting that a policy can change. Each knob has one owner at a
+// time.
 type Knob string
 
 // The knobs, each with the type of its values in a [Change].
@@ -33,18 +35,22 @@ const (
 	KnobGate       Knob = "gate"       // of a stage or the entry: Gate
 )
 
-// Dispatch is how the workers of a pool choose among its stages. For a pool with one stage all dispatches are the same.
+// Dispatch is how the workers of a pool choose among its stages. For a pool
+// with one stage all dispatches are the same.
 type Dispatch uint8
 
-// There are three ways to share workers. A stage with workers of its own (SEDA) needs no fourth one: it is the only
-// stage of its own pool.
+// There are three ways to share workers. A stage with workers of its own (SEDA)
+// needs no fourth one: it is the only stage of its own pool.
 const (
-	// SharedFIFO uses one queue for all stages: the stage with the oldest request for a worker is served first. A stage
-	// has no more entries in the queue than it has free instances.
+	// SharedFIFO uses one queue for all stages: the stage with the oldest
+	// request for a worker is served first. A stage has no more entries in the
+	// queue than it has free instances.
 	SharedFIFO Dispatch = iota
-	// SharedPriority is like SharedFIFO, but serves stages of higher priority first.
+	// SharedPriority is like SharedFIFO, but serves stages of higher priority
+	// first.
 	SharedPriority
-	// Polled makes each worker go from stage to stage in the order of the [VisitPlan] (LEDA's private queues).
+	// Polled makes each worker go from stage to stage in the order of the
+	// [VisitPlan] (LEDA's private queues).
 	Polled
 )
 
@@ -74,7 +80,8 @@ func (b Batch) String() string {
 	return fmt.Sprintf("%d or %v", b.Max, b.Linger)
 }
 
-// Rate admits PerSecond commands a second, and up to Burst at once after an idle time. The zero Rate is no limit.
+// Rate admits PerSecond commands a second, and up to Burst at once after an
+// idle time. The zero Rate is no limit.
 type Rate struct {
 	PerSecond float64
 	Burst     int
@@ -88,8 +95,9 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%g/s, %d at once", r.PerSecond, r.Burst)
 }
 
-// Shed refuses commands at admission: each command with a priority below Below, and each other command with this
-// Probability. The zero Shed refuses only commands of negative priority; commands have one only if the submitter sets
+// Shed refuses commands at admission: each command with a priority below Below,
+// and each other command with this Probability. The zero Shed refuses only
+// commands of negative priority; commands have one only if the submitter sets
 // it.
 type Shed struct {
 	Below       int
@@ -104,22 +112,26 @@ func (x Shed) String() string {
 	return fmt.Sprintf("below %d and %g%%", x.Below, 100*x.Probability)
 }
 
-// Gate decides on each command at admission. Gates are the one part of a policy that is not called serially: many
-// submitters call Admit at once, so it must be safe for concurrent use, quick, and must not block.
+// Gate decides on each command at admission. Gates are the one part of a policy
+// that is not called serially: many submitters call Admit at once, so it must
+// be safe for concurrent use, quick, and must not block.
 type Gate interface {
-	// Admit is called before a command is accepted. If it returns an error, the command is refused and the submitter
-	// gets the error. A gate that panics refuses the command.
+	// Admit is called before a command is accepted. If it returns an error, the
+	// command is refused and the submitter gets the error. A gate that panics
+	// refuses the command.
 	Admit(cmd any, queued, capacity int) error
 }
 
-// Decisions are the wishes of a controller. The zero value is ready and holds no wish; Reset empties a used
-// one and keeps its memory.
+// Decisions are the wishes of a controller. The zero value is ready and holds
+// no wish; Reset empties a used one and keeps its memory.
 //
-// Every method sets a value and none adds to one, and the later of two wishes for one knob wins. So it does no harm to
-// apply a decision twice. Only Steal states a difference: it is relative to the numbers in the snapshot that the
+// Every method sets a value and none adds to one, and the later of two wishes
+// for one knob wins. So it does no harm to apply a decision twice. Only Steal
+// states a difference: it is relative to the numbers in the snapshot that the
 // controller got.
 //
-// Each wish has a reason: a few words for the journal, with numbers, such as "queue 120 > 100 for 3 samples".
+// Each wish has a reason: a few words for the journal, with numbers, such as
+// "queue 120 > 100 for 3 samples".
 //
 // Decisions is not safe for concurrent use.
 type Decisions struct {
@@ -162,8 +174,9 @@ type wish struct {
 	seq   int // the later of two wishes has the higher number
 }
 
-// Every sets the time from this call to the next tick, and from then on between ticks, until Every is called again. A
-// controller that never calls Every gets no ticks. Less than [MinInterval] counts as MinInterval.
+// Every sets the time from this call to the next tick, and from then on between
+// ticks, until Every is called again. A controller that never calls Every gets
+// no ticks. Less than [MinInterval] counts as MinInterval.
 func (d *Decisions) Every(interval time.Duration) {
 	d.interval = max(interval, MinInterval)
 }
@@ -171,11 +184,13 @@ func (d *Decisions) Every(interval time.Duration) {
 // OnRoundEnd sets whether the controller gets [EventRoundEnd].
 func (d *Decisions) OnRoundEnd(on bool) { d.rounds = option[bool]{on, true} }
 
-// OnVisits sets the number of visits after which the controller gets [EventVisits], repeatedly; 0 and less mean never.
+// OnVisits sets the number of visits after which the controller gets
+// [EventVisits], repeatedly; 0 and less mean never.
 func (d *Decisions) OnVisits(n int) { d.visits = option[int]{n, true} }
 
-// WatchMachine sets whether snapshots have the MachineUsage. Reading it takes some tens of microseconds a snapshot, so it is not read unless a
-// controller asks for it. Of several controllers the last one counts.
+// WatchMachine sets whether snapshots have the MachineUsage. Reading it takes
+// some tens of microseconds a snapshot, so it is not read unless a controller
+// asks for it. Of several controllers the last one counts.
 func (d *Decisions) WatchMachine(on bool) { d.machine = option[bool]{on, true} }
 
 // Workers sets the number of workers of the stage's own pool.
@@ -183,9 +198,10 @@ func (d *Decisions) Workers(s StageID, n int, why string) {
 	d.wish(ofStage(KnobWorkers, s), n, why)
 }
 
-// Pool asks for a pool of that name with that number of workers. If the pool does not exist it is made, with at least
-// one worker and at most [MostWorkers]. The name of a stage means the stage's own pool: then Pool is the same as
-// Workers.
+// Pool asks for a pool of that name with that number of workers. If the pool
+// does not exist it is made, with at least one worker and at most
+// [MostWorkers]. The name of a stage means the stage's own pool: then Pool is
+// the same as Workers.
 func (d *Decisions) Pool(name string, workers int, why string) {
 	if !slices.Contains(d.made, name) {
 		d.made = append(d.made, name)
@@ -193,9 +209,11 @@ func (d *Decisions) Pool(name string, workers int, why string) {
 	d.wish(ofPool(KnobWorkers, name), workers, why)
 }
 
-// Keep leaves the number of workers of a stage's own pool (or of a shared pool, if s is [NoStage]) as it is, and states
-// why. It is for the journal only, see [Decisions.Kept]. A controller calls it when something starts to hold the number back, and
-// not on every call of Control. As it is only a note, it does not undo a wish.
+// Keep leaves the number of workers of a stage's own pool (or of a shared pool,
+// if s is [NoStage]) as it is, and states why. It is for the journal only, see
+// [Decisions.Kept]. A controller calls it when something starts to hold the
+// number back, and not on every call of Control. As it is only a note, it does
+// not undo a wish.
 func (d *Decisions) Keep(s StageID, pool string, why string) {
 	t := ofStage(KnobWorkers, s)
 	if s == NoStage {
@@ -204,9 +222,11 @@ func (d *Decisions) Keep(s StageID, pool string, why string) {
 	d.kept = append(d.kept, wish{target: t, why: why})
 }
 
-// Bind sets which pool's workers visit a stage: an existing pool, or one that this decision makes. The stage's own
-// name, or the empty one, means its own pool. The number of workers of the own pool can be decided only once a snapshot
-// shows the stage there again: while the stage is bound to another pool, the bounds of its own are 0.
+// Bind sets which pool's workers visit a stage: an existing pool, or one that
+// this decision makes. The stage's own name, or the empty one, means its own
+// pool. The number of workers of the own pool can be decided only once a
+// snapshot shows the stage there again: while the stage is bound to another
+// pool, the bounds of its own are 0.
 func (d *Decisions) Bind(s StageID, pool, why string) {
 	d.wish(ofStage(KnobPool, s), pool, why)
 }
@@ -216,20 +236,24 @@ func (d *Decisions) Dispatch(pool string, m Dispatch, why string) {
 	d.wish(ofPool(KnobDispatch, pool), m, why)
 }
 
-// Visit gives a pool a new visit plan, which must not be changed any more. Each plan has one [EventRoundEnd]. A plan
-// that is equal to the current one changes nothing and has no further event.
+// Visit gives a pool a new visit plan, which must not be changed any more. Each
+// plan has one [EventRoundEnd]. A plan that is equal to the current one changes
+// nothing and has no further event.
 func (d *Decisions) Visit(pool string, p *VisitPlan, why string) {
 	d.wish(ofPool(KnobVisit, pool), p, why)
 }
 
-// Steal moves n workers from the victim's own pool to the thief's; fewer if the bounds of either pool do not allow n.
-// Their sum stays the same. Steals are applied after all wishes of Workers, one after the other, so that no steal takes
-// workers that another one has taken. For each pair of stages only the last Steal counts.
+// Steal moves n workers from the victim's own pool to the thief's; fewer if the
+// bounds of either pool do not allow n. Their sum stays the same. Steals are
+// applied after all wishes of Workers, one after the other, so that no steal
+// takes workers that another one has taken. For each pair of stages only the
+// last Steal counts.
 func (d *Decisions) Steal(thief, victim StageID, n int, why string) {
 	d.wish(target{knob: knobSteal, stage: thief, victim: victim}, n, why)
 }
 
-// knobSteal marks a Steal and is not a real knob: Settle turns it into two changes of [KnobWorkers].
+// knobSteal marks a Steal and is not a real knob: Settle turns it into two
+// changes of [KnobWorkers].
 const knobSteal Knob = "steal"
 
 // Instances sets how many workers may be at a stage at once.
@@ -237,7 +261,8 @@ func (d *Decisions) Instances(s StageID, n int, why string) {
 	d.wish(ofStage(KnobInstances, s), n, why)
 }
 
-// Priority sets the priority of a stage among the stages of a [SharedPriority] pool.
+// Priority sets the priority of a stage among the stages of a [SharedPriority]
+// pool.
 func (d *Decisions) Priority(s StageID, p int, why string) {
 	d.wish(ofStage(KnobPriority, s), p, why)
 }
@@ -247,36 +272,43 @@ func (d *Decisions) Batch(s StageID, n int, linger time.Duration, why string) {
 	d.wish(ofStage(KnobBatch, s), Batch{n, linger}, why)
 }
 
-// Capacity sets how many commands a stage's queue may hold. Commands that it already holds beyond that stay.
+// Capacity sets how many commands a stage's queue may hold. Commands that it
+// already holds beyond that stay.
 func (d *Decisions) Capacity(s StageID, n int, why string) {
 	d.wish(ofStage(KnobCapacity, s), n, why)
 }
 
-// Enable sets whether a stage's queue takes commands. A disabled stage refuses commands that are submitted to it and
-// sheds commands that are forwarded to it; the commands in its queue are still handled.
+// Enable sets whether a stage's queue takes commands. A disabled stage refuses
+// commands that are submitted to it and sheds commands that are forwarded to
+// it; the commands in its queue are still handled.
 func (d *Decisions) Enable(s StageID, on bool, why string) {
 	d.wish(ofStage(KnobEnabled, s), on, why)
 }
 
-// Discipline sets the order in which a stage's queue gives out its commands: a name that stage/queue knows. The
-// commands that already wait are put in that order.
+// Discipline sets the order in which a stage's queue gives out its commands: a
+// name that stage/queue knows. The commands that already wait are put in that
+// order.
 func (d *Decisions) Discipline(s StageID, name, why string) {
 	d.wish(ofStage(KnobDiscipline, s), name, why)
 }
 
-// Degrade asks the handlers of a stage for a lower quality, from 1 (full) to 0. Handlers read it with
-// behaviour.Quality; handlers that do not read it are not affected.
+// Degrade asks the handlers of a stage for a lower quality, from 1 (full) to 0.
+// Handlers read it with behaviour.Quality; handlers that do not read it are not
+// affected.
 func (d *Decisions) Degrade(s StageID, quality float64, why string) {
 	d.wish(ofStage(KnobQuality, s), quality, why)
 }
 
-// Rate bounds how many commands a second are admitted, at a stage or at the [Entry].
+// Rate bounds how many commands a second are admitted, at a stage or at the
+// [Entry].
 func (d *Decisions) Rate(scope StageID, perSecond float64, burst int, why string) {
 	d.wish(ofStage(KnobRate, scope), Rate{perSecond, burst}, why)
 }
 
-// Limit bounds how many commands may be in flight, in a stage or in the whole pipeline ([Entry]); 0 is no limit.
-// Commands beyond the limit are treated as if the queue were full. Commands that guards hold back do not count at the entry.
+// Limit bounds how many commands may be in flight, in a stage or in the whole
+// pipeline ([Entry]); 0 is no limit. Commands beyond the limit are treated as
+// if the queue were full. Commands that guards hold back do not count at the
+// entry.
 func (d *Decisions) Limit(scope StageID, inFlight int, why string) {
 	d.wish(ofStage(KnobLimit, scope), inFlight, why)
 }
@@ -286,8 +318,8 @@ func (d *Decisions) Shed(scope StageID, below int, probability float64, why stri
 	d.wish(ofStage(KnobShed, scope), Shed{below, probability}, why)
 }
 
-// Gate sets the gate of a stage or of the [Entry]; nil removes it. A gate that cannot be compared, such as a function,
-// counts as a new one each time.
+// Gate sets the gate of a stage or of the [Entry]; nil removes it. A gate that
+// cannot be compared, such as a function, counts as a new one each time.
 func (d *Decisions) Gate(scope StageID, g Gate, why string) {
 	d.wish(ofStage(KnobGate, scope), g, why)
 }
@@ -306,16 +338,20 @@ func (d *Decisions) wish(t target, value any, why string) {
 	d.wishes = append(d.wishes, w)
 }
 
-// Interval returns the last interval set with Every, or zero if none was set: then the interval in force stays.
+// Interval returns the last interval set with Every, or zero if none was set:
+// then the interval in force stays.
 func (d *Decisions) Interval() time.Duration { return d.interval }
 
-// WantsRoundEnd returns the last value set with OnRoundEnd; ok is false if none was set.
+// WantsRoundEnd returns the last value set with OnRoundEnd; ok is false if none
+// was set.
 func (d *Decisions) WantsRoundEnd() (on, ok bool) { return d.rounds.value, d.rounds.ok }
 
-// WantsVisits returns the last value set with OnVisits; ok is false if none was set.
+// WantsVisits returns the last value set with OnVisits; ok is false if none was
+// set.
 func (d *Decisions) WantsVisits() (n int, ok bool) { return d.visits.value, d.visits.ok }
 
-// WantsMachine returns the last value set with WatchMachine; ok is false if none was set.
+// WantsMachine returns the last value set with WatchMachine; ok is false if
+// none was set.
 func (d *Decisions) WantsMachine() (on, ok bool) { return d.machine.value, d.machine.ok }
 
 // Wants returns how many workers the controller wants for a stage's own pool,

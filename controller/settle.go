@@ -87,8 +87,9 @@ func (t *settling) settle(w wish) {
 
 func (t *settling) known(s StageID) bool { return s >= 0 && int(s) < len(t.s.Stages) }
 
-// turn notes a change if the value differs. It is a generic function, not a method, so that a value is put into an
-// interface, and thus on the heap, only if it has changed.
+// turn notes a change if the value differs. It is a generic function, not a
+// method, so that a value is put into an interface, and thus on the heap, only
+// if it has changed.
 func turn[T comparable](t *settling, w wish, name string, before, after T) {
 	if before != after {
 		t.note(w, name, before, after)
@@ -110,11 +111,13 @@ func (t *settling) number(w wish, name string, before, least, most int) {
 	}
 }
 
-// hold returns the nearest number within the bounds. If the bounds contradict each other the lower one wins: a stage
-// with too many workers is slow, a stage without workers is dead.
+// hold returns the nearest number within the bounds. If the bounds contradict
+// each other the lower one wins: a stage with too many workers is slow, a stage
+// without workers is dead.
 func hold(wanted, least, most int) int { return max(min(wanted, most), least) }
 
-// held returns the wish with a reason that mentions the bound, if the bound changed the number.
+// held returns the wish with a reason that mentions the bound, if the bound
+// changed the number.
 func (w wish) held(wanted, got int) wish {
 	why := cmp.Or(w.why, "no reason given")
 	switch {
@@ -164,7 +167,8 @@ func (t *settling) ofPool(w wish) {
 	}
 }
 
-// own returns the stage with this own pool, if there is one. The snapshot may have stages without pools, as in a test.
+// own returns the stage with this own pool, if there is one. The snapshot may
+// have stages without pools, as in a test.
 func (t *settling) own(pool string) (StageID, bool) {
 	if p := t.s.Pool(pool); p != nil && !p.Own {
 		return NoStage, false
@@ -177,8 +181,9 @@ func (t *settling) own(pool string) (StageID, bool) {
 	return NoStage, false
 }
 
-// pool returns the pool as it is, or as it will be if this decision makes it: with at least one worker, since the
-// commands of a stage wait for ever if its pool has none.
+// pool returns the pool as it is, or as it will be if this decision makes it:
+// with at least one worker, since the commands of a stage wait for ever if its
+// pool has none.
 func (t *settling) pool(name string, own bool) *PoolStats {
 	p := t.s.Pool(name)
 	if p == nil && name != "" && (own || slices.Contains(t.d.made, name)) {
@@ -225,8 +230,8 @@ func (t *settling) ofStage(w wish, st *StageStats) {
 	}
 }
 
-// overridden reports whether a later wish sets the same number of workers under its other name: the stage's, or its
-// pool's.
+// overridden reports whether a later wish sets the same number of workers under
+// its other name: the stage's, or its pool's.
 func (t *settling) overridden(w wish, st *StageStats) bool {
 	other := ofPool(KnobWorkers, st.Name)
 	if w.ofPool {

@@ -2,33 +2,36 @@ package controller
 
 import "time"
 
-// StageID is the index of a stage in [Snapshot.Stages]. It is valid for one snapshot only; to remember a stage,
-// remember its name.
+// StageID is the index of a stage in [Snapshot.Stages]. It is valid for one
+// snapshot only; to remember a stage, remember its name.
 type StageID int
 
 const (
 	// NoStage is no stage.
 	NoStage StageID = -1
-	// Entry stands for the whole pipeline as the scope of an admission decision: for everything that is submitted from
-	// outside, to any stage.
+	// Entry stands for the whole pipeline as the scope of an admission
+	// decision: for everything that is submitted from outside, to any stage.
 	Entry StageID = -2
 )
 
 // Snapshot is a controller's view of a pipeline.
 type Snapshot struct {
-	// At is the time since the pipeline started. It never goes back. Zero is an ordinary time and does not mean
-	// "never".
+	// At is the time since the pipeline started. It never goes back. Zero is an
+	// ordinary time and does not mean "never".
 	At time.Duration
-	// CPUs is how many threads of the process can run at the same time: GOMAXPROCS, which may be less than the number
-	// of CPUs of the machine.
+	// CPUs is how many threads of the process can run at the same time:
+	// GOMAXPROCS, which may be less than the number of CPUs of the machine.
 	CPUs int
-	// CPUUsage is the share of these CPUs, from 0 to 1, that this process used, not counting other processes of the
-	// machine: during the last second, or since the last call of a controller if that is longer ago. All controllers of
-	// a pipeline see the same value. It is 0 if it is not known, as in the first call.
+	// CPUUsage is the share of these CPUs, from 0 to 1, that this process used,
+	// not counting other processes of the machine: during the last second, or
+	// since the last call of a controller if that is longer ago. All
+	// controllers of a pipeline see the same value. It is 0 if it is not known,
+	// as in the first call.
 	CPUUsage float64
-	// MachineUsage is the share of all CPUs of the machine, from 0 to 1, that this and all other processes used, in the same
-	// time. It is 0 unless a controller has called [Decisions.WatchMachine] before, and where the system does not say it; only Linux
-	// does. In a container it is the host's.
+	// MachineUsage is the share of all CPUs of the machine, from 0 to 1, that
+	// this and all other processes used, in the same time. It is 0 unless a
+	// controller has called [Decisions.WatchMachine] before, and where the
+	// system does not say it; only Linux does. In a container it is the host's.
 	MachineUsage float64
 	// Group is the name of the group that the controller governs, empty for the
 	// controller of a pipeline. A group's controller sees only the stages of
@@ -38,20 +41,23 @@ type Snapshot struct {
 	// stage with a controller of its own it is the name of the stage, which is
 	// then a group of one.
 	Group string
-	// InFlight is the number of commands that have been accepted and have not ended. A group's controller sees how many
-	// are queued or in hand in the group.
+	// InFlight is the number of commands that have been accepted and have not
+	// ended. A group's controller sees how many are queued or in hand in the
+	// group.
 	InFlight int
-	// Entry is how the pipeline admits commands from outside. A group's controller cannot change it and sees
-	// the zero Admission.
+	// Entry is how the pipeline admits commands from outside. A group's
+	// controller cannot change it and sees the zero Admission.
 	Entry Admission
 	// Stages are in the order in which the pipeline was put together.
 	Stages []StageStats
-	// Pools lists the pools of workers: first each stage's own, in the order of the stages and under their names, then
-	// the groups that the pipeline declares, then the pools that policies have made. It includes pools to which no stage is
-	// bound.
+	// Pools lists the pools of workers: first each stage's own, in the order of
+	// the stages and under their names, then the groups that the pipeline
+	// declares, then the pools that policies have made. It includes pools to
+	// which no stage is bound.
 	Pools []PoolStats
-	// Taken lists the names of pools that other controllers govern. A policy that makes a pool must give it a name that
-	// is neither in Taken nor in Pools.
+	// Taken lists the names of pools that other controllers govern. A policy
+	// that makes a pool must give it a name that is neither in Taken nor in
+	// Pools.
 	Taken []string
 }
 
@@ -70,8 +76,9 @@ type StageStats struct {
 	ID   StageID
 	Name string
 
-	// Rank is the distance of the stage from the sources: the length of the longest path of forward edges that leads to
-	// it, 0 for a source. Stages of a loop may have any rank, and are Cyclic.
+	// Rank is the distance of the stage from the sources: the length of the
+	// longest path of forward edges that leads to it, 0 for a source. Stages of
+	// a loop may have any rank, and are Cyclic.
 	Rank int
 	// Cyclic reports that commands may reach the stage again after they left
 	// it.
@@ -89,37 +96,46 @@ type StageStats struct {
 	// as Instances allows. So a policy adds workers only when workers are
 	// short.
 	QueueLen, QueueCap int
-	// OldestWait is how long the next command has waited. It is approximate: the clock is not read for every command.
+	// OldestWait is how long the next command has waited. It is approximate:
+	// the clock is not read for every command.
 	OldestWait time.Duration
-	// InHand is the number of commands that have been taken from the queue and have not ended, not counting suspended
-	// ones, which hold no worker.
+	// InHand is the number of commands that have been taken from the queue and
+	// have not ended, not counting suspended ones, which hold no worker.
 	InHand int
 
-	// Workers is the set number of workers of the stage's own pool: one that crashed and is being restarted still
-	// counts, since its supervisor replaces it. MinWorkers and MaxWorkers are the inclusive bounds. While the stage is
-	// bound to another pool all three are 0.
+	// Workers is the set number of workers of the stage's own pool: one that
+	// crashed and is being restarted still counts, since its supervisor
+	// replaces it. MinWorkers and MaxWorkers are the inclusive bounds. While
+	// the stage is bound to another pool all three are 0.
 	Workers, MinWorkers, MaxWorkers int
-	// Busy is the number of workers that run a handler or are about to. Blocked is the number of workers that have run
-	// one and wait for a free slot in a stage ahead; more workers would only wait there, too. The other workers are
-	// idle; see [StageStats.Idle].
+	// Busy is the number of workers that run a handler or are about to. Blocked
+	// is the number of workers that have run one and wait for a free slot in a
+	// stage ahead; more workers would only wait there, too. The other workers
+	// are idle; see [StageStats.Idle].
 	Busy, Blocked int
-	// Stalled reports that a shared pool takes nothing from the stage, because a stage ahead is full.
+	// Stalled reports that a shared pool takes nothing from the stage, because
+	// a stage ahead is full.
 	Stalled bool
-	// Bound reports that stages ahead, and not the workers of this one, limit the throughput of the stage, so that
-	// another worker would be of no use. A stage becomes bound when its workers were blocked for a tenth or more of the
-	// time in which they had commands, or when it is stalled; it stays bound as long as the queue of a stage ahead is
-	// half full or more.
+	// Bound reports that stages ahead, and not the workers of this one, limit
+	// the throughput of the stage, so that another worker would be of no use. A
+	// stage becomes bound when its workers were blocked for a tenth or more of
+	// the time in which they had commands, or when it is stalled; it stays
+	// bound as long as the queue of a stage ahead is half full or more.
 	Bound bool
 
-	// Needs is the least number of workers that the stage's options ask for, in whatever pool: the first number of
-	// stage.Workers, or its instances if they are fewer. It is 0 if the options leave the number to the default. A
-	// policy that shares workers should leave a stage that needs more than the shared pool has in its own pool.
+	// Needs is the least number of workers that the stage's options ask for, in
+	// whatever pool: the first number of stage.Workers, or its instances if
+	// they are fewer. It is 0 if the options leave the number to the default. A
+	// policy that shares workers should leave a stage that needs more than the
+	// shared pool has in its own pool.
 	Needs int
 
-	// Pool is the name of the pool whose workers visit the stage: its own, which has the stage's name, or a shared one.
+	// Pool is the name of the pool whose workers visit the stage: its own,
+	// which has the stage's name, or a shared one.
 	Pool string
-	// Instances is how many workers may be at the stage at once, and FreeInstances how many more may come now. For a
-	// stage whose handlers suspend, Instances is how many commands may be under way.
+	// Instances is how many workers may be at the stage at once, and
+	// FreeInstances how many more may come now. For a stage whose handlers
+	// suspend, Instances is how many commands may be under way.
 	Instances, FreeInstances int
 	// Priority orders the stages of a [SharedPriority] pool, higher first.
 	Priority int
@@ -129,26 +145,30 @@ type StageStats struct {
 	Batch Batch
 	// Enabled reports that the queue takes commands.
 	Enabled bool
-	// Paused reports that no worker may visit the stage. Policies leave such a stage alone.
+	// Paused reports that no worker may visit the stage. Policies leave such a
+	// stage alone.
 	Paused bool
-	// Blocking reports that the stage's handlers wait rather than compute. Policies that share workers leave such a
-	// stage in its own pool.
+	// Blocking reports that the stage's handlers wait rather than compute.
+	// Policies that share workers leave such a stage in its own pool.
 	Blocking bool
-	// Quality is the quality that the handlers are asked for, from 0 to 1; see [Decisions.Degrade].
+	// Quality is the quality that the handlers are asked for, from 0 to 1; see
+	// [Decisions.Degrade].
 	Quality float64
 	// Admission is how the stage admits submitted commands.
 	Admission Admission
 
-	// Total counts since the pipeline started and only grows. Window is the part of Total that was counted since the
-	// previous call of this controller.
+	// Total counts since the pipeline started and only grows. Window is the
+	// part of Total that was counted since the previous call of this
+	// controller.
 	Total, Window Counters
 }
 
 // Idle returns how many of the stage's own workers have nothing to do.
 func (st *StageStats) Idle() int { return max(st.Workers-max(st.Busy, 0)-max(st.Blocked, 0), 0) }
 
-// Service returns the mean time of a command in its handler: in the window if any command was handled in it, else since
-// the start; 0 if none was ever handled.
+// Service returns the mean time of a command in its handler: in the window if
+// any command was handled in it, else since the start; 0 if none was ever
+// handled.
 func (st *StageStats) Service() time.Duration {
 	for _, c := range []Counters{st.Window, st.Total} {
 		if n := c.Handled(); n > 0 && c.Busy > 0 {
@@ -158,7 +178,8 @@ func (st *StageStats) Service() time.Duration {
 	return 0
 }
 
-// Admission is how commands are admitted. The zero Admission admits all commands as long as the queue has a free slot.
+// Admission is how commands are admitted. The zero Admission admits all
+// commands as long as the queue has a free slot.
 type Admission struct {
 	Rate  Rate
 	Limit int // commands in flight; 0: no limit
@@ -173,18 +194,22 @@ type PoolStats struct {
 	Own bool
 	// Group reports that the pipeline declares the pool.
 	Group bool
-	// Stages lists the stages that are bound to the pool, in the order of the pipeline.
+	// Stages lists the stages that are bound to the pool, in the order of the
+	// pipeline.
 	Stages []StageID
 	// Dispatch is how the workers choose among several stages.
 	Dispatch Dispatch
 	// Plan is the plan last set with [Decisions.Visit], or nil.
 	Plan *VisitPlan
-	// Workers is the set number of workers of the pool; MinWorkers and MaxWorkers are the bounds.
+	// Workers is the set number of workers of the pool; MinWorkers and
+	// MaxWorkers are the bounds.
 	Workers, MinWorkers, MaxWorkers int
-	// Busy and Blocked count busy and blocked workers, see [StageStats]. Workers of shared pools are never blocked.
+	// Busy and Blocked count busy and blocked workers, see [StageStats].
+	// Workers of shared pools are never blocked.
 	Busy, Blocked int
-	// Rounds, Visits and EmptyVisits count since the pipeline started how often a worker ended a round of the plan (see
-	// [EventRoundEnd]), visited a stage, and found nothing to do there.
+	// Rounds, Visits and EmptyVisits count since the pipeline started how often
+	// a worker ended a round of the plan (see [EventRoundEnd]), visited a
+	// stage, and found nothing to do there.
 	Rounds, Visits, EmptyVisits uint64
 }
 
@@ -209,8 +234,9 @@ type Counters struct {
 // Handled returns how many commands handlers have answered.
 func (c Counters) Handled() uint64 { return c.OK + c.Forwarded + c.Errors }
 
-// Sub returns the counts since earlier. A counter that is lower than before was restarted, because a new stage
-// has the name of an old one; then everything it shows was counted since.
+// Sub returns the counts since earlier. A counter that is lower than before was
+// restarted, because a new stage has the name of an old one; then everything it
+// shows was counted since.
 func (c Counters) Sub(earlier Counters) Counters {
 	return Counters{
 		Accepted:     since(c.Accepted, earlier.Accepted),

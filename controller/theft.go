@@ -27,7 +27,8 @@ func (t *settling) steal(w wish, thief *StageStats) {
 	t.move(w, victim, -n)
 }
 
-// span returns the distance from a number up to another, limited to math.MaxInt, or zero if the other is not greater.
+// span returns the distance from a number up to another, limited to
+// math.MaxInt, or zero if the other is not greater.
 func span(from, to int) int {
 	switch {
 	case to <= from:
@@ -47,12 +48,14 @@ func (t *settling) workers(s StageID) int {
 	return t.s.Stages[s].Workers
 }
 
-// workersChange returns the index of the change of a stage's workers, or a negative number if there is none.
+// workersChange returns the index of the change of a stage's workers, or a
+// negative number if there is none.
 func (t *settling) workersChange(s StageID) int {
 	return slices.IndexFunc(t.changes, func(c Change) bool { return c.Stage == s && c.What == KnobWorkers })
 }
 
-// move adds n to the change of a stage's workers, or makes one. It removes a change that changes nothing in the end.
+// move adds n to the change of a stage's workers, or makes one. It removes a
+// change that changes nothing in the end.
 func (t *settling) move(w wish, st *StageStats, n int) {
 	i := t.workersChange(w.stage)
 	if i < 0 {

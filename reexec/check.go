@@ -14,8 +14,10 @@ import (
 	"time"
 )
 
-// checkEnv has, in the process that checks a new version, a secret that it must write to its standard output, after checked, if the
-// version is good. So a program that knows nothing of this package, and ends well, does not count as checked.
+// checkEnv has, in the process that checks a new version, a secret that it must
+// write to its standard output, after checked, if the version is good. So a
+// program that knows nothing of this package, and ends well, does not count as
+// checked.
 const checkEnv = "GOLDA_REEXEC_CHECK"
 
 const (
@@ -24,7 +26,8 @@ const (
 	mostOutput = 8 << 10  // the last bytes of the checking process's output
 )
 
-// try checks the new version in a process of its own. It returns the file that is good.
+// try checks the new version in a process of its own. It returns the file that
+// is good.
 func (p *Program) try(ctx context.Context, path string) (os.FileInfo, error) {
 	within := p.CheckTime
 	if within == 0 {

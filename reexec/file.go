@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// started is the file of the process, by the name with which it was started if that leads to it. It is found before main can change the
-// working directory.
+// started is the file of the process, by the name with which it was started if
+// that leads to it. It is found before main can change the working directory.
 var started, errStarted = find()
 
 func find() (string, error) {

@@ -26,9 +26,11 @@
 //
 // # Steps
 //
-//  1. The new file is started as a second process that runs Check and nothing else. The old version goes on meanwhile.
+//  1. The new file is started as a second process that runs Check and nothing
+//     else. The old version goes on meanwhile.
 //  2. If that fails, the reason is logged, and nothing has changed.
-//  3. The context of Serve ends. It drains, for as long as its pipeline allows, gives unfinished commands back, closes its store, and returns.
+//  3. The context of Serve ends. It drains, for as long as its pipeline allows,
+//     gives unfinished commands back, closes its store, and returns.
 //  4. The process becomes the new version, which opens the store and goes on.
 //
 // If the last step fails, because the file was removed or replaced meanwhile,
@@ -71,8 +73,8 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Program is a program that can be replaced while it runs. Its fields must not change after [Program.Run] was called. There is one in a
-// process.
+// Program is a program that can be replaced while it runs. Its fields must not
+// change after [Program.Run] was called. There is one in a process.
 type Program struct {
 	// Serve is the work of the program. When its context ends it must end and
 	// close all resources that the next version opens, such as the store of a
@@ -96,7 +98,8 @@ type Program struct {
 	// process was started, under the same name: a symbolic link is followed
 	// anew, from any working directory.
 	Path string
-	// CheckTime is how long Offer and Check may take, with the start of a process. Then that is killed. 0 means 30 s.
+	// CheckTime is how long Offer and Check may take, with the start of a
+	// process. Then that is killed. 0 means 30 s.
 	CheckTime time.Duration
 	// Logger gets a line for the result of each upgrade: a refused upgrade is a
 	// warning. nil means nothing is logged.
@@ -164,7 +167,8 @@ func (p *Program) path() (string, error) {
 	return started, errStarted
 }
 
-// serve calls Serve, and replaces the process if that was agreed. It returns whether to serve again, because that has failed.
+// serve calls Serve, and replaces the process if that was agreed. It returns
+// whether to serve again, because that has failed.
 func (p *Program) serve(ctx context.Context) (again bool, err error) {
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()

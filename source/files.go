@@ -14,12 +14,15 @@ import (
 	"github.com/golda-dev/golda/internal/feed"
 )
 
-// Files makes a source of the names of files that match any of the patterns, as [filepath.Glob] finds them: in order, each
-// once. It looks for them in its first run. A file whose name is a pattern is found, too, whatever the pattern means. A pattern
-// without wildcards must match: if no such file exists, that is an error that is [fs.ErrNotExist], and ends the feed, as a
-// malformed pattern does. So does a pattern with wildcards that matches nothing because the directory before the first of them
-// cannot be read. The position is the number of names, and the total is known. pipeline.New refuses
-// Files without patterns, and an empty pattern.
+// Files makes a source of the names of files that match any of the patterns, as
+// [filepath.Glob] finds them: in order, each once. It looks for them in its
+// first run. A file whose name is a pattern is found, too, whatever the pattern
+// means. A pattern without wildcards must match: if no such file exists, that
+// is an error that is [fs.ErrNotExist], and ends the feed, as a malformed
+// pattern does. So does a pattern with wildcards that matches nothing because
+// the directory before the first of them cannot be read. The position is the
+// number of names, and the total is known. pipeline.New refuses Files without
+// patterns, and an empty pattern.
 func Files(patterns ...string) Source[string] {
 	if len(patterns) == 0 {
 		return feed.Refused[string]("Files: there is no pattern")
@@ -54,7 +57,8 @@ func globAll(patterns []string) (all []string, err error) {
 	return slices.Compact(all), nil
 }
 
-// glob returns the names that match a pattern, and an error if there are none and the pattern is why.
+// glob returns the names that match a pattern, and an error if there are none
+// and the pattern is why.
 func glob(pattern string) ([]string, error) {
 	names, err := filepath.Glob(pattern)
 	if _, notThere := os.Lstat(pattern); notThere == nil {
@@ -70,7 +74,8 @@ func glob(pattern string) ([]string, error) {
 	return nil, readable(filepath.Dir(pattern[:wildcard] + "x"))
 }
 
-// readable returns why the names in a directory cannot be read, which filepath.Glob does not say.
+// readable returns why the names in a directory cannot be read, which
+// filepath.Glob does not say.
 func readable(dir string) error {
 	if runtime.GOOS != "windows" && strings.Contains(dir, `\`) { // with escapes, it is not the name
 		return nil

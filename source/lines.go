@@ -16,11 +16,13 @@ import (
 	"github.com/golda-dev/golda/internal/feed"
 )
 
-// defaultLongest is how long a line may be by default, and how much is read at once.
+// defaultLongest is how long a line may be by default, and how much is read at
+// once.
 const defaultLongest = 64 << 10
 
-// LineError is why [Lines] could not go on. It is an error that a restart cannot help if it wraps [bufio.ErrTooLong], if the
-// reader is a file that was closed or became shorter, and if it is a directory.
+// LineError is why [Lines] could not go on. It is an error that a restart
+// cannot help if it wraps [bufio.ErrTooLong], if the reader is a file that was
+// closed or became shorter, and if it is a directory.
 type LineError struct {
 	Line   int64 // the number of the line, counted from 1 where the source began
 	Offset int64 // of the line's first byte
@@ -153,7 +155,8 @@ func (l *lines) begin(ctx context.Context, from int64) error {
 	return nil
 }
 
-// next returns the next line, and how many bytes it has with its end: 0 if there is none.
+// next returns the next line, and how many bytes it has with its end: 0 if
+// there is none.
 func (l *lines) next(ctx context.Context) (line []byte, n int, err error) {
 	for seen := 0; ; {
 		i := bytes.IndexByte(l.rest[seen:], '\n')
@@ -200,7 +203,8 @@ func (l *lines) read(ctx context.Context) error {
 
 var errReaderGone = errors.New("the reader has ended its goroutine")
 
-// input reads in a goroutine of its own, so that a Read that does not return holds nothing up.
+// input reads in a goroutine of its own, so that a Read that does not return
+// holds nothing up.
 type input struct {
 	r       io.Reader
 	buf     []byte
@@ -212,7 +216,8 @@ type result struct {
 	err error
 }
 
-// read returns some bytes, which are valid until the next call, or an error, or both.
+// read returns some bytes, which are valid until the next call, or an error, or
+// both.
 func (in *input) read(ctx context.Context) ([]byte, error) {
 	if in.pending == nil {
 		if in.buf == nil {
@@ -233,7 +238,8 @@ func (in *input) read(ctx context.Context) ([]byte, error) {
 // mostEmpty is how many Reads in a row may return nothing.
 const mostEmpty = 100
 
-// readInto reads until there is something. A panic of the reader becomes an error, since in this goroutine nothing else would catch it.
+// readInto reads until there is something. A panic of the reader becomes an
+// error, since in this goroutine nothing else would catch it.
 func readInto(r io.Reader, buf []byte, to chan<- result) {
 	got := result{err: errReaderGone}
 	defer func() {

@@ -9,14 +9,16 @@ import (
 	"github.com/golda-dev/golda/internal/feed"
 )
 
-// longestWait is how long a schedule sleeps at most before it looks at the clock again, which may have been set meanwhile.
+// longestWait is how long a schedule sleeps at most before it looks at the
+// clock again, which may have been set meanwhile.
 const longestWait = time.Minute
 
 var errStandsStill = errors.New("source: Schedule: the next time is not after the one before")
 
-// Every makes a source that submits the time once in every period d, first after d. Like a [time.Ticker] it leaves out times
-// that have passed while the stage was full, or while the feed was restarted. It is never exhausted. pipeline.New refuses
-// a period that is not positive.
+// Every makes a source that submits the time once in every period d, first
+// after d. Like a [time.Ticker] it leaves out times that have passed while the
+// stage was full, or while the feed was restarted. It is never exhausted.
+// pipeline.New refuses a period that is not positive.
 func Every(d time.Duration) Source[time.Time] {
 	if d <= 0 {
 		return feed.Refused[time.Time]("Every(%v): the period must be above 0", d)

@@ -9,8 +9,9 @@ import (
 	"github.com/golda-dev/golda/internal/feed"
 )
 
-// ErrEnded is wrapped by the errors of a submit that comes too late: the feed has ended, because its source has returned, or
-// because the pipeline stops or has removed the stage. The command was not accepted.
+// ErrEnded is wrapped by the errors of a submit that comes too late: the feed
+// has ended, because its source has returned, or because the pipeline stops or
+// has removed the stage. The command was not accepted.
 var ErrEnded = feed.ErrEnded
 
 // Source is a function that makes commands. It calls submit with each, and
@@ -26,9 +27,10 @@ var ErrEnded = feed.ErrEnded
 // after the other.
 type Source[C any] func(ctx context.Context, submit func(C) error) error
 
-// From makes a source that counts positions in its own way, such as offsets. The function is given the position to begin at:
-// 0 in its first run, unless [Checkpoint] says otherwise. It submits each command with the position of the next one, which
-// must not be lower than those before.
+// From makes a source that counts positions in its own way, such as offsets.
+// The function is given the position to begin at: 0 in its first run, unless
+// [Checkpoint] says otherwise. It submits each command with the position of the
+// next one, which must not be lower than those before.
 func From[C any](f func(ctx context.Context, from int64, submit func(cmd C, next int64) error) error) Source[C] {
 	if f == nil {
 		return feed.Refused[C]("From: the function is nil")
@@ -41,13 +43,18 @@ func From[C any](f func(ctx context.Context, from int64, submit func(cmd C, next
 	}
 }
 
-// Ends makes a source that hears the end of each of its commands: for a broker that wants to know which were done. The function
-// submits each command with the function to call at its end. That is called once for each command that was accepted, when the
-// pipeline has done with it and with all that it emitted, and is given nil or the error of the command: a [stage.CrashError], a
-// [stage.JoinedError] if several failed, [stage.ErrStopped] if a hard stop ended it. It may be called before submit has returned and after
-// the source has, by any goroutine, several at once. It must not block, since a worker may be that goroutine, and must not panic.
+// Ends makes a source that hears the end of each of its commands: for a broker
+// that wants to know which were done. The function submits each command with
+// the function to call at its end. That is called once for each command that
+// was accepted, when the pipeline has done with it and with all that it
+// emitted, and is given nil or the error of the command: a [stage.CrashError],
+// a [stage.JoinedError] if several failed, [stage.ErrStopped] if a hard stop
+// ended it. It may be called before submit has returned and after the source
+// has, by any goroutine, several at once. It must not block, since a worker may
+// be that goroutine, and must not panic.
 //
-// The source deals with the errors: a command that failed leaves no letter in Pipeline.Failures, as if a caller waited for it.
+// The source deals with the errors: a command that failed leaves no letter in
+// Pipeline.Failures, as if a caller waited for it.
 //
 // Without a feed such a source fails.
 //
@@ -71,8 +78,10 @@ func Ends[C any](f func(ctx context.Context, submit func(cmd C, ended func(err e
 
 var errNoFeed = errors.New("source: Ends: there is no feed to hear from; pass the context of the source")
 
-// SetAway reports that the source that was given ctx has no commands for now because of an error that it deals with itself, such as
-// a broker that cannot be reached: the snapshot then shows the feed as "away", with that error. Nil ends that.
+// SetAway reports that the source that was given ctx has no commands for now
+// because of an error that it deals with itself, such as a broker that cannot
+// be reached: the snapshot then shows the feed as "away", with that error. Nil
+// ends that.
 func SetAway(ctx context.Context, err error) { feed.Of(ctx).SetAway(err) }
 
 // Position returns the position of the source that was given ctx, or a context
@@ -81,12 +90,12 @@ func SetAway(ctx context.Context, err error) { feed.Of(ctx).SetAway(err) }
 // run it is where to continue. It returns 0 for any other context.
 func Position(ctx context.Context) int64 { return feed.Of(ctx).Position() }
 
-// SetTotal sets the last position of the source that was given ctx, so that the pipeline's snapshot shows its progress. A
-// total of 0 is not known.
+// SetTotal sets the last position of the source that was given ctx, so that the
+// pipeline's snapshot shows its progress. A total of 0 is not known.
 func SetTotal(ctx context.Context, total int64) { feed.Of(ctx).SetTotal(total) }
 
-// Fatal marks an error of a source that a restart cannot help: if the source returns it, the feed gives up at once. It
-// returns nil if err is nil.
+// Fatal marks an error of a source that a restart cannot help: if the source
+// returns it, the feed gives up at once. It returns nil if err is nil.
 func Fatal(err error) error {
 	if err == nil {
 		return nil
@@ -144,9 +153,11 @@ func Checkpoint[C any](src Source[C], from int64, save func(ctx context.Context,
 	return saved
 }
 
-// Seq makes a source of a sequence. A run that continues ranges over seq again and skips the values that were accepted, so
-// seq should be one that can be ranged over more than once. Its position is the number of values. If it ends before the position of
-// a [Checkpoint], or of a run that continues, that is an error that ends the feed.
+// Seq makes a source of a sequence. A run that continues ranges over seq again
+// and skips the values that were accepted, so seq should be one that can be
+// ranged over more than once. Its position is the number of values. If it ends
+// before the position of a [Checkpoint], or of a run that continues, that is an
+// error that ends the feed.
 func Seq[C any](seq iter.Seq[C]) Source[C] {
 	if seq == nil {
 		return feed.Refused[C]("Seq: the sequence is nil")
@@ -170,8 +181,10 @@ func Seq[C any](seq iter.Seq[C]) Source[C] {
 	}
 }
 
-// Slice makes a source of the elements of a slice, which must not be changed meanwhile. Its position is an index, and its total
-// the length. A position behind that, as of a [Checkpoint] that was saved for a longer slice, is an error that ends the feed.
+// Slice makes a source of the elements of a slice, which must not be changed
+// meanwhile. Its position is an index, and its total the length. A position
+// behind that, as of a [Checkpoint] that was saved for a longer slice, is an
+// error that ends the feed.
 func Slice[C any](cmds []C) Source[C] {
 	return func(ctx context.Context, submit func(C) error) error {
 		from, end := Position(ctx), int64(len(cmds))
@@ -188,9 +201,10 @@ func Slice[C any](cmds []C) Source[C] {
 	}
 }
 
-// Chan makes a source of a channel, which is exhausted when the channel is closed. When the feed ends before, at most one
-// value was received and not accepted. It counts as refused in the pipeline's snapshot. Close the channel before the
-// pipeline stops, and let Run return by itself, if that matters.
+// Chan makes a source of a channel, which is exhausted when the channel is
+// closed. When the feed ends before, at most one value was received and not
+// accepted. It counts as refused in the pipeline's snapshot. Close the channel
+// before the pipeline stops, and let Run return by itself, if that matters.
 func Chan[C any](ch <-chan C) Source[C] {
 	if ch == nil {
 		return feed.Refused[C]("Chan: the channel is nil, and would never have a value")

@@ -2,7 +2,8 @@ package supervisor
 
 import "github.com/golda-dev/golda/internal/actor"
 
-// The types of protoactor that a child made of an actor needs. Programs that do not use protoactor need none of them.
+// The types of protoactor that a child made of an actor needs. Programs that do
+// not use protoactor need none of them.
 type (
 	// Actor handles messages one at a time. It is protoactor's interface.
 	Actor = actor.Actor
@@ -14,9 +15,11 @@ type (
 	Spawner = actor.Spawner
 )
 
-// SpawnActor starts an actor, for [Child.Spawn]. Its mailbox loses no message and never resumes a crashed actor, and a
-// panic while the actor handles its stop is a failure like any other. An actor that is started in another way, with
-// protoactor's own props, and panics there is only given up when its patience ends.
+// SpawnActor starts an actor, for [Child.Spawn]. Its mailbox loses no message
+// and never resumes a crashed actor, and a panic while the actor handles its
+// stop is a failure like any other. An actor that is started in another way,
+// with protoactor's own props, and panics there is only given up when its
+// patience ends.
 func SpawnActor(by Spawner, name string, make func() Actor) (*PID, error) {
 	return actor.Spawn(by, name, actor.NewMailbox(nil), make)
 }

@@ -15,17 +15,22 @@
 // The semantics are as in Erlang/OTP's supervisor; docs/supervision.md has a
 // table of them, each with the test that holds it:
 //
-//   - A child is started when the child before it has reported that it is ready. If a child cannot start, the
-//     supervisor stops the children before it and the start fails.
-//   - When a child ends, its restart type ([Permanent], [Transient], [Temporary]) says whether it is restarted. The
-//     [Strategy] says which siblings are restarted with it: they are stopped in reverse order, then started in order.
-//   - Each restart counts against the [Intensity]. When there is one restart too many, the supervisor stops all
-//     children and itself, with an [*EscalationError] that holds the failures. A supervisor that is a child then
-//     fails towards the supervisor above it.
-//   - A child that is asked to stop has a time limit. A child that exceeds it is abandoned, because Go cannot kill a
-//     goroutine: the supervisor reports it and no longer waits for it.
-//   - Children can be added and removed while the tree runs: [Tree.Add], [Tree.Terminate], [Tree.Restart],
-//     [Tree.Delete].
+//   - A child is started when the child before it has reported that it is
+//     ready. If a child cannot start, the supervisor stops the children before
+//     it and the start fails.
+//   - When a child ends, its restart type ([Permanent], [Transient],
+//     [Temporary]) says whether it is restarted. The [Strategy] says which
+//     siblings are restarted with it: they are stopped in reverse order, then
+//     started in order.
+//   - Each restart counts against the [Intensity]. When there is one restart
+//     too many, the supervisor stops all children and itself, with an
+//     [*EscalationError] that holds the failures. A supervisor that is a child
+//     then fails towards the supervisor above it.
+//   - A child that is asked to stop has a time limit. A child that exceeds it
+//     is abandoned, because Go cannot kill a goroutine: the supervisor reports
+//     it and no longer waits for it.
+//   - Children can be added and removed while the tree runs: [Tree.Add],
+//     [Tree.Terminate], [Tree.Restart], [Tree.Delete].
 //
 // # Concurrency
 //

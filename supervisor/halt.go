@@ -9,7 +9,8 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 )
 
-// moment is how long a child still has to stop when the common time limit has passed.
+// moment is how long a child still has to stop when the common time limit has
+// passed.
 const moment = 100 * time.Millisecond
 
 // sendStop asks a child to stop and starts its time limit.
@@ -181,8 +182,9 @@ func (s *supervisor) end(ctx actor.Context) {
 	ctx.Stop(ctx.Self())
 }
 
-// handleStopping handles the stop of the supervisor's own actor. After a normal end there is nothing to do. If the
-// actor is stopped from outside, all children are stopped at once.
+// handleStopping handles the stop of the supervisor's own actor. After a normal
+// end there is nothing to do. If the actor is stopped from outside, all
+// children are stopped at once.
 func (s *supervisor) handleStopping(ctx actor.Context) {
 	if s.ended {
 		return
@@ -211,7 +213,8 @@ func (s *supervisor) handleStopping(ctx actor.Context) {
 	}
 }
 
-// close completes the tree: it answers all waiting requests and publishes the result.
+// close completes the tree: it answers all waiting requests and publishes the
+// result.
 func (s *supervisor) close() {
 	for _, c := range s.children {
 		c.stopLimit()

@@ -15,15 +15,18 @@ type State uint8
 
 // The states.
 const (
-	// Down children have ended, were terminated, or were never needed. OTP calls this undefined.
+	// Down children have ended, were terminated, or were never needed. OTP
+	// calls this undefined.
 	Down State = iota
-	// Starting children have not yet reported that they are ready, or wait for the children before them.
+	// Starting children have not yet reported that they are ready, or wait for
+	// the children before them.
 	Starting
 	// Running children are up.
 	Running
 	// Stopping children were asked to stop.
 	Stopping
-	// Restarting children have failed, or were stopped on behalf of one that has, and wait for their next start.
+	// Restarting children have failed, or were stopped on behalf of one that
+	// has, and wait for their next start.
 	Restarting
 )
 
@@ -73,8 +76,8 @@ type Info struct {
 	Children  []ChildInfo
 }
 
-// Info returns a snapshot of the supervisor and of the supervisors below it. After the supervisor's end it returns the
-// last snapshot.
+// Info returns a snapshot of the supervisor and of the supervisors below it.
+// After the supervisor's end it returns the last snapshot.
 func (t *Tree) Info() Info {
 	info := t.inspect()
 	for i := range info.Children {

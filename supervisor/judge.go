@@ -20,7 +20,8 @@ func (s *supervisor) stayDown(c *childState) {
 	s.forgetOrKeep(c)
 }
 
-// forgetOrKeep answers the requests that waited for a child's end, and forgets the child if it is not to be kept.
+// forgetOrKeep answers the requests that waited for a child's end, and forgets
+// the child if it is not to be kept.
 func (s *supervisor) forgetOrKeep(c *childState) {
 	c.since = time.Now()
 	err := c.stopErr
@@ -147,8 +148,9 @@ func (s *supervisor) restartChild(c *childState, f Failure) {
 	}
 }
 
-// markAffected marks the children that are stopped and started together with c. Temporary children are not started
-// again. Neither is a child that is being terminated, because a caller asked for it to be down.
+// markAffected marks the children that are stopped and started together with c.
+// Temporary children are not started again. Neither is a child that is being
+// terminated, because a caller asked for it to be down.
 func (s *supervisor) markAffected(c *childState) {
 	from, to := s.spec.Strategy.affected(slices.Index(s.children, c), len(s.children))
 	for _, o := range slices.Clone(s.children[from:to]) {
@@ -166,8 +168,9 @@ func (s *supervisor) markAffected(c *childState) {
 	}
 }
 
-// giveUp ends the supervisor because of a child's failure, or leaves that to the user if there is a GaveUp hook. The
-// supervisor made that many restarts within the period before.
+// giveUp ends the supervisor because of a child's failure, or leaves that to
+// the user if there is a GaveUp hook. The supervisor made that many restarts
+// within the period before.
 func (s *supervisor) giveUp(c *childState, f Failure, made int) {
 	s.story = remember(s.story, f)
 	e := &EscalationError{
@@ -211,7 +214,8 @@ func (s *supervisor) notify(hook func()) {
 	}
 }
 
-// autoShutdown ends the supervisor if c is significant and the AutoShutdown says so.
+// autoShutdown ends the supervisor if c is significant and the AutoShutdown
+// says so.
 func (s *supervisor) autoShutdown(c *childState, reason error) {
 	if !c.child.Significant || s.spec.AutoShutdown == 0 {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 )
 
-// noteAllUp marks the supervisor as started when every child has been ready once.
+// noteAllUp marks the supervisor as started when every child has been ready
+// once.
 func (s *supervisor) noteAllUp() {
 	if s.up || s.broken != nil || slices.ContainsFunc(s.children, func(c *childState) bool { return !c.wasUp }) {
 		return
@@ -86,7 +87,8 @@ func (s *supervisor) spawn(ctx actor.Context, c *childState, name string, ready 
 	}
 }
 
-// handleReady handles the start report of an incarnation. A report of a child that is no longer starting is ignored.
+// handleReady handles the start report of an incarnation. A report of a child
+// that is no longer starting is ignored.
 func (s *supervisor) handleReady(ctx actor.Context, b *incarnation) {
 	if c := b.childState; s.starting == c && c.incarnation == b {
 		s.noteStart(c, b.startReport.Load().err)

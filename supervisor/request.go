@@ -58,8 +58,8 @@ func (s *supervisor) reply(r **request, id string, err error) {
 	*r = nil
 }
 
-// handleRequest handles a request. Requests that change the children are queued until no child is being started or
-// stopped.
+// handleRequest handles a request. Requests that change the children are queued
+// until no child is being started or stopped.
 func (s *supervisor) handleRequest(ctx actor.Context, r *request) {
 	switch {
 	case r.do == inspect:

@@ -6,8 +6,9 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 )
 
-// service is the actor of a child that is a function. The function has a goroutine of its own. When the function
-// returns, the actor fails; when the actor stops, it ends the function's context and waits for the function.
+// service is the actor of a child that is a function. The function has a
+// goroutine of its own. When the function returns, the actor fails; when the
+// actor stops, it ends the function's context and waits for the function.
 type service struct {
 	child       *Child
 	incarnation *incarnation
@@ -81,8 +82,8 @@ func (s *service) serve(ctx context.Context) error {
 	return s.child.Serve(ctx, func() { s.ready(nil) })
 }
 
-// afterStop returns the error of a service whose context had ended: a crash is kept, anything else counts as the stop
-// that was asked for.
+// afterStop returns the error of a service whose context had ended: a crash is
+// kept, anything else counts as the stop that was asked for.
 func (s *service) afterStop(err error) error {
 	if _, crashed := err.(*CrashError); crashed { //nolint:errorlint // a wrapped crash is another child's
 		return err

@@ -9,17 +9,19 @@ import (
 	"time"
 )
 
-// Restart is a child's restart type: whether the child is restarted after it has ended by itself.
+// Restart is a child's restart type: whether the child is restarted after it
+// has ended by itself.
 type Restart uint8
 
 // The restart types, as in OTP.
 const (
 	// Permanent children are always restarted. Permanent is the default.
 	Permanent Restart = iota
-	// Transient children are restarted if they crashed, but not if they ended well.
+	// Transient children are restarted if they crashed, but not if they ended
+	// well.
 	Transient
-	// Temporary children are never restarted. The supervisor forgets them when they end, even if it stopped them on
-	// behalf of another child.
+	// Temporary children are never restarted. The supervisor forgets them when
+	// they end, even if it stopped them on behalf of another child.
 	Temporary
 )
 
@@ -37,15 +39,17 @@ func (r Restart) String() string {
 	}
 }
 
-// AutoShutdown says whether a supervisor ends when its significant children have ended. By default it does not; OTP
-// calls that never.
+// AutoShutdown says whether a supervisor ends when its significant children
+// have ended. By default it does not; OTP calls that never.
 type AutoShutdown uint8
 
 // The kinds of auto-shutdown, as in OTP.
 const (
-	// AnySignificant ends the supervisor when a significant child has ended by itself and is not restarted.
+	// AnySignificant ends the supervisor when a significant child has ended by
+	// itself and is not restarted.
 	AnySignificant AutoShutdown = iota + 1
-	// AllSignificant ends the supervisor when its last significant child has ended.
+	// AllSignificant ends the supervisor when its last significant child has
+	// ended.
 	AllSignificant
 )
 
@@ -63,18 +67,21 @@ func (a AutoShutdown) String() string {
 	}
 }
 
-// Directive is a decider's answer to a crash. No directive resumes the crashed incarnation; see the package comment.
+// Directive is a decider's answer to a crash. No directive resumes the crashed
+// incarnation; see the package comment.
 type Directive uint8
 
 // The directives. All but the first override the restart type.
 const (
 	// AsDeclared follows the restart type.
 	AsDeclared Directive = iota
-	// DoRestart restarts the child, even a temporary one. The restart counts against the [Intensity].
+	// DoRestart restarts the child, even a temporary one. The restart counts
+	// against the [Intensity].
 	DoRestart
 	// DoStop leaves the child stopped, as if it had ended well.
 	DoStop
-	// DoEscalate gives up at once, however many restarts the intensity still allows.
+	// DoEscalate gives up at once, however many restarts the intensity still
+	// allows.
 	DoEscalate
 )
 
@@ -99,13 +106,16 @@ const defaultPatience = 5 * time.Second
 
 // Limits for the time that a child may take to stop.
 const (
-	// Infinity waits as long as it takes. It is the default of a child that is a supervisor.
+	// Infinity waits as long as it takes. It is the default of a child that is
+	// a supervisor.
 	Infinity time.Duration = math.MaxInt64
-	// BrutalKill does not wait: the child is asked to stop and abandoned at once.
+	// BrutalKill does not wait: the child is asked to stop and abandoned at
+	// once.
 	BrutalKill time.Duration = -1
 )
 
-// Child describes one child of a [Tree]. It needs a Name and exactly one of Run, Serve, Spawn and Supervisor.
+// Child describes one child of a [Tree]. It needs a Name and exactly one of
+// Run, Serve, Spawn and Supervisor.
 type Child struct {
 	Name string
 
@@ -114,21 +124,25 @@ type Child struct {
 	// (nil, or an error that wraps [ErrShutdown]) or crashed (another error, a
 	// panic, a runtime.Goexit).
 	Run func(ctx context.Context) error
-	// Serve is a service that calls ready when it is ready. If it returns an error before, it could not start; if that
-	// error is [ErrIgnore], the child is not needed.
+	// Serve is a service that calls ready when it is ready. If it returns an
+	// error before, it could not start; if that error is [ErrIgnore], the child
+	// is not needed.
 	Serve func(ctx context.Context, ready func()) error
-	// Spawn starts an incarnation of an actor under the given name. Any goroutine may call ready, once, with nil when
-	// the actor is ready or with an error if it cannot start. [SpawnActor] starts the actor. The actor fails by a panic
-	// or by [Fail]; it ends well with Fail and [ErrNormal].
+	// Spawn starts an incarnation of an actor under the given name. Any
+	// goroutine may call ready, once, with nil when the actor is ready or with
+	// an error if it cannot start. [SpawnActor] starts the actor. The actor
+	// fails by a panic or by [Fail]; it ends well with Fail and [ErrNormal].
 	Spawn func(by Spawner, name string, ready func(error)) (*PID, error)
-	// Supervisor makes the child a supervisor. If the spec has no name, it takes the child's.
+	// Supervisor makes the child a supervisor. If the spec has no name, it
+	// takes the child's.
 	Supervisor *Spec
 
 	// Restart is the restart type; Permanent by default.
 	Restart Restart
 	// Significant marks a child that an [AutoShutdown] counts.
 	Significant bool
-	// Patience is how long the child may take to stop: by default 5 s, and [Infinity] for a supervisor.
+	// Patience is how long the child may take to stop: by default 5 s, and
+	// [Infinity] for a supervisor.
 	Patience time.Duration
 	// StartLimit is how long the child may take to be ready; zero is no limit.
 	StartLimit time.Duration
@@ -169,13 +183,15 @@ type Spec struct {
 	Decide func(child string, reason error) Directive
 	// Restarted is called before each restart of a child.
 	Restarted func(child string, reason error)
-	// GaveUp is called once when the supervisor has decided to restart no further child. With a GaveUp hook the
-	// children keep running until Stop ends them; without it the supervisor stops them at once. A supervisor that is a
-	// child stops them at once in either case.
+	// GaveUp is called once when the supervisor has decided to restart no
+	// further child. With a GaveUp hook the children keep running until Stop
+	// ends them; without it the supervisor stops them at once. A supervisor
+	// that is a child stops them at once in either case.
 	GaveUp func(*EscalationError)
-	// Log receives crashes, children that do not stop, and giving up. If Log is nil, a supervisor with a system of its
-	// own logs to slog.Default(), a child logs to the Log of the supervisor above it, and any other supervisor does not
-	// log.
+	// Log receives crashes, children that do not stop, and giving up. If Log is
+	// nil, a supervisor with a system of its own logs to slog.Default(), a
+	// child logs to the Log of the supervisor above it, and any other
+	// supervisor does not log.
 	Log *slog.Logger
 }
 
@@ -210,7 +226,8 @@ func (s *Spec) check() error {
 	fault(s.AutoShutdown > AllSignificant, "no such auto-shutdown: %d", s.AutoShutdown)
 	fault(s.Intensity.Restarts < 0, "Restarts is negative: %d", s.Intensity.Restarts)
 	fault(s.Intensity.Within < 0, "Within is negative: %v", s.Intensity.Within)
-	// With a period of zero there would never be one restart too many: restarts would go on for ever.
+	// With a period of zero there would never be one restart too many: restarts
+	// would go on for ever.
 	fault(s.Intensity.Restarts > 0 && s.Intensity.Within == 0, "Restarts is %d and Within is zero: set a period", s.Intensity.Restarts)
 	simple := s.Strategy == SimpleOneForOne
 	fault(simple && s.AutoShutdown != 0, "simple_one_for_one has no auto-shutdown")
@@ -232,7 +249,8 @@ func (s *Spec) check() error {
 	return errors.Join(faults...)
 }
 
-// checkChild returns all faults of one child. A child without a name is described by the given words.
+// checkChild returns all faults of one child. A child without a name is
+// described by the given words.
 func (s *Spec) checkChild(c *Child, nameless string) error {
 	var faults []error
 	fault := func(wrong bool, problem string) {

@@ -15,12 +15,15 @@ import (
 var (
 	// ErrNormal is the reason of a child that finished its work.
 	ErrNormal = errors.New("supervisor: ended normally")
-	// ErrShutdown is the reason of a child that was asked to stop, and the cause with which a service's context ends. A
-	// service may return an error that wraps it to end well by itself.
+	// ErrShutdown is the reason of a child that was asked to stop, and the
+	// cause with which a service's context ends. A service may return an error
+	// that wraps it to end well by itself.
 	ErrShutdown = errors.New("supervisor: shutdown")
-	// ErrKilled is the reason of a child whose actor was stopped from outside, not by its supervisor.
+	// ErrKilled is the reason of a child whose actor was stopped from outside,
+	// not by its supervisor.
 	ErrKilled = errors.New("supervisor: child ended without being asked to")
-	// ErrIgnore is returned, instead of being ready, by a child that is not needed: the start continues without it.
+	// ErrIgnore is returned, instead of being ready, by a child that is not
+	// needed: the start continues without it.
 	ErrIgnore = errors.New("supervisor: child is not needed")
 	// ErrSlow is the reason of a start that took longer than its limit.
 	ErrSlow = errors.New("supervisor: child was not ready in time")
@@ -32,11 +35,11 @@ var (
 	ErrStopped = errors.New("supervisor: stopped")
 	// ErrNotFound is OTP's not_found.
 	ErrNotFound = errors.New("supervisor: no such child")
-	// ErrAlreadyStarted is OTP's already_started: there is a child of that name,
-	// and it runs.
+	// ErrAlreadyStarted is OTP's already_started: there is a child of that
+	// name, and it runs.
 	ErrAlreadyStarted = errors.New("supervisor: child is started already")
-	// ErrAlreadyPresent is OTP's already_present: there is a child of that name, but
-	// it does not run.
+	// ErrAlreadyPresent is OTP's already_present: there is a child of that
+	// name, but it does not run.
 	ErrAlreadyPresent = errors.New("supervisor: child is there already")
 	// ErrRunning is OTP's running.
 	ErrRunning = errors.New("supervisor: child is running")
@@ -46,21 +49,24 @@ var (
 	ErrFull = errors.New("supervisor: too many children; see Spec.Most")
 )
 
-// errSimple is OTP's simple_one_for_one: children of such a supervisor cannot be restarted or deleted by a call.
+// errSimple is OTP's simple_one_for_one: children of such a supervisor cannot
+// be restarted or deleted by a call.
 var errSimple = errors.New("supervisor: not with simple_one_for_one")
 
 // errGoexit is the value of a CrashError if runtime.Goexit ended a goroutine.
 var errGoexit = errors.New("supervisor: runtime.Goexit")
 
-// CrashError means that a service, or other foreign code, panicked or ended its goroutine.
+// CrashError means that a service, or other foreign code, panicked or ended its
+// goroutine.
 type CrashError struct {
 	Child string
 	Value any // the argument of panic; for runtime.Goexit an error that says so
 	Stack []byte
 }
 
-// Error returns the place and the value. The value may be of any kind, even one that contains itself; a long text is
-// cut off. The text does not include the stack.
+// Error returns the place and the value. The value may be of any kind, even one
+// that contains itself; a long text is cut off. The text does not include the
+// stack.
 func (e *CrashError) Error() string {
 	return fmt.Sprintf("%s: crash: %s", e.Child, plain.Text(e.Value))
 }
@@ -83,7 +89,8 @@ func (e *StartError) Error() string { return fmt.Sprintf("%s: %s", e.Child, plai
 // Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Reason }
 
-// ShutdownError means that a supervisor ended because a significant child had crashed and was not to be restarted.
+// ShutdownError means that a supervisor ended because a significant child had
+// crashed and was not to be restarted.
 type ShutdownError struct {
 	Supervisor string
 	Child      string
@@ -143,8 +150,9 @@ func (e *EscalationError) Error() string {
 		e.Supervisor, e.Child, e.Restarts, e.Within, plain.Text(e.Reason))
 }
 
-// Unwrap returns why the child failed. If the failure was a failed restart, it also returns the reason for that
-// restart, which may be the failure of a sibling.
+// Unwrap returns why the child failed. If the failure was a failed restart, it
+// also returns the reason for that restart, which may be the failure of a
+// sibling.
 func (e *EscalationError) Unwrap() []error {
 	reasons := []error{e.Reason}
 	starting := false
@@ -209,8 +217,9 @@ func remember(story []Failure, f Failure) []Failure {
 	return append(story, f)
 }
 
-// endedWell reports whether a reason is one after which a transient child is not restarted: normal, shutdown,
-// {shutdown, _}. A nested supervisor that gives up ends with shutdown, as in OTP.
+// endedWell reports whether a reason is one after which a transient child is
+// not restarted: normal, shutdown, {shutdown, _}. A nested supervisor that
+// gives up ends with shutdown, as in OTP.
 func endedWell(reason error, nested bool) bool {
 	if nested {
 		_, gaveUp := errors.AsType[*EscalationError](reason)
@@ -225,15 +234,16 @@ func endedWell(reason error, nested bool) bool {
 	return reason == nil || errors.Is(reason, ErrNormal) || errors.Is(reason, ErrShutdown)
 }
 
-// guarded calls foreign code and returns its panic, or its end by runtime.Goexit, as an error.
+// guarded calls foreign code and returns its panic, or its end by
+// runtime.Goexit, as an error.
 func guarded(name string, f func() error) error {
 	over := make(chan error, 1)
 	go func() { over <- caught(name, f, func(err error) { over <- err }) }()
 	return <-over
 }
 
-// caught calls f and returns its crash as an error. If f ends its goroutine, caught does not return, and passes the
-// error to exited.
+// caught calls f and returns its crash as an error. If f ends its goroutine,
+// caught does not return, and passes the error to exited.
 func caught(name string, f func() error, exited func(error)) (err error) {
 	ended := false
 	defer func() {

@@ -14,14 +14,16 @@ type Strategy uint8
 
 // The strategies, under their OTP names.
 const (
-	// RestForOne restarts the child that failed and those started after it. It is the default.
+	// RestForOne restarts the child that failed and those started after it. It
+	// is the default.
 	RestForOne Strategy = iota
 	// OneForOne restarts only the child that failed.
 	OneForOne
 	// OneForAll restarts all children.
 	OneForAll
-	// SimpleOneForOne is for a changing set of children that are independent of one another. It starts with none;
-	// [Tree.Add] numbers their names; a child that ends is forgotten unless it is restarted; and all are stopped at
+	// SimpleOneForOne is for a changing set of children that are independent of
+	// one another. It starts with none; [Tree.Add] numbers their names; a child
+	// that ends is forgotten unless it is restarted; and all are stopped at
 	// once. Elixir calls it a DynamicSupervisor.
 	SimpleOneForOne
 )
@@ -42,7 +44,8 @@ func (s Strategy) String() string {
 	}
 }
 
-// affected returns the range of children that are restarted when child i of n fails.
+// affected returns the range of children that are restarted when child i of n
+// fails.
 func (s Strategy) affected(i, n int) (from, to int) {
 	switch s {
 	case OneForAll:
@@ -54,11 +57,13 @@ func (s Strategy) affected(i, n int) (from, to int) {
 	}
 }
 
-// independent reports whether a child may be started while a child before it pauses.
+// independent reports whether a child may be started while a child before it
+// pauses.
 func (s Strategy) independent() bool { return s == OneForOne || s == SimpleOneForOne }
 
-// Intensity is how many restarts a supervisor makes within a period before it gives up. The zero Intensity allows none:
-// the supervisor gives up at the first failure. OTP's default is one restart in five seconds. A positive
+// Intensity is how many restarts a supervisor makes within a period before it
+// gives up. The zero Intensity allows none: the supervisor gives up at the
+// first failure. OTP's default is one restart in five seconds. A positive
 // Restarts with a zero Within is a [Fault], as in OTP.
 type Intensity struct {
 	Restarts int
@@ -83,18 +88,20 @@ func (in Intensity) recent(restarts []time.Time, now time.Time) []time.Time {
 	return kept
 }
 
-// Backoff is how long a child pauses before it is restarted. The first failure in a row costs First, each further one
-// twice as much, up to Max. The zero Backoff makes no pause, as OTP.
+// Backoff is how long a child pauses before it is restarted. The first failure
+// in a row costs First, each further one twice as much, up to Max. The zero
+// Backoff makes no pause, as OTP.
 type Backoff struct {
 	First time.Duration
 	// Max is the longest pause; zero is a minute.
 	Max time.Duration
-	// Jitter is the random share of each pause, so that children that failed together are not restarted together: with
-	// 0.5 a pause takes between half of its length and all of it. Zero is 0.5; -1 is none, so that
-	// pauses are exact.
+	// Jitter is the random share of each pause, so that children that failed
+	// together are not restarted together: with 0.5 a pause takes between half
+	// of its length and all of it. Zero is 0.5; -1 is none, so that pauses are
+	// exact.
 	Jitter float64
-	// Calm is how long a child must have been up for its failures to be forgotten;
-	// zero is Max.
+	// Calm is how long a child must have been up for its failures to be
+	// forgotten; zero is Max.
 	Calm time.Duration
 }
 
@@ -104,7 +111,8 @@ const (
 	defaultMax    = time.Minute
 )
 
-// Check returns the problems of b, or nil if there are none. A [Spec] with an invalid Backoff does not start.
+// Check returns the problems of b, or nil if there are none. A [Spec] with an
+// invalid Backoff does not start.
 func (b Backoff) Check() error {
 	if problems := b.problems(); len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))
@@ -140,7 +148,8 @@ func (b Backoff) calm() time.Duration {
 	return b.longest()
 }
 
-// pause returns how long a child waits after streak failures in a row; chance is in [0, 1).
+// pause returns how long a child waits after streak failures in a row; chance
+// is in [0, 1).
 func (b Backoff) pause(streak int, chance float64) time.Duration {
 	if b.First <= 0 || streak < 1 {
 		return 0

@@ -18,7 +18,8 @@ type stop struct {
 	parent bool // the supervisor above asks
 }
 
-// limitPassed notifies the supervisor that the time limit of an incarnation's start or stop has passed.
+// limitPassed notifies the supervisor that the time limit of an incarnation's
+// start or stop has passed.
 type limitPassed struct{ of *incarnation }
 
 // wake notifies the supervisor that a pause is over.
@@ -33,8 +34,9 @@ func (limitPassed) IgnoreDeadLetterLogging() {}
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (wake) IgnoreDeadLetterLogging() {}
 
-// incarnation is one incarnation of a child. It is also the message that notifies the supervisor that the incarnation
-// has reported whether it is ready.
+// incarnation is one incarnation of a child. It is also the message that
+// notifies the supervisor that the incarnation has reported whether it is
+// ready.
 type incarnation struct {
 	childState  *childState
 	startReport atomic.Pointer[report] // nil until it reports whether it is ready
@@ -76,7 +78,8 @@ type childState struct {
 	last  error     // why it ended last
 }
 
-// pacing is when a child is started, and for how long its start or stop is waited for.
+// pacing is when a child is started, and for how long its start or stop is
+// waited for.
 type pacing struct {
 	limit  *time.Timer // of its start or stop
 	pause  *time.Timer // wakes the supervisor when the child may be started
@@ -85,8 +88,8 @@ type pacing struct {
 	starts int32
 }
 
-// supervisor is the actor of a [Tree]. It takes one step at a time, starting or stopping one child, and continues when
-// the child has answered.
+// supervisor is the actor of a [Tree]. It takes one step at a time, starting or
+// stopping one child, and continues when the child has answered.
 type supervisor struct {
 	conclusion
 

@@ -59,12 +59,14 @@ func (e *RefusedError) Unwrap() []error {
 	return []error{e.Err}
 }
 
-// Overload is for [stage.Overloaded]. A time limit that passed is no overload, and a call whose budget was spent has been tried.
+// Overload is for [stage.Overloaded]. A time limit that passed is no overload,
+// and a call whose budget was spent has been tried.
 func (e *RefusedError) Overload() (stage.Overload, bool) {
 	return stage.Overload{Reason: e.Reason, RetryAfter: e.RetryAfter, Tried: e.Reason == BudgetSpent}, e.Reason != TimedOut
 }
 
-// errGoexit is the Value of a PanicError of a function that ended its goroutine.
+// errGoexit is the Value of a PanicError of a function that ended its
+// goroutine.
 var errGoexit = errors.New("failsafe: the function called runtime.Goexit")
 
 // PanicError is the value with which Call panics if the function panicked or
@@ -78,7 +80,8 @@ type PanicError struct {
 	ended bool // it did not panic, but ended its goroutine
 }
 
-// newPanicError is called by the function that has recovered v; nil is for a function that ended its goroutine.
+// newPanicError is called by the function that has recovered v; nil is for a
+// function that ended its goroutine.
 func newPanicError(v any) *PanicError {
 	if v == nil {
 		return &PanicError{Value: errGoexit, ended: true}

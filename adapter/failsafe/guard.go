@@ -17,7 +17,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Guard is a function with policies around it: see [Wrap]. Any number of goroutines may use it.
+// Guard is a function with policies around it: see [Wrap]. Any number of
+// goroutines may use it.
 type Guard[In, Out any] struct {
 	f        func(ctx context.Context, in In) (Out, error)
 	exec     failsafego.Executor[Out]
@@ -39,8 +40,9 @@ type Counts struct {
 	Refused map[reason.Reason]uint64 // calls that a policy refused or ended, by its reason
 }
 
-// Wrap puts policies around a function of a [stage.Map]: give the stage the guard's Call. The first policy is the
-// outermost. Wrap panics if the function or a policy is nil.
+// Wrap puts policies around a function of a [stage.Map]: give the stage the
+// guard's Call. The first policy is the outermost. Wrap panics if the function
+// or a policy is nil.
 func Wrap[In, Out any](f func(ctx context.Context, in In) (Out, error), policies ...failsafego.Policy[Out]) *Guard[In, Out] {
 	if f == nil {
 		panic("failsafe: Wrap: the function is nil")
@@ -56,8 +58,8 @@ func Wrap[In, Out any](f func(ctx context.Context, in In) (Out, error), policies
 	return g
 }
 
-// WrapSink puts policies around a function of a [stage.Sink]: give the stage the guard's Do. It is [Wrap] for a function without
-// a result.
+// WrapSink puts policies around a function of a [stage.Sink]: give the stage
+// the guard's Do. It is [Wrap] for a function without a result.
 func WrapSink[In any](f func(ctx context.Context, in In) error, policies ...failsafego.Policy[any]) *Guard[In, any] {
 	if f == nil {
 		panic("failsafe: WrapSink: the function is nil")
@@ -142,14 +144,16 @@ type call[In, Out any] struct {
 	crash  atomic.Pointer[PanicError] // of the first try that crashed
 }
 
-// try is called by the innermost policy. It returns a panic as an error, so that all policies release what they hold, and
-// cancels the call, so that no policy tries again. A try that ended its goroutine is an error too.
+// try is called by the innermost policy. It returns a panic as an error, so
+// that all policies release what they hold, and cancels the call, so that no
+// policy tries again. A try that ended its goroutine is an error too.
 func (c *call[In, Out]) try(e failsafego.Execution[Out]) (Out, error) {
 	c.g.tries.Add(1)
 	if !c.g.hedged {
 		return c.protected(e.Context())
 	}
-	// The goroutine is the hedge policy's. If the function ended it, the policy would wait for ever.
+	// The goroutine is the hedge policy's. If the function ended it, the policy
+	// would wait for ever.
 	var out Out
 	err := errGoexit
 	ended := make(chan struct{})
@@ -193,7 +197,8 @@ func (g *Guard[In, Out]) release() {
 	}
 }
 
-// isHedge reports whether a policy runs tries in goroutines of its own. failsafe-go does not export the type.
+// isHedge reports whether a policy runs tries in goroutines of its own.
+// failsafe-go does not export the type.
 func isHedge(p any) bool {
 	t := reflect.TypeOf(p)
 	for t.Kind() == reflect.Pointer {

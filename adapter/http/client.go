@@ -20,7 +20,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// PeerOverloaded is the reason of a [stage.Overload] for a [StatusError] of 429 or 503.
+// PeerOverloaded is the reason of a [stage.Overload] for a [StatusError] of 429
+// or 503.
 const PeerOverloaded reason.Reason = "peer_overloaded"
 
 const (
@@ -28,8 +29,8 @@ const (
 	mostDetail = 512      // bytes of an answer that an error keeps
 )
 
-// Post returns a function for a [stage.Sink] that posts each command to a URL, as JSON. See [Do] for its errors, and for
-// how to try again.
+// Post returns a function for a [stage.Sink] that posts each command to a URL,
+// as JSON. See [Do] for its errors, and for how to try again.
 //
 //	save := stage.Sink("save", stagehttp.Post[Order](client, "https://store/orders"), stage.Blocking(),
 //		stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: 100 * time.Millisecond, Jitter: 0.2, If: stagehttp.Temporary}))
@@ -152,8 +153,10 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Overload is for [stage.Overloaded]: 429 and 503 mean that the server has too much to do. A 503 without a Retry-After, or
-// with one that is neither a number of seconds nor a date, may mean that it tried and failed, so it counts as a try.
+// Overload is for [stage.Overloaded]: 429 and 503 mean that the server has too
+// much to do. A 503 without a Retry-After, or with one that is neither a number
+// of seconds nor a date, may mean that it tried and failed, so it counts as a
+// try.
 func (e *StatusError) Overload() (stage.Overload, bool) {
 	if e.Code != http.StatusTooManyRequests && e.Code != http.StatusServiceUnavailable {
 		return stage.Overload{}, false
@@ -162,8 +165,9 @@ func (e *StatusError) Overload() (stage.Overload, bool) {
 	return stage.Overload{Reason: PeerOverloaded, RetryAfter: e.RetryAfter, Tried: tried}, true
 }
 
-// parseRetryAfter returns how long a server asks to wait, in seconds or until a date, and false if it says neither. A number that is too
-// large for an int32 is the largest.
+// parseRetryAfter returns how long a server asks to wait, in seconds or until a
+// date, and false if it says neither. A number that is too large for an int32
+// is the largest.
 func parseRetryAfter(text string, now time.Time) (pause time.Duration, asked bool) {
 	seconds, err := strconv.ParseUint(text, 10, 31)
 	if err == nil || errors.Is(err, strconv.ErrRange) {
@@ -175,7 +179,8 @@ func parseRetryAfter(text string, now time.Time) (pause time.Duration, asked boo
 	return 0, false
 }
 
-// sendError is the error of a request that was not sent, or not answered in full.
+// sendError is the error of a request that was not sent, or not answered in
+// full.
 type sendError struct {
 	err       error
 	temporary bool
@@ -184,12 +189,14 @@ type sendError struct {
 func (e *sendError) Error() string { return e.err.Error() }
 func (e *sendError) Unwrap() error { return e.err }
 
-// Temporary reports whether an error of [Post] or [Do] is worth another try. It is true for
+// Temporary reports whether an error of [Post] or [Do] is worth another try. It
+// is true for
 //
 //   - the statuses 408, 425, 429, and those from 500 on except 501 and 505,
-//   - requests that could not be sent, and answers that ended early, unless the server's certificate was refused or the command's
-//     context has ended,
-//   - the time limit of the stage, and any error that [stage.Overloaded] takes for overload.
+//   - requests that could not be sent, and answers that ended early, unless the
+//     server's certificate was refused or the command's context has ended,
+//   - the time limit of the stage, and any error that [stage.Overloaded] takes
+//     for overload.
 //
 // It is false for all other errors and statuses, for crashes, and for nil.
 func Temporary(err error) bool {
@@ -214,7 +221,8 @@ func Temporary(err error) bool {
 	return ok && send.temporary || overloaded || errors.Is(err, stage.ErrTimeout)
 }
 
-// gate refuses requests until the time that the server named. The zero gate is open.
+// gate refuses requests until the time that the server named. The zero gate is
+// open.
 type gate struct{ last atomic.Pointer[closing] }
 
 // closing is an answer that closed a gate.
@@ -223,7 +231,8 @@ type closing struct {
 	answer *StatusError
 }
 
-// close closes the gate for the time that an answer asks for, unless it is closed for longer.
+// close closes the gate for the time that an answer asks for, unless it is
+// closed for longer.
 func (g *gate) close(answer *StatusError) {
 	pause, _ := backoff.Heed(answer.RetryAfter, backoff.LongestAsked)
 	if pause <= 0 {
@@ -249,7 +258,8 @@ func (g *gate) refusal() error {
 	return nil
 }
 
-// notSentError is the error of a request that was not sent, since the server asked for a pause.
+// notSentError is the error of a request that was not sent, since the server
+// asked for a pause.
 type notSentError struct {
 	answer *StatusError
 	left   time.Duration

@@ -15,39 +15,49 @@ const (
 	defaultWriteTimeout = 10 * time.Second
 )
 
-// Handler is an http.Handler that answers each request with the result of a command: make one with [New], [Accept] or
-// [Stream]. The fields may be set until it serves its first request, and have useful zero values. It serves any number of
-// requests at once.
+// Handler is an http.Handler that answers each request with the result of a
+// command: make one with [New], [Accept] or [Stream]. The fields may be set
+// until it serves its first request, and have useful zero values. It serves any
+// number of requests at once.
 type Handler[In, Out any] struct {
-	// Decode makes the command of a request. nil means JSON in the body, by its Content-Type. An error is answered 400 with its text; 413 if it is,
-	// or wraps, the *http.MaxBytesError that the body returns; 415 if it is [ErrContentType].
+	// Decode makes the command of a request. nil means JSON in the body, by its
+	// Content-Type. An error is answered 400 with its text; 413 if it is, or
+	// wraps, the *http.MaxBytesError that the body returns; 415 if it is
+	// [ErrContentType].
 	Decode func(r *http.Request) (In, error)
-	// Encode writes the answer. nil means 200 with the result as JSON, or 204 if Out is struct{}. If it returns an error the
-	// answer is 500; if it has written a part, the connection is aborted, so that the client notices. [Stream] does not call it.
+	// Encode writes the answer. nil means 200 with the result as JSON, or 204
+	// if Out is struct{}. If it returns an error the answer is 500; if it has
+	// written a part, the connection is aborted, so that the client notices.
+	// [Stream] does not call it.
 	Encode func(w http.ResponseWriter, out Out) error
-	// Problem returns the status and the detail of the answer for an error of Decode or of the command. The status is from 400 to
-	// 599; any other number means the answer of the package's table. nil means the table for all errors.
+	// Problem returns the status and the detail of the answer for an error of
+	// Decode or of the command. The status is from 400 to 599; any other number
+	// means the answer of the package's table. nil means the table for all
+	// errors.
 	Problem func(err error) (status int, detail string)
-	// MaxBytes is the most bytes that the body of a request may have. 0 means 1 MiB, less than 0 any number.
+	// MaxBytes is the most bytes that the body of a request may have. 0 means 1
+	// MiB, less than 0 any number.
 	MaxBytes int64
 	// Timeout is the longest time from the decoded request to the end of the
 	// command. After that time the command is ended. 0 means that only the
 	// request's context limits it.
 	Timeout time.Duration
-	// WriteTimeout is how long the client of a [Stream] may take to receive the next results, before it counts as gone.
-	// 0 means 10 s, less than 0 no limit.
+	// WriteTimeout is how long the client of a [Stream] may take to receive the
+	// next results, before it counts as gone. 0 means 10 s, less than 0 no
+	// limit.
 	WriteTimeout time.Duration
-	// Log gets a line for each request that is not answered with success: an error for 500, a warning for other statuses
-	// from 500 on, and else, as for clients that have gone, a debug line. nil means no lines, except for a function of the
-	// handler that panics: that line goes to slog.Default.
+	// Log gets a line for each request that is not answered with success: an
+	// error for 500, a warning for other statuses from 500 on, and else, as for
+	// clients that have gone, a debug line. nil means no lines, except for a
+	// function of the handler that panics: that line goes to slog.Default.
 	Log *slog.Logger
 
 	run     func(h *Handler[In, Out], w *response, r *http.Request, in In) error
 	answers [600]atomic.Uint64 // by status
 }
 
-// New returns a handler that calls call with the command and the context of each request, and answers with the result. Use it
-// with the Call of a stage:
+// New returns a handler that calls call with the command and the context of
+// each request, and answers with the result. Use it with the Call of a stage:
 //
 //	mux.Handle("POST /orders", stagehttp.New(order.Call)) // order is a *stage.Flow
 //
@@ -55,7 +65,8 @@ type Handler[In, Out any] struct {
 //		return stage.Call[Receipt](ctx, order, o) // order is a *stage.Stage
 //	}))
 //
-// A client that goes away ends its command, as it ends the context. New panics if call is nil.
+// A client that goes away ends its command, as it ends the context. New panics
+// if call is nil.
 func New[In, Out any](call func(ctx context.Context, in In) (Out, error)) *Handler[In, Out] {
 	need(call != nil, "New: the function is nil")
 	return &Handler[In, Out]{run: func(h *Handler[In, Out], w *response, r *http.Request, in In) error {
@@ -70,9 +81,10 @@ func New[In, Out any](call func(ctx context.Context, in In) (Out, error)) *Handl
 	}}
 }
 
-// Accept returns a handler that submits the command of each request and does not wait for its end: it answers 202 with an
-// empty body, or by Encode. The command continues after the answer, and when the client goes away. Use it with the Submit
-// of a stage:
+// Accept returns a handler that submits the command of each request and does
+// not wait for its end: it answers 202 with an empty body, or by Encode. The
+// command continues after the answer, and when the client goes away. Use it
+// with the Submit of a stage:
 //
 //	mux.Handle("POST /jobs", stagehttp.Accept(job.Submit))
 //
@@ -87,8 +99,9 @@ func Accept[In any](submit func(ctx context.Context, in In) error) *Handler[In, 
 	return h
 }
 
-// ServeHTTP answers a request. If a function of the handler panics the answer is 500, and the panic is logged with its stack;
-// a panic with [http.ErrAbortHandler] aborts the connection.
+// ServeHTTP answers a request. If a function of the handler panics the answer
+// is 500, and the panic is logged with its stack; a panic with
+// [http.ErrAbortHandler] aborts the connection.
 func (h *Handler[In, Out]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	need(h != nil && h.run != nil, "make a Handler with New, Accept or Stream")
 	status := http.StatusInternalServerError // if the connection is aborted
@@ -156,8 +169,10 @@ func (h *Handler[In, Out]) decode(w *response, r *http.Request) (In, error) {
 	return in, nil
 }
 
-// Answers returns how many requests were answered with a status since the handler was made. 499 counts the clients that went
-// away before their command had ended. A [Stream] that fails after its first result counts as the status of its error.
+// Answers returns how many requests were answered with a status since the
+// handler was made. 499 counts the clients that went away before their command
+// had ended. A [Stream] that fails after its first result counts as the status
+// of its error.
 func (h *Handler[In, Out]) Answers(status int) uint64 {
 	if status < 0 || status >= len(h.answers) {
 		return 0

@@ -15,8 +15,10 @@ var (
 	errMoreJSON  = errors.New("the body has more than one JSON value")
 )
 
-// decodeJSON decodes the body of a request. It must have a Content-Type of JSON: a page of another site may have a browser send a
-// body of no type, or of the types of forms, with the user's cookies, but must ask the server before it sends JSON.
+// decodeJSON decodes the body of a request. It must have a Content-Type of
+// JSON: a page of another site may have a browser send a body of no type, or of
+// the types of forms, with the user's cookies, but must ask the server before
+// it sends JSON.
 func decodeJSON[In any](r *http.Request) (in In, err error) {
 	given := r.Header.Get("Content-Type")
 	if given == "" {

@@ -28,10 +28,12 @@ func (e *panicError) Error() string {
 	return text
 }
 
-// aborts reports whether the function panicked to abort the connection, which net/http allows and does not log.
+// aborts reports whether the function panicked to abort the connection, which
+// net/http allows and does not log.
 func (e *panicError) aborts() bool { return e.value == http.ErrAbortHandler } //nolint:errorlint // as net/http does
 
-// caught returns the error of a panic, given the value that recover returned, and nil without a panic.
+// caught returns the error of a panic, given the value that recover returned,
+// and nil without a panic.
 func caught(value any) *panicError {
 	if value == nil {
 		return nil

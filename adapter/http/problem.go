@@ -17,10 +17,12 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// StatusGone is the status that counts clients that went away before they were answered. No client ever sees it.
+// StatusGone is the status that counts clients that went away before they were
+// answered. No client ever sees it.
 const StatusGone = 499
 
-// ErrContentType is the error of a Decode for a body of another type than it takes: the answer is 415.
+// ErrContentType is the error of a Decode for a body of another type than it
+// takes: the answer is 415.
 var ErrContentType = errors.New("stagehttp: unsupported content type")
 
 // requestError is the error of a request from which no command could be made.
@@ -82,7 +84,8 @@ func hasGone(r *http.Request, err error) bool {
 	return gone || errors.Is(r.Context().Err(), context.Canceled) && !readTimeout(err)
 }
 
-// readTimeout reports whether a body did not arrive in time. The context of its request ends, too.
+// readTimeout reports whether a body did not arrive in time. The context of its
+// request ends, too.
 func readTimeout(err error) bool {
 	_, fromRequest := errors.AsType[*requestError](err)
 	return fromRequest && errors.Is(err, os.ErrDeadlineExceeded)

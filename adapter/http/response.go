@@ -28,8 +28,8 @@ func (w *response) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// fail answers with a problem. If a part of an answer is written already it aborts the connection: the client must not take
-// the part for all.
+// fail answers with a problem. If a part of an answer is written already it
+// aborts the connection: the client must not take the part for all.
 func (w *response) fail(p *problem) {
 	switch {
 	case w.status == 0:

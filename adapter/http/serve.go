@@ -79,8 +79,9 @@ func Serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline
 	return errors.Join(served, err)
 }
 
-// serve serves until ctx or the pipeline ends, or the server fails, and then stops the server. It returns the patience with
-// which the pipeline must be stopped.
+// serve serves until ctx or the pipeline ends, or the server fails, and then
+// stops the server. It returns the patience with which the pipeline must be
+// stopped.
 func serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline.Pipeline) (*patience, error) {
 	served := make(chan error, 1)
 	go func() { served <- listen(l, server) }()

@@ -12,14 +12,16 @@ import (
 	"time"
 )
 
-// ErrNoStream is the error of [Send] for a command that is of no request to a [Stream].
+// ErrNoStream is the error of [Send] for a command that is of no request to a
+// [Stream].
 var ErrNoStream = errors.New("stagehttp: the command is of no streaming request")
 
 // ErrStreamOver is the error of [Send] when the answer has ended, because the
 // client is gone or its command has ended.
 var ErrStreamOver = errors.New("stagehttp: the stream is over")
 
-// buffered is how many results of a request wait for its client before Send does.
+// buffered is how many results of a request wait for its client before Send
+// does.
 const buffered = 64
 
 // Stream returns a handler that answers each request with any number of
@@ -161,7 +163,8 @@ func newRows(w *response, r *http.Request, within time.Duration) *rows {
 	return &rows{w, http.NewResponseController(w), within, acceptsEvents(r.Header.Values("Accept"))}
 }
 
-// acceptsEvents reports whether Accept headers name text/event-stream, and not with the quality 0, which excludes it (RFC 9110, 12.4.2).
+// acceptsEvents reports whether Accept headers name text/event-stream, and not
+// with the quality 0, which excludes it (RFC 9110, 12.4.2).
 func acceptsEvents(accept []string) bool {
 	for _, one := range strings.Split(strings.Join(accept, ","), ",") {
 		kind, parameters, err := mime.ParseMediaType(one)
@@ -220,8 +223,9 @@ func (o *rows) put(flush bool, before string, row []byte, after string) error {
 	return nil
 }
 
-// renew gives the client the whole time again to receive the next write. It replaces the WriteTimeout of the server,
-// which would end a stream that lasts longer.
+// renew gives the client the whole time again to receive the next write. It
+// replaces the WriteTimeout of the server, which would end a stream that lasts
+// longer.
 func (o *rows) renew() {
 	var deadline time.Time // none
 	if o.within > 0 {
@@ -258,7 +262,8 @@ func (o *rows) end(err error) error {
 	return nil
 }
 
-// problem writes the problem behind the results. It reports whether the client knows how the stream ended.
+// problem writes the problem behind the results. It reports whether the client
+// knows how the stream ended.
 func (o *rows) problem(p *problem) bool {
 	if o.events {
 		return o.put(true, "event: problem\ndata: ", p.json(), "\n\n") == nil

@@ -12,7 +12,8 @@ import (
 	"github.com/golda-dev/golda/internal/verdict"
 )
 
-// broker knows whether the broker is away: no subscription works, or it does not answer pings.
+// broker knows whether the broker is away: no subscription works, or it does
+// not answer pings.
 type broker struct {
 	set func(error) // reports it
 	log *slog.Logger
@@ -76,7 +77,8 @@ const (
 	pingTime  = 5 * time.Second
 )
 
-// ping asks for signs of life until ctx ends. It does not wait for a function that ignores its context then; all is the group of those.
+// ping asks for signs of life until ctx ends. It does not wait for a function
+// that ignores its context then; all is the group of those.
 func (b *broker) ping(ctx context.Context, all *sync.WaitGroup, user func(context.Context) error) {
 	for {
 		answer := make(chan error, 1)

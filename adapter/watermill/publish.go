@@ -16,7 +16,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// BrokerAway is the reason of the overload that [stage.Overloaded] reports for an error of a Publisher.
+// BrokerAway is the reason of the overload that [stage.Overloaded] reports for
+// an error of a Publisher.
 const BrokerAway reason.Reason = "broker_away"
 
 // Publish returns a function that publishes each command to a topic, for
@@ -44,8 +45,10 @@ func Publish[C any](
 	return newOutlet("Publish", pub, topic, encode).publish
 }
 
-// PublishBatch returns a behaviour that publishes the commands of a batch with one call of the Publisher, for stage.New with
-// [stage.Batch]. All else is as with [Publish]. When the call fails all commands of the batch fail, although some may have been published.
+// PublishBatch returns a behaviour that publishes the commands of a batch with
+// one call of the Publisher, for stage.New with [stage.Batch]. All else is as
+// with [Publish]. When the call fails all commands of the batch fail, although
+// some may have been published.
 //
 // [stage.Batch]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Batch
 func PublishBatch[C any](pub message.Publisher, topic string, encode func(cmd C) (*message.Message, error)) behaviour.Behaviour[C] {
@@ -151,7 +154,8 @@ func (e *publishError) Error() string {
 }
 func (e *publishError) Unwrap() error { return e.err }
 
-// Overload is for stage.Overloaded. The publisher does not say whether the error is of the message, so it counts as a try.
+// Overload is for stage.Overloaded. The publisher does not say whether the
+// error is of the message, so it counts as a try.
 func (e *publishError) Overload() (stage.Overload, bool) {
 	return stage.Overload{Reason: BrokerAway, RetryAfter: time.Second, Tried: true}, e.away
 }

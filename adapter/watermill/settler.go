@@ -68,7 +68,8 @@ func newSettler(c settlerConfig) *settler {
 	return t
 }
 
-// enter notes that a feed runs, which calls running.Done at its end. It reports false if the source was closed.
+// enter notes that a feed runs, which calls running.Done at its end. It reports
+// false if the source was closed.
 func (t *settler) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,11 +86,13 @@ func (t *settler) leave() {
 	t.closed = true
 }
 
-// quietTime is for how long no message may arrive while others are in flight, until the source takes it that the subscriber hands on no
-// more before some of them are acknowledged. Most subscribers do so, and none says it.
+// quietTime is for how long no message may arrive while others are in flight,
+// until the source takes it that the subscriber hands on no more before some of
+// them are acknowledged. Most subscribers do so, and none says it.
 const quietTime = time.Minute
 
-// isFull reports whether no further message can arrive until some are settled, as far as the source knows.
+// isFull reports whether no further message can arrive until some are settled,
+// as far as the source knows.
 func (t *settler) isFull(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +181,8 @@ func (t *settler) undecodable(d *delivery, err error) {
 	})
 }
 
-// later calls f in a goroutine, unless the message is settled. A message that f has not settled at its end is nacked.
+// later calls f in a goroutine, unless the message is settled. A message that f
+// has not settled at its end is nacked.
 func (t *settler) later(d *delivery, f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,15 +212,18 @@ func (t *settler) fail(d *delivery, err error) {
 	d.of.pause(v.Delay)
 }
 
-// The names of the metadata of dead letters, of which Watermill's own middleware has the first two.
+// The names of the metadata of dead letters, of which Watermill's own
+// middleware has the first two.
 const (
 	keyError  = "reason_poisoned"
 	keyTopic  = "topic_poisoned"
 	keyReason = "golda_reason"
 )
 
-// bury publishes a dead letter and acknowledges its message then, in this order. As long as the letter cannot be published the message
-// stays in flight. If there are no dead letters, the message is left to be nacked, after a pause.
+// bury publishes a dead letter and acknowledges its message then, in this
+// order. As long as the letter cannot be published the message stays in flight.
+// If there are no dead letters, the message is left to be nacked, after a
+// pause.
 func (t *settler) bury(d *delivery, n int, why reason.Reason, err error) {
 	text := verdict.Text(err)
 	if t.dead == nil {
@@ -248,7 +255,8 @@ func (t *settler) bury(d *delivery, n int, why reason.Reason, err error) {
 	t.settle(d, deadLettered)
 }
 
-// fingerprint recognises a message that is delivered again. Its metadata may change on the way, and its UUID may be empty.
+// fingerprint recognises a message that is delivered again. Its metadata may
+// change on the way, and its UUID may be empty.
 type fingerprint struct {
 	uuid    string
 	payload uint64
@@ -268,7 +276,8 @@ func (t *settler) tried(d *delivery) int {
 	return t.tries[t.fingerprint(d.m)] + 1
 }
 
-// remember keeps how often a message was tried. If there are too many, any other one is forgotten.
+// remember keeps how often a message was tried. If there are too many, any
+// other one is forgotten.
 func (t *settler) remember(d *delivery, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -384,7 +393,8 @@ func (s *subscription) pause(d time.Duration) {
 	}
 }
 
-// finish ends a subscription that is retired, when all that is in flight of it is settled.
+// finish ends a subscription that is retired, when all that is in flight of it
+// is settled.
 func (s *subscription) finish() {
 	select {
 	case <-s.empty:
@@ -408,8 +418,9 @@ func (s *subscription) left() (all []*delivery) {
 	return all
 }
 
-// How long a subscriber has to pass acknowledgements on to the broker before its subscription is ended, if the contexts of the messages
-// say when it has, and if they do not. After that the messages may be delivered again.
+// How long a subscriber has to pass acknowledgements on to the broker before
+// its subscription is ended, if the contexts of the messages say when it has,
+// and if they do not. After that the messages may be delivered again.
 const (
 	confirmTime = 2 * time.Second
 	blindTime   = 250 * time.Millisecond

@@ -19,7 +19,8 @@ import (
 // ErrFed is the error of a source that feeds another stage.
 var ErrFed = errors.New("the source feeds a stage already")
 
-// Source takes the messages of a topic as commands. Any goroutine may call its methods.
+// Source takes the messages of a topic as commands. Any goroutine may call its
+// methods.
 type Source[C any] struct {
 	*settler
 
@@ -30,8 +31,9 @@ type Source[C any] struct {
 	close   context.CancelFunc
 }
 
-// NewSource returns a source of the messages of a topic. It subscribes when a pipeline runs its Feed. The Subscriber stays yours: close it
-// after [Source.Close]. All that is wrong with the arguments is in one error.
+// NewSource returns a source of the messages of a topic. It subscribes when a
+// pipeline runs its Feed. The Subscriber stays yours: close it after
+// [Source.Close]. All that is wrong with the arguments is in one error.
 func NewSource[C any](sub message.Subscriber, topic string, o Options[C]) (*Source[C], error) {
 	if err := o.check(sub, topic); err != nil {
 		return nil, fmt.Errorf("watermill: source %q: %w", topic, err)
@@ -48,9 +50,12 @@ func NewSource[C any](sub message.Subscriber, topic string, o Options[C]) (*Sour
 //
 //	pipeline.Feed("orders", book, orders.Feed)
 //
-// It submits the command of each message, and deals with the message when the command has ended. While the broker is away it waits and
-// subscribes again. When the pipeline stops, nothing more is received, and the messages whose commands have not ended stay in flight
-// until they have: the subscription ends after that. A source feeds one stage at a time, and is exhausted when it was closed.
+// It submits the command of each message, and deals with the message when the
+// command has ended. While the broker is away it waits and subscribes again.
+// When the pipeline stops, nothing more is received, and the messages whose
+// commands have not ended stay in flight until they have: the subscription ends
+// after that. A source feeds one stage at a time, and is exhausted when it was
+// closed.
 func (s *Source[C]) Feed(ctx context.Context, submit func(C) error) error {
 	if err := bounds.SetBound(ctx, bounds.Bound{Most: s.o.MaxInFlight, Source: fmt.Sprintf("source %q", s.topic), Option: "MaxInFlight"}); err != nil {
 		return err
@@ -64,7 +69,8 @@ func (s *Source[C]) Feed(ctx context.Context, submit func(C) error) error {
 
 func init() { bounds.Bounds("github.com/golda-dev/golda/adapter/watermill.(*Source[...]).Feed-fm") }
 
-// feed runs the subscriptions until ctx ends, the source is closed, or a submission fails.
+// feed runs the subscriptions until ctx ends, the source is closed, or a
+// submission fails.
 func (s *Source[C]) feed(ctx context.Context, submit func(C, func(error)) error) error {
 	if !s.enter() {
 		return nil
@@ -93,10 +99,12 @@ func (s *Source[C]) feed(ctx context.Context, submit func(C, func(error)) error)
 	return context.Cause(own)
 }
 
-// lookTime is how often a source looks whether it waits for the ends of commands.
+// lookTime is how often a source looks whether it waits for the ends of
+// commands.
 const lookTime = time.Second
 
-// look reports to the pipeline that the source waits for the ends of its commands, until ctx ends.
+// look reports to the pipeline that the source waits for the ends of its
+// commands, until ctx ends.
 func (f *feed[C]) look(ctx context.Context, c *bounds.Cursor) {
 	tick := time.NewTicker(lookTime)
 	defer tick.Stop()
@@ -112,9 +120,11 @@ func (f *feed[C]) look(ctx context.Context, c *bounds.Cursor) {
 	}
 }
 
-// Close ends the source and waits until all messages are acknowledged, nacked or dead letters, and the subscriptions have ended. Call it
-// after Run, or earlier: then the source is exhausted. It returns an error if ctx ends before. Messages that are in flight then are
-// nacked, and the error says how many. Closing twice is no error.
+// Close ends the source and waits until all messages are acknowledged, nacked
+// or dead letters, and the subscriptions have ended. Call it after Run, or
+// earlier: then the source is exhausted. It returns an error if ctx ends
+// before. Messages that are in flight then are nacked, and the error says how
+// many. Closing twice is no error.
 func (s *Source[C]) Close(ctx context.Context) error {
 	link.CheckContext(ctx, "watermill: Close")
 	s.leave()
@@ -180,8 +190,9 @@ func (f *feed[C]) loop(ctx context.Context) error {
 	}
 }
 
-// session subscribes, and takes messages until the subscription ends, ctx ends, or a submission fails: only that is an error. Worked
-// reports that the subscription was of use.
+// session subscribes, and takes messages until the subscription ends, ctx ends,
+// or a submission fails: only that is an error. Worked reports that the
+// subscription was of use.
 func (f *feed[C]) session(ctx context.Context) (worked bool, err error) {
 	s, err := f.subscribe(ctx)
 	if err != nil {
@@ -228,7 +239,8 @@ func (f *feed[C]) session(ctx context.Context) (worked bool, err error) {
 	}
 }
 
-// take submits the command of a message. It returns the error of the submission.
+// take submits the command of a message. It returns the error of the
+// submission.
 func (f *feed[C]) take(s *subscription, m *message.Message) error {
 	d := s.arrive(m)
 	err := errGoexit
@@ -258,7 +270,8 @@ func (f *feed[C]) decode(m *message.Message) (cmd C, err error) {
 	return f.o.Decode(m)
 }
 
-// subscribe subscribes to the topic, unless ctx ends before: a subscription that comes later is ended.
+// subscribe subscribes to the topic, unless ctx ends before: a subscription
+// that comes later is ended.
 func (f *feed[C]) subscribe(ctx context.Context) (*subscription, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the run until all is settled
 	type result struct {

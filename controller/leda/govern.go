@@ -17,9 +17,10 @@ func (l *Leda) call(ev controller.Event) {
 	}
 }
 
-// govern makes the decisions that follow from everything that the script has set so far. It repeats them in every call:
-// [controller.Settle] drops decisions that are already in force, stages change their indexes, and the decisions of a call
-// that panicked were lost.
+// govern makes the decisions that follow from everything that the script has
+// set so far. It repeats them in every call: [controller.Settle] drops
+// decisions that are already in force, stages change their indexes, and the
+// decisions of a call that panicked were lost.
 func (l *Leda) govern(ev controller.Event) {
 	l.forget(ev)
 	if l.Monitoring.Machine {
@@ -56,7 +57,8 @@ func (l *Leda) gather() {
 	}
 }
 
-// explain notes, once for each stage, why it keeps its own workers although the script gives it no pool.
+// explain notes, once for each stage, why it keeps its own workers although the
+// script gives it no pool.
 func (l *Leda) explain(id controller.StageID) {
 	st := &l.now.Stages[id]
 	if l.apart[nameOf(st)] || l.placed[nameOf(st)] || st.Blocking || st.Paused || poolOf(st) != Pool(st.Name) || !l.tooFew(st) {
@@ -81,7 +83,8 @@ func (l *Leda) shared() []Pool {
 	return pools
 }
 
-// dispatch returns how the workers of a pool choose: by priority if priorities differ.
+// dispatch returns how the workers of a pool choose: by priority if priorities
+// differ.
 func (l *Leda) dispatch(p Pool) (how controller.Dispatch, why string) {
 	switch {
 	case l.private:
@@ -104,8 +107,8 @@ func (l *Leda) differ(p Pool) bool {
 	return len(slices.Compact(seen)) > 1
 }
 
-// listen asks for events only if the set of wanted events has changed: asking again might make the engine restart its
-// count of visits.
+// listen asks for events only if the set of wanted events has changed: asking
+// again might make the engine restart its count of visits.
 func (l *Leda) listen() {
 	if l.Monitoring.changed {
 		l.d.OnRoundEnd(l.Monitoring.lastFocused != nil)

@@ -4,15 +4,17 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// InstancesGroup has the methods about instances: how many workers may be at a stage at once.
+// InstancesGroup has the methods about instances: how many workers may be at a
+// stage at once.
 type InstancesGroup struct {
 	l *Leda
 }
 
 // Add (A.5.1) allows more workers at a stage at once.
 //
-// In the appendix a stage starts without instances. Here the pipeline makes the stages, each with some, so
-// addInstances(stage, 10) of the listings means Add or Kill until there are ten.
+// In the appendix a stage starts without instances. Here the pipeline makes the
+// stages, each with some, so addInstances(stage, 10) of the listings means Add
+// or Kill until there are ten.
 func (g *InstancesGroup) Add(st Stage, instances int) error {
 	return g.change("instances.add", st, instances, 1)
 }
@@ -39,14 +41,15 @@ func (g *InstancesGroup) change(method string, st Stage, n, sign int) error {
 
 // GetInstanceCount (A.5.3) returns how many workers may be at a stage at once.
 //
-// The listings call it getInstancesCount. LStage returned the number of idle instances that it could hold, and -1 where
-// there was no bound (L14).
+// The listings call it getInstancesCount. LStage returned the number of idle
+// instances that it could hold, and -1 where there was no bound (L14).
 func (g *InstancesGroup) GetInstanceCount(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int { return s.Instances })
 }
 
-// GetFreeInstancesCount (A.5.4) returns how many instances of a stage are combined with no command: no worker uses
-// them, and no command waits for a worker with one of them. It is 0 if GetQueueSize is greater than 0.
+// GetFreeInstancesCount (A.5.4) returns how many instances of a stage are
+// combined with no command: no worker uses them, and no command waits for a
+// worker with one of them. It is 0 if GetQueueSize is greater than 0.
 //
 // The appendix declares it void and then describes its result.
 func (g *InstancesGroup) GetFreeInstancesCount(st Stage) int {
@@ -55,7 +58,8 @@ func (g *InstancesGroup) GetFreeInstancesCount(st Stage) int {
 	})
 }
 
-// combined returns how many waiting commands LEDA would have combined with a free instance.
+// combined returns how many waiting commands LEDA would have combined with a
+// free instance.
 func combined(s *controller.StageStats) int {
 	return max(0, min(s.QueueLen, s.FreeInstances))
 }

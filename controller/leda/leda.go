@@ -4,23 +4,25 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Stage identifies a stage (stage_t) by its name. It may be kept, even if its stage is removed.
+// Stage identifies a stage (stage_t) by its name. It may be kept, even if its
+// stage is removed.
 type Stage string
 
 // All is every stage, for MaxEventsWhenFocused: the appendix's "all".
 const All Stage = "*"
 
-// Pool identifies a pool of threads (pool_t) by its name. A stage's own pool has the stage's name, and a group that the
-// pipeline declares is a pool, too.
+// Pool identifies a pool of threads (pool_t) by its name. A stage's own pool
+// has the stage's name, and a group that the pipeline declares is a pool, too.
 type Pool string
 
-// Global is the pool of all stages that were not given another one. In a script that governs a group
-// (pipeline.ControlFor) it is the group's pool: each of LEDA's aglomerados has a controller and a global pool of its
-// own.
+// Global is the pool of all stages that were not given another one. In a script
+// that governs a group (pipeline.ControlFor) it is the group's pool: each of
+// LEDA's aglomerados has a controller and a global pool of its own.
 const Global Pool = "leda"
 
-// Leda is the handle of a script, and the first of the five groups: methods about queues. Only the script and the
-// functions that it registers may use it, and no other goroutines.
+// Leda is the handle of a script, and the first of the five groups: methods
+// about queues. Only the script and the functions that it registers may use it,
+// and no other goroutines.
 type Leda struct {
 	Pool       *PoolGroup
 	Monitoring *MonitoringGroup
@@ -48,8 +50,9 @@ func newLeda() *Leda {
 	return l
 }
 
-// Stages returns all stages, in the order of the pipeline. It is not one of the 33 methods: in the appendix the script
-// makes the stages, here the pipeline does.
+// Stages returns all stages, in the order of the pipeline. It is not one of the
+// 33 methods: in the appendix the script makes the stages, here the pipeline
+// does.
 func (l *Leda) Stages() []Stage {
 	stages := make([]Stage, 0, len(l.now.Stages))
 	for i := range l.now.Stages {
@@ -58,18 +61,21 @@ func (l *Leda) Stages() []Stage {
 	return stages
 }
 
-// UsePrivateQueues (A.1.1) makes workers go from stage to stage instead of sharing one queue: all pools that visit
-// other stages than their owner become polled.
+// UsePrivateQueues (A.1.1) makes workers go from stage to stage instead of
+// sharing one queue: all pools that visit other stages than their owner become
+// polled.
 //
-// The appendix allows it once, at the start, and returns 0 or 1. Here it may be called at any time, and cannot fail. In
-// LStage workers in this mode never slept (L1), and a command could be left behind between two queues (L7); both depend
-// on the engine, which has neither defect.
+// The appendix allows it once, at the start, and returns 0 or 1. Here it may be
+// called at any time, and cannot fail. In LStage workers in this mode never
+// slept (L1), and a command could be left behind between two queues (L7); both
+// depend on the engine, which has neither defect.
 func (l *Leda) UsePrivateQueues() { l.private = true }
 
-// SetQueueCapacity (A.1.2) sets how many commands a stage's queue may hold, at least one.
+// SetQueueCapacity (A.1.2) sets how many commands a stage's queue may hold, at
+// least one.
 //
-// The appendix drops commands beyond the capacity. Here the stage's overflow rule decides, and the commands that the
-// queue holds already stay.
+// The appendix drops commands beyond the capacity. Here the stage's overflow
+// rule decides, and the commands that the queue holds already stay.
 func (l *Leda) SetQueueCapacity(st Stage, maxSize int) error {
 	id, err := l.find("setQueueCapacity", st)
 	if err != nil {
@@ -84,10 +90,11 @@ func (l *Leda) GetQueueCapacity(st Stage) int {
 	return read(l, st, func(s *controller.StageStats) int { return s.QueueCap })
 }
 
-// DisableQueue (A.1.4) makes a stage take no more commands. The commands that wait there are handled.
+// DisableQueue (A.1.4) makes a stage take no more commands. The commands that
+// wait there are handled.
 //
-// LStage counted the commands that it refused as input (L11); here they are rejected, or shed if another stage
-// forwarded them.
+// LStage counted the commands that it refused as input (L11); here they are
+// rejected, or shed if another stage forwarded them.
 func (l *Leda) DisableQueue(st Stage) error { return l.enable("disableQueue", st, false) }
 
 // EnableQueue (A.1.5) makes a stage take commands again.

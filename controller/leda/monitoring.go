@@ -16,9 +16,11 @@ const MostTimers = 1 << 10
 // MinTimer is the shortest period of a timer.
 const MinTimer = 5 * time.Millisecond
 
-// MonitoringGroup has the methods that measure, and the methods that register callbacks.
+// MonitoringGroup has the methods that measure, and the methods that register
+// callbacks.
 type MonitoringGroup struct {
-	// Machine makes GetCpuUsage return the use of the whole machine, as the appendix has it. A script sets it.
+	// Machine makes GetCpuUsage return the use of the whole machine, as the
+	// appendix has it. A script sets it.
 	Machine bool
 
 	l      *Leda
@@ -36,11 +38,13 @@ type timer struct {
 	every, due time.Duration
 }
 
-// AddTimer (A.3.1) calls a function periodically, for the first time after one interval. Each timer has an interval of
-// its own. Missed calls are not made up for. An interval of less than [MinTimer] is refused with ErrNumber: in most
+// AddTimer (A.3.1) calls a function periodically, for the first time after one
+// interval. Each timer has an interval of its own. Missed calls are not made up
+// for. An interval of less than [MinTimer] is refused with ErrNumber: in most
 // cases it is a number of seconds without its unit.
 //
-// The appendix counts whole seconds and says, by mistake, that the number of the pool's threads is returned.
+// The appendix counts whole seconds and says, by mistake, that the number of
+// the pool's threads is returned.
 func (g *MonitoringGroup) AddTimer(f func(), every time.Duration) error {
 	switch {
 	case f == nil:
@@ -55,7 +59,8 @@ func (g *MonitoringGroup) AddTimer(f func(), every time.Duration) error {
 	return nil
 }
 
-// GetCpusCount (A.3.2) returns how many threads of the process can run at the same time: GOMAXPROCS.
+// GetCpusCount (A.3.2) returns how many threads of the process can run at the
+// same time: GOMAXPROCS.
 func (g *MonitoringGroup) GetCpusCount() int { return g.l.now.CPUs }
 
 // GetCpuUsage (A.3.3) returns the share of the CPUs that GetCpusCount counts
@@ -81,39 +86,43 @@ func (g *MonitoringGroup) GetCpuUsage() int { //nolint:revive // the appendix wr
 	return int(math.Round(100 * min(max(share, 0), 1)))
 }
 
-// GetQueueSize (A.3.4) returns how many commands wait in a stage's queue without an
-// instance.
+// GetQueueSize (A.3.4) returns how many commands wait in a stage's queue
+// without an instance.
 //
-// In LEDA an event that arrives at a stage with a free instance is combined with it at once, and leaves the queue
-// before a thread handles it (section 4.1). So GetQueueSize subtracts the number of free instances from the number of
-// waiting commands ([controller.StageStats.QueueLen]), and GetFreeInstancesCount leaves those instances out, too. The
-// sum of section 4.2, GetQueueSize + GetInstanceCount - GetFreeInstancesCount, is the number of waiting commands and
-// busy instances.
+// In LEDA an event that arrives at a stage with a free instance is combined
+// with it at once, and leaves the queue before a thread handles it (section
+// 4.1). So GetQueueSize subtracts the number of free instances from the number
+// of waiting commands ([controller.StageStats.QueueLen]), and
+// GetFreeInstancesCount leaves those instances out, too. The sum of section
+// 4.2, GetQueueSize + GetInstanceCount - GetFreeInstancesCount, is the number
+// of waiting commands and busy instances.
 func (g *MonitoringGroup) GetQueueSize(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int {
 		return max(s.QueueLen, 0) - combined(s)
 	})
 }
 
-// GetProcessedCount (A.3.5) returns how many commands a stage's handlers have answered, since the start or the last
-// ResetStatistics.
+// GetProcessedCount (A.3.5) returns how many commands a stage's handlers have
+// answered, since the start or the last ResetStatistics.
 //
 // LStage counted before the handler ran, and so counted crashes, too (L11).
 func (g *MonitoringGroup) GetProcessedCount(st Stage) int {
 	return number(g.statistics(st).Handled())
 }
 
-// GetInputCount (A.3.6) returns how many commands a stage has accepted, since the start or the last ResetStatistics.
+// GetInputCount (A.3.6) returns how many commands a stage has accepted, since
+// the start or the last ResetStatistics.
 //
 // LStage also counted commands that it then refused (L11).
 func (g *MonitoringGroup) GetInputCount(st Stage) int {
 	return number(g.statistics(st).Accepted)
 }
 
-// ResetStatistics (A.3.7) makes GetProcessedCount and GetInputCount count from now.
+// ResetStatistics (A.3.7) makes GetProcessedCount and GetInputCount count from
+// now.
 //
-// The appendix sets the stage's only counters to 0, for all readers (L12). Here the counters are not changed; only this
-// controller remembers their values.
+// The appendix sets the stage's only counters to 0, for all readers (L12). Here
+// the counters are not changed; only this controller remembers their values.
 func (g *MonitoringGroup) ResetStatistics(st Stage) error {
 	id, err := g.l.find("monitoring.resetStatistics", st)
 	if err != nil {
@@ -168,7 +177,8 @@ func (g *MonitoringGroup) fire(now time.Duration) {
 	}
 }
 
-// advance keeps the timer's beat, unless whole intervals were missed: then a new beat starts now.
+// advance keeps the timer's beat, unless whole intervals were missed: then a
+// new beat starts now.
 func (t *timer) advance(now time.Duration) {
 	if t.due = later(t.due, t.every); t.due <= now {
 		t.due = later(now, t.every)

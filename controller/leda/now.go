@@ -9,8 +9,8 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// The reasons why a method decided nothing. Errors are wrapped with the method and its argument; compare with
-// errors.Is.
+// The reasons why a method decided nothing. Errors are wrapped with the method
+// and its argument; compare with errors.Is.
 var (
 	// ErrUnknown reports a missing stage or pool.
 	ErrUnknown = errors.New("no such stage or pool")
@@ -18,7 +18,8 @@ var (
 	ErrNumber = errors.New("number out of range")
 	// ErrNoFunction reports a nil function.
 	ErrNoFunction = errors.New("nil function")
-	// ErrOutside is returned by a method that is called when no event is being handled.
+	// ErrOutside is returned by a method that is called when no event is being
+	// handled.
 	ErrOutside = errors.New("leda: a script can decide only during a call")
 )
 
@@ -41,7 +42,8 @@ func nothing(method string) error { return fmt.Errorf("leda: %s: %w", method, Er
 // because formats a reason for the journal.
 func because(format string, args ...any) string { return "script: " + fmt.Sprintf(format, args...) }
 
-// take starts a call. It copies the snapshot, because the snapshot belongs to the caller and is changed here.
+// take starts a call. It copies the snapshot, because the snapshot belongs to
+// the caller and is changed here.
 func (l *Leda) take(s *controller.Snapshot, d *controller.Decisions) {
 	stages, pools := l.now.Stages[:0], l.now.Pools[:0]
 	stages, pools = append(stages, s.Stages...), append(pools, s.Pools...)
@@ -66,7 +68,8 @@ func keep[V any](l *Leda, m map[Stage]V) {
 	maps.DeleteFunc(m, func(st Stage, _ V) bool { return l.at(st) < 0 })
 }
 
-// release ends a call and drops all references to its arguments. It keeps the memory.
+// release ends a call and drops all references to its arguments. It keeps the
+// memory.
 func (l *Leda) release() {
 	clear(l.now.Stages)
 	clear(l.now.Pools)
@@ -74,8 +77,9 @@ func (l *Leda) release() {
 	l.d = nil
 }
 
-// decide makes a decision and applies it to the copy of the snapshot. It can apply it alone, since every wish sets and
-// none adds. So the next read returns the value that [controller.Settle] will give.
+// decide makes a decision and applies it to the copy of the snapshot. It can
+// apply it alone, since every wish sets and none adds. So the next read returns
+// the value that [controller.Settle] will give.
 func (l *Leda) decide(set func(d *controller.Decisions)) error {
 	if l.d == nil {
 		return ErrOutside
@@ -153,8 +157,8 @@ func (l *Leda) find(method string, st Stage) (controller.StageID, error) {
 	return id, nil
 }
 
-// read returns a value of a stage, or the zero value if the stage is missing. It is a function and not a method because
-// it has a type parameter.
+// read returns a value of a stage, or the zero value if the stage is missing.
+// It is a function and not a method because it has a type parameter.
 func read[T any](l *Leda, st Stage, what func(*controller.StageStats) T) (none T) {
 	if id := l.at(st); id >= 0 {
 		return what(&l.now.Stages[id])

@@ -8,9 +8,11 @@ import (
 
 // New makes a script a policy. The name is the policy's, for the journal.
 //
-// The script is called once for each run, with a handle of its own; the functions that it registers are called later.
+// The script is called once for each run, with a handle of its own; the
+// functions that it registers are called later.
 func New(name string, script func(l *Leda)) controller.Policy {
-	// A pointer, because policies are compared and functions are not comparable.
+	// A pointer, because policies are compared and functions are not
+	// comparable.
 	return &policy{name, script}
 }
 
@@ -34,8 +36,8 @@ func (p *policy) Check() error {
 
 func (p *policy) New() controller.Controller { return &run{script: p.script} }
 
-// Claims returns the knobs that the 33 methods change. The others, such as the gate and the rate at the entry, are left
-// to other policies.
+// Claims returns the knobs that the 33 methods change. The others, such as the
+// gate and the rate at the entry, are left to other policies.
 func (p *policy) Claims() []controller.Knob {
 	return []controller.Knob{
 		controller.KnobWorkers, controller.KnobPool, controller.KnobDispatch, controller.KnobVisit,
@@ -49,8 +51,9 @@ type run struct {
 	l      *Leda // nil until the script has returned
 }
 
-// Control calls all that is due. The state of a script that panics is dropped, so that the script can be called again.
-// A callback that panics leaves its registrations, and all decisions are repeated in the next call.
+// Control calls all that is due. The state of a script that panics is dropped,
+// so that the script can be called again. A callback that panics leaves its
+// registrations, and all decisions are repeated in the next call.
 func (r *run) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	if ev.Kind == controller.EventStop {
 		return

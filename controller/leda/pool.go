@@ -18,13 +18,15 @@ type PoolGroup struct {
 	last int // the number in the last pool's name
 }
 
-// New (A.2.1) makes a pool with that many workers: "leda-1", "leda-2" and so on, skipping the names of stages and
-// groups. A pool has at least one worker, because the commands of a stage wait for ever if its pool has none. New
-// returns "" after [MostPools] pools, outside of a call, and in a script that governs a group, which has only its own
-// pool.
+// New (A.2.1) makes a pool with that many workers: "leda-1", "leda-2" and so
+// on, skipping the names of stages and groups. A pool has at least one worker,
+// because the commands of a stage wait for ever if its pool has none. New
+// returns "" after [MostPools] pools, outside of a call, and in a script that
+// governs a group, which has only its own pool.
 //
-// The dissertation's listings call it without a number and then add two; here that is New(2). LStage made a hidden
-// worker of its own besides (L10); here there is none.
+// The dissertation's listings call it without a number and then add two; here
+// that is New(2). LStage made a hidden worker of its own besides (L10); here
+// there is none.
 func (g *PoolGroup) New(numThreads int) Pool {
 	if g.made >= MostPools || g.l.now.Group != "" {
 		return ""
@@ -37,7 +39,8 @@ func (g *PoolGroup) New(numThreads int) Pool {
 	return p
 }
 
-// free returns the next free name. A pool of that name that an earlier policy has left is taken over.
+// free returns the next free name. A pool of that name that an earlier policy
+// has left is taken over.
 func (g *PoolGroup) free() Pool {
 	for {
 		g.last++
@@ -49,10 +52,12 @@ func (g *PoolGroup) free() Pool {
 	}
 }
 
-// SetPool (A.2.2) sets whose workers visit a stage. The stage's name gives it back its own pool: SetPool(Pool(st), st).
+// SetPool (A.2.2) sets whose workers visit a stage. The stage's name gives it
+// back its own pool: SetPool(Pool(st), st).
 //
-// The appendix names the pool first, the listings the stage; here the compiler checks the order. In LStage waiting
-// commands stayed with the old pool (L10); here a queue belongs to its stage and moves with it.
+// The appendix names the pool first, the listings the stage; here the compiler
+// checks the order. In LStage waiting commands stayed with the old pool (L10);
+// here a queue belongs to its stage and moves with it.
 func (g *PoolGroup) SetPool(p Pool, st Stage) error {
 	id, err := g.l.find("pool.setPool", st)
 	if err != nil {
@@ -67,12 +72,14 @@ func (g *PoolGroup) SetPool(p Pool, st Stage) error {
 
 // Add (A.2.3) makes a pool larger, as far as its bounds allow.
 //
-// A listing calls it without a pool, meaning the global one: that is [Global] here.
+// A listing calls it without a pool, meaning the global one: that is [Global]
+// here.
 func (g *PoolGroup) Add(p Pool, numThreads int) error {
 	return g.change("pool.add", p, numThreads, 1)
 }
 
-// Kill (A.2.4) makes a pool smaller, as far as its bounds allow. Workers that are removed finish their batch first.
+// Kill (A.2.4) makes a pool smaller, as far as its bounds allow. Workers that
+// are removed finish their batch first.
 //
 // It never worked in LStage: no thread ever ended, and it could crash (L8).
 func (g *PoolGroup) Kill(p Pool, numThreads int) error {
@@ -93,7 +100,8 @@ func (g *PoolGroup) change(method string, p Pool, n, sign int) error {
 // GetPool (A.2.5) returns the pool whose workers visit a stage.
 func (g *PoolGroup) GetPool(st Stage) Pool { return read(g.l, st, g.l.poolOf) }
 
-// GetThreadsCount (A.2.6) returns the set number of workers of a pool, busy or not.
+// GetThreadsCount (A.2.6) returns the set number of workers of a pool, busy or
+// not.
 //
 // In LStage the number never fell (L8).
 func (g *PoolGroup) GetThreadsCount(p Pool) int {
@@ -104,7 +112,8 @@ func (g *PoolGroup) GetThreadsCount(p Pool) int {
 // size is how many workers a pool has, and its bounds.
 type size struct{ workers, least, most int }
 
-// sizeOf returns the size of a pool. The global pool has a size before it is made.
+// sizeOf returns the size of a pool. The global pool has a size before it is
+// made.
 func (l *Leda) sizeOf(p Pool) (c size, ok bool) {
 	p = l.real(p)
 	if is := l.now.Pool(string(p)); is != nil {
@@ -129,7 +138,8 @@ func (l *Leda) ready(method string, p Pool) error {
 	}
 }
 
-// exists reports whether a pool exists. A snapshot may have stages without their pools.
+// exists reports whether a pool exists. A snapshot may have stages without
+// their pools.
 func (l *Leda) exists(p Pool) bool {
 	return l.now.Pool(string(l.real(p))) != nil || l.at(Stage(p)) >= 0
 }
@@ -142,7 +152,8 @@ func (l *Leda) bind(id controller.StageID, p Pool, why string) error {
 	return l.decide(func(d *controller.Decisions) { d.Bind(id, string(l.real(p)), why) })
 }
 
-// real returns the pool that a script means: in a script that governs a group, Global is the group's pool.
+// real returns the pool that a script means: in a script that governs a group,
+// Global is the group's pool.
 func (l *Leda) real(p Pool) Pool {
 	if p == Global && l.now.Group != "" {
 		return Pool(l.now.Group)
@@ -167,7 +178,8 @@ func (l *Leda) homeless(st *controller.StageStats) bool {
 	return p == nil || !p.Group
 }
 
-// tooFew reports whether a stage outside the global pool asks for more workers than that pool has.
+// tooFew reports whether a stage outside the global pool asks for more workers
+// than that pool has.
 func (l *Leda) tooFew(st *controller.StageStats) bool {
 	c, _ := l.sizeOf(Global)
 	return st.Needs > max(c.workers, 1) && poolOf(st) != l.real(Global)

@@ -40,8 +40,9 @@ func (g *SchedulerGroup) VisitOrder(stages []Stage) error {
 	return nil
 }
 
-// MaxVisits (A.4.2) registers a function that is called each time the workers of shared pools have made that many
-// visits. Less than one visit means never, and needs no function. There is one such function; a later call replaces it.
+// MaxVisits (A.4.2) registers a function that is called each time the workers
+// of shared pools have made that many visits. Less than one visit means never,
+// and needs no function. There is one such function; a later call replaces it.
 //
 // In LStage the code was commented out, and no function was ever called (L17).
 func (g *SchedulerGroup) MaxVisits(maxVisits int, f func()) error {
@@ -52,8 +53,9 @@ func (g *SchedulerGroup) MaxVisits(maxVisits int, f func()) error {
 	return nil
 }
 
-// RestartAtIndex (A.4.3) sends a worker that handled a command to that place of the visit order, counted from one. In a
-// shorter order it means the last place.
+// RestartAtIndex (A.4.3) sends a worker that handled a command to that place of
+// the visit order, counted from one. In a shorter order it means the last
+// place.
 //
 // LStage supported only the first place.
 func (g *SchedulerGroup) RestartAtIndex(index int) error {
@@ -90,8 +92,9 @@ func (g *SchedulerGroup) Steal(thief, victim Stage, numThreads int) error {
 	return g.move(g.l.Pool.GetPool(thief), g.l.Pool.GetPool(victim), numThreads)
 }
 
-// move sets both pools, rather than calling Decisions.Steal, which counts from the snapshot, supports only the stages'
-// own pools, and is applied after all other wishes.
+// move sets both pools, rather than calling Decisions.Steal, which counts from
+// the snapshot, supports only the stages' own pools, and is applied after all
+// other wishes.
 func (g *SchedulerGroup) move(to, from Pool, wanted int) error {
 	t, _ := g.l.sizeOf(to)
 	f, _ := g.l.sizeOf(from)
@@ -106,10 +109,11 @@ func (g *SchedulerGroup) move(to, from Pool, wanted int) error {
 	return g.l.resize(from, f.workers-n, why)
 }
 
-// SetPriority (A.4.6) sets the priority of a stage in the queue that it shares: higher first, and first come, first
-// served among equals.
+// SetPriority (A.4.6) sets the priority of a stage in the queue that it shares:
+// higher first, and first come, first served among equals.
 //
-// In LStage equals were in no defined order (L13), and a change left the queue unsorted.
+// In LStage equals were in no defined order (L13), and a change left the queue
+// unsorted.
 func (g *SchedulerGroup) SetPriority(st Stage, priority int) error {
 	id, err := g.l.find("scheduler.setPriority", st)
 	if err != nil {
@@ -119,7 +123,8 @@ func (g *SchedulerGroup) SetPriority(st Stage, priority int) error {
 	return g.l.decide(func(d *controller.Decisions) { d.Priority(id, priority, why) })
 }
 
-// GetPriority (A.4.7) returns the priority of a stage in the queue that it shares.
+// GetPriority (A.4.7) returns the priority of a stage in the queue that it
+// shares.
 func (g *SchedulerGroup) GetPriority(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int { return s.Priority })
 }
@@ -191,7 +196,8 @@ func (g *SchedulerGroup) limit(plan *controller.VisitPlan) {
 	}
 }
 
-// span returns the distance from a number up to another, limited to math.MaxInt, or 0 if the other is not greater.
+// span returns the distance from a number up to another, limited to
+// math.MaxInt, or 0 if the other is not greater.
 func span(from, to int) int {
 	switch {
 	case to <= from:

@@ -10,10 +10,11 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Backlog gives a stage as many workers as drain its queue within Target at the measured service time. It is the
-// default policy of a pipeline. The law is the target tracking of queue workers that cloud autoscalers call the
-// acceptable backlog for each worker ("Scaling based on Amazon SQS", AWS, 2018), with a limit on growth that does not
-// pay.
+// Backlog gives a stage as many workers as drain its queue within Target at the
+// measured service time. It is the default policy of a pipeline. The law is the
+// target tracking of queue workers that cloud autoscalers call the acceptable
+// backlog for each worker ("Scaling based on Amazon SQS", AWS, 2018), with a
+// limit on growth that does not pay.
 //
 // # Up
 //
@@ -21,24 +22,30 @@ import (
 //
 //	wanted = max(queue · service / Target, workers · queue / (capacity / 2))
 //
-// workers, rounded up. The second term is for queues whose capacity is small compared with the load: a queue that is
-// more than half full asks for more workers, and a full one for twice as many. Service is the mean handler time of the
-// last commands, and includes the time so far of the handlers that have not returned. While it is not known the stage keeps
-// its workers. The stage gets the wanted workers at once, but not more than twice the workers it has, and not more than its
-// bounds and instances allow.
+// workers, rounded up. The second term is for queues whose capacity is small
+// compared with the load: a queue that is more than half full asks for more
+// workers, and a full one for twice as many. Service is the mean handler time
+// of the last commands, and includes the time so far of the handlers that have
+// not returned. While it is not known the stage keeps its workers. The stage
+// gets the wanted workers at once, but not more than twice the workers it has,
+// and not more than its bounds and instances allow.
 //
-// A stage that is bound by stages ahead wants no more workers: another worker would only wait with the others. The
-// journal says so when this starts; see [controller.StageStats].
+// A stage that is bound by stages ahead wants no more workers: another worker
+// would only wait with the others. The journal says so when this starts; see
+// [controller.StageStats].
 //
 // # Growth that does not pay
 //
-// Workers that compete for a CPU, a lock or a connection do not get more done when there are more of them. So Backlog
-// measures the throughput of the stage while all its workers are busy, before and after it grows. If a growth to f
-// times the workers gained less than a quarter of what f promises, it is undone, and the stage does not grow beyond the
-// old number for 10 s, and for twice as long each further time, up to ten minutes. While the process uses 90 % of the
-// CPUs or more, each growth is judged before the next one. Otherwise the workers evidently wait rather than compute,
-// and growth continues meanwhile. Where the CPU usage is not known, growth beyond one worker for each CPU is judged
-// step by step.
+// Workers that compete for a CPU, a lock or a connection do not get more done
+// when there are more of them. So Backlog measures the throughput of the stage
+// while all its workers are busy, before and after it grows. If a growth to f
+// times the workers gained less than a quarter of what f promises, it is
+// undone, and the stage does not grow beyond the old number for 10 s, and for
+// twice as long each further time, up to ten minutes. While the process uses 90
+// % of the CPUs or more, each growth is judged before the next one. Otherwise
+// the workers evidently wait rather than compute, and growth continues
+// meanwhile. Where the CPU usage is not known, growth beyond one worker for
+// each CPU is judged step by step.
 //
 // # Down
 //
@@ -46,15 +53,18 @@ import (
 //
 //	needed = max(wanted, busy workers / Utilization)
 //
-// where busy workers is an average over a second. Then the stage goes down to the highest number that was needed in
-// that time, but loses no more than a quarter of its workers, and the time starts again. So a stage that is busy for 70
-// % of its time keeps its workers however its queue varies: under steady load the number becomes stable, and the policy
-// reduces it at most twice a minute.
+// where busy workers is an average over a second. Then the stage goes down to
+// the highest number that was needed in that time, but loses no more than a
+// quarter of its workers, and the time starts again. So a stage that is busy
+// for 70 % of its time keeps its workers however its queue varies: under steady
+// load the number becomes stable, and the policy reduces it at most twice a
+// minute.
 //
 // # Groups
 //
-// Stages that share a pool are judged together: the backlog of the pool is the sum of their queues, each with its own
-// service time. A paused stage is left out.
+// Stages that share a pool are judged together: the backlog of the pool is the
+// sum of their queues, each with its own service time. A paused stage is left
+// out.
 type Backlog struct {
 	Interval    time.Duration // between two ticks while commands wait; default 100 ms; three times that while none wait
 	Target      time.Duration // how long a queue may take to drain; default 100 ms
@@ -91,7 +101,8 @@ func (p Backlog) Check() error {
 	)
 }
 
-// Lag describes a queue that several processes work off, and the workers of these processes that handle its commands.
+// Lag describes a queue that several processes work off, and the workers of
+// these processes that handle its commands.
 type Lag struct {
 	Pending   uint64  // commands that are not done: waiting and in hand
 	Fill      float64 // how full the queue is, from 0 to 1; 0 if it has no capacity
@@ -102,13 +113,15 @@ type Lag struct {
 	Busy      float64 // how many of the workers are busy, on average
 }
 
-// Wanted returns how many workers the law asks for in all processes, and how many processes of this kind have that many workers. A command
-// takes Busy / Rate of the workers' time (the service demand law), so the workers are
+// Wanted returns how many workers the law asks for in all processes, and how
+// many processes of this kind have that many workers. A command takes Busy /
+// Rate of the workers' time (the service demand law), so the workers are
 //
 //	max((Pending - Busy) · Busy / Rate / Target, Workers · Fill · 2, Busy / Utilization)
 //
-// rounded up. While no command is known to be done, and one is pending, they are at least the present workers. If
-// there is no process, Wanted asks for one with one worker as soon as a command is pending. It may be called by any
+// rounded up. While no command is known to be done, and one is pending, they
+// are at least the present workers. If there is no process, Wanted asks for one
+// with one worker as soon as a command is pending. It may be called by any
 // goroutine.
 func (p Backlog) Wanted(l Lag) (workers int, processes float64) {
 	if l.Processes <= 0 {
@@ -127,7 +140,8 @@ func (p Backlog) Wanted(l Lag) (workers int, processes float64) {
 	return workers, float64(workers) * float64(l.Processes) / float64(max(l.Most, 1))
 }
 
-// wanted returns how many workers the queues ask for: work is in seconds, and fill is 1 at half of the capacity.
+// wanted returns how many workers the queues ask for: work is in seconds, and
+// fill is 1 at half of the capacity.
 func (p Backlog) wanted(work, fill float64, workers int) int {
 	return whole(max(work/p.Target.Seconds(), fill*float64(workers)))
 }
@@ -177,11 +191,12 @@ type flow struct {
 	handled  float64       // the number of these commands
 }
 
-// service returns the mean time of a command in its handler, in seconds; 0 if it is not known.
+// service returns the mean time of a command in its handler, in seconds; 0 if
+// it is not known.
 func (f *flow) service() float64 { return f.busy.Seconds() / max(f.handled, 1) }
 
-// since returns the handler time and the number of commands since the last tick, and updates the service time with
-// them.
+// since returns the handler time and the number of commands since the last
+// tick, and updates the service time with them.
 func (f *flow) since(st *controller.StageStats) (busy time.Duration, done uint64) {
 	busy, done = st.Total.Busy-f.busySeen, st.Total.Handled()-f.doneSeen
 	if busy < 0 || st.Total.Handled() < f.doneSeen { // a new stage has the name of an old one
@@ -208,12 +223,14 @@ type trend struct {
 		most  int
 	}
 
-	// The throughput of the current number of workers, over consecutive ticks at which all of them were busy.
+	// The throughput of the current number of workers, over consecutive ticks
+	// at which all of them were busy.
 	ticks int
 	span  time.Duration
 	done  uint64
 
-	// The throughput of fewer workers, with which the current number is compared; 0 workers: no growth is on trial.
+	// The throughput of fewer workers, with which the current number is
+	// compared; 0 workers: no growth is on trial.
 	proven  int
 	rate    float64 // commands a second
 	began   time.Duration
@@ -334,7 +351,8 @@ func (c *backlog) observe(u *unit, t *trend, s *controller.Snapshot) observation
 	return l
 }
 
-// measure adds an observation to the measured throughput of the current number of workers.
+// measure adds an observation to the measured throughput of the current number
+// of workers.
 func (t *trend) measure(l *observation, workers int) {
 	if l.passed == 0 {
 		return
@@ -350,12 +368,14 @@ func (t *trend) measure(l *observation, workers int) {
 	t.done += l.done
 }
 
-// measured reports whether the throughput of the current number of workers is known.
+// measured reports whether the throughput of the current number of workers is
+// known.
 func (t *trend) measured(workers int) bool {
 	return t.span > 0 && t.done >= uint64(max(enoughDone, 2*workers))
 }
 
-// speed returns the throughput of the current number of workers, in commands a second.
+// speed returns the throughput of the current number of workers, in commands a
+// second.
 func (t *trend) speed() float64 { return float64(t.done) / t.span.Seconds() }
 
 // wanted returns how many workers the queues ask for.
@@ -398,7 +418,8 @@ func (c *backlog) judge(u *unit, t *trend, l *observation, d *controller.Decisio
 	return true
 }
 
-// grow gives the unit the workers that its queues ask for, and reports whether it did.
+// grow gives the unit the workers that its queues ask for, and reports whether
+// it did.
 func (c *backlog) grow(u *unit, t *trend, l *observation, wanted int, d *controller.Decisions) bool {
 	most := min(u.most, l.capacity)
 	if t.ceiling > 0 && l.now < t.until {
@@ -427,7 +448,8 @@ func (c *backlog) grow(u *unit, t *trend, l *observation, wanted int, d *control
 	return true
 }
 
-// bound notes in the journal that the unit would grow if it were not bound by stages ahead.
+// bound notes in the journal that the unit would grow if it were not bound by
+// stages ahead.
 func (c *backlog) bound(u *unit, t *trend, l *observation, d *controller.Decisions) {
 	if st := l.bound; st != nil {
 		f := c.flows.of(st.Name)

@@ -9,31 +9,38 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Batching finds the smallest batch with which a stage gets as much done as with a large one: the batching controller
-// of Welsh, Culler and Brewer, "SEDA: An Architecture for Well-Conditioned, Scalable Internet Services" (SOSP 2001), as
-// implemented in their program (Sandstorm, AggThrottle). Large batches improve throughput, small ones shorten waits.
+// Batching finds the smallest batch with which a stage gets as much done as
+// with a large one: the batching controller of Welsh, Culler and Brewer, "SEDA:
+// An Architecture for Well-Conditioned, Scalable Internet Services" (SOSP
+// 2001), as implemented in their program (Sandstorm, AggThrottle). Large
+// batches improve throughput, small ones shorten waits.
 //
-// Each stage starts with the largest batch, Max. At every tick the throughput, in commands handled a second, is
-// smoothed: 0.7 of the old value and 0.3 of the new one. At every Act-th tick the law makes one step. While batches
-// shrink, each step divides by 1.2, until the throughput is 90 % of the best or less. Then batches grow, each step
-// multiplying by 1.2, until the throughput is back at 98 %, and they shrink again. A batch that has grown to Max
-// without reaching 98 % gets a new best: the current throughput. And when the load changes a lot, to less than 20 % of
-// the best or to twice the best, the stage starts again with Max.
+// Each stage starts with the largest batch, Max. At every tick the throughput,
+// in commands handled a second, is smoothed: 0.7 of the old value and 0.3 of
+// the new one. At every Act-th tick the law makes one step. While batches
+// shrink, each step divides by 1.2, until the throughput is 90 % of the best or
+// less. Then batches grow, each step multiplying by 1.2, until the throughput
+// is back at 98 %, and they shrink again. A batch that has grown to Max without
+// reaching 98 % gets a new best: the current throughput. And when the load
+// changes a lot, to less than 20 % of the best or to twice the best, the stage
+// starts again with Max.
 //
-// A batch is never less than Min nor more than Max. Batching does not change a stage's linger, and it leaves a paused
-// stage alone. It claims only the batches, so it can be combined with a policy for workers:
+// A batch is never less than Min nor more than Max. Batching does not change a
+// stage's linger, and it leaves a paused stage alone. It claims only the
+// batches, so it can be combined with a policy for workers:
 //
 //	pipeline.Control(policy.SEDA{}, policy.Batching{})
 //
 // # Rounding
 //
-// A batch is a whole number. Here growth is rounded up, so a batch of one grows to two. Sandstorm rounds down: 4 · 1.2
-// is 4, and a batch that has shrunk to four or fewer never grows again.
+// A batch is a whole number. Here growth is rounded up, so a batch of one grows
+// to two. Sandstorm rounds down: 4 · 1.2 is 4, and a batch that has shrunk to
+// four or fewer never grows again.
 //
 // # Presets
 //
-// [Welsh] is Sandstorm with its defaults, and rounds down. With its least batch, 8, this does no harm; with a smaller
-// Min it shows.
+// [Welsh] is Sandstorm with its defaults, and rounds down. With its least
+// batch, 8, this does no harm; with a smaller Min it shows.
 //
 //	            Interval  Act  Min                  Max
 //	no preset        1 s    5    1  as the stage has it
@@ -115,7 +122,8 @@ type throttle struct {
 	grows      bool // else it shrinks
 }
 
-// Control gives every stage its largest batch at the start and inspects each stage at every tick.
+// Control gives every stage its largest batch at the start and inspects each
+// stage at every tick.
 func (c *batching) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	if ev.Kind != controller.EventStart && ev.Kind != controller.EventTick {
 		return // other events change nothing: after EventStop decisions have no effect, and later kinds are not known here
@@ -164,7 +172,8 @@ func (t *throttle) smooth(throughput float64) {
 	t.throughput = smoothed*t.throughput + (1-smoothed)*throughput
 }
 
-// act makes one step. Its reason shows the best throughput as it was before the step.
+// act makes one step. Its reason shows the best throughput as it was before the
+// step.
 func (c *batching) act(st *controller.StageStats, t *throttle, d *controller.Decisions) {
 	best := t.best
 	batch, because := c.law.step(t, st.Batch.Max)

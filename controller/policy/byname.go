@@ -17,8 +17,9 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("policy: unknown policy %q; known are %s", e.Name, strings.Join(Names(), ", "))
 }
 
-// ByName returns the policy of that name with its defaults; a preset follows a colon, as in "seda:cruz". An unknown
-// name, or a preset that the policy does not have, is an [*UnknownError], which lists the known names.
+// ByName returns the policy of that name with its defaults; a preset follows a
+// colon, as in "seda:cruz". An unknown name, or a preset that the policy does
+// not have, is an [*UnknownError], which lists the known names.
 func ByName(name string) (controller.Policy, error) {
 	for _, p := range all() {
 		if p.Name() == name {
@@ -38,7 +39,8 @@ func Names() []string {
 	return names
 }
 
-// all lists the policies by name. It is a function so that no code can change the list.
+// all lists the policies by name. It is a function so that no code can change
+// the list.
 func all() []controller.Policy {
 	return []controller.Policy{
 		Backlog{},

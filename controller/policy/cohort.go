@@ -132,7 +132,8 @@ func wave(to, stages []controller.StageID) []controller.StageID {
 	return to
 }
 
-// turning appends the order up and down with both ends twice, from the second: 2 3 4 4 3 2 1 1.
+// turning appends the order up and down with both ends twice, from the second:
+// 2 3 4 4 3 2 1 1.
 func turning(to, stages []controller.StageID) []controller.StageID {
 	to = append(to, stages[1:]...)
 	for _, id := range slices.Backward(stages) {

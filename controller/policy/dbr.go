@@ -11,7 +11,8 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// NoRope is the Buffer of a [DBR] without a limit on admission. It has a name because zero means the default.
+// NoRope is the Buffer of a [DBR] without a limit on admission. It has a name
+// because zero means the default.
 const NoRope = -1
 
 // DBR has the workers serve the slowest stage first: drum, buffer and rope, by
@@ -94,7 +95,8 @@ func (p DBR) Check() error {
 	)
 }
 
-// Claims returns the knobs of shared workers and their visits, and the limit if there is a rope.
+// Claims returns the knobs of shared workers and their visits, and the limit if
+// there is a rope.
 func (p DBR) Claims() []controller.Knob {
 	if p.withDefaults().Buffer == NoRope {
 		return sharing()
@@ -179,7 +181,8 @@ func (c *dbr) route(v *view, p *controller.VisitPlan) bool {
 	return knows
 }
 
-// measure records how fast each stage is, and reports whether any stage had work.
+// measure records how fast each stage is, and reports whether any stage had
+// work.
 func (c *dbr) measure(v *view) bool {
 	busy := false
 	for _, id := range v.members {
@@ -198,8 +201,9 @@ func (c *dbr) measure(v *view) bool {
 	return busy
 }
 
-// completion returns how many commands handlers answered for each hundred that arrived. Where none arrived it is zero,
-// as in the listing; without a preset, a stage that only works off its backlog is faster than any other.
+// completion returns how many commands handlers answered for each hundred that
+// arrived. Where none arrived it is zero, as in the listing; without a preset,
+// a stage that only works off its backlog is faster than any other.
 func (c *dbr) completion(window controller.Counters) float64 {
 	switch {
 	case window.Accepted > 0:
@@ -211,8 +215,9 @@ func (c *dbr) completion(window controller.Counters) float64 {
 	}
 }
 
-// perSecond returns how many commands a worker handles in a second. It is zero for a stage that never handled one: such
-// a stage comes first and is measured soon.
+// perSecond returns how many commands a worker handles in a second. It is zero
+// for a stage that never handled one: such a stage comes first and is measured
+// soon.
 func perSecond(service time.Duration) float64 {
 	if service <= 0 {
 		return 0
@@ -220,7 +225,8 @@ func perSecond(service time.Duration) float64 {
 	return float64(time.Second) / float64(service)
 }
 
-// yieldSorts is how many stages Yield sorts: all but the last of the 64 that a group may have.
+// yieldSorts is how many stages Yield sorts: all but the last of the 64 that a
+// group may have.
 const yieldSorts = 63
 
 // sort puts the slowest stage first.
@@ -257,7 +263,8 @@ func (c *dbr) why(v *view) string {
 	}
 }
 
-// drum returns the slowest of all stages that had work and are measured, or nil if there is none.
+// drum returns the slowest of all stages that had work and are measured, or nil
+// if there is none.
 func (c *dbr) drum(v *view) (slowest *controller.StageStats) {
 	least := math.Inf(1)
 	for i := range v.Stages {
@@ -270,7 +277,8 @@ func (c *dbr) drum(v *view) (slowest *controller.StageStats) {
 	return slowest
 }
 
-// more sets the rope, unless the policy governs a group, which has no entry of its own.
+// more sets the rope, unless the policy governs a group, which has no entry of
+// its own.
 func (c *dbr) more(v *view, all bool, d *controller.Decisions) {
 	drum := c.drum(v)
 	if c.law.Buffer == NoRope || drum == nil || v.Group != "" {
@@ -282,7 +290,8 @@ func (c *dbr) more(v *view, all bool, d *controller.Decisions) {
 	}
 }
 
-// unknownBuffer is the default buffer if the capacity of the drum's queue is not known.
+// unknownBuffer is the default buffer if the capacity of the drum's queue is
+// not known.
 const unknownBuffer = 512
 
 func (c *dbr) buffer(drum *controller.StageStats) int {
@@ -296,7 +305,8 @@ func (c *dbr) buffer(drum *controller.StageStats) int {
 	}
 }
 
-// inHand returns how many commands a stage may have in hand, one for each worker that may be there.
+// inHand returns how many commands a stage may have in hand, one for each
+// worker that may be there.
 func inHand(v *view, st *controller.StageStats) int {
 	n := st.Instances
 	if p := v.Pool(st.Pool); p != nil && p.Workers > 0 && (n <= 0 || p.Workers < n) {

@@ -17,8 +17,8 @@ const (
 	DefaultSamples  = 1
 )
 
-// NoCooldown is the Cooldown of a policy without pauses: it may act on every tick. It has a name because zero means the
-// default.
+// NoCooldown is the Cooldown of a policy without pauses: it may act on every
+// tick. It has a name because zero means the default.
 const NoCooldown time.Duration = -1
 
 // ERLDA adds a worker to a stage whose queue is long and removes one from a
@@ -134,7 +134,8 @@ func (p ERLDA) withDefaults() ERLDA {
 	}
 }
 
-// ofDefaults says which of the two thresholds is the default, if only the other one was set.
+// ofDefaults says which of the two thresholds is the default, if only the other
+// one was set.
 func (p ERLDA) ofDefaults() string {
 	switch {
 	case p.Up == 0:
@@ -146,7 +147,8 @@ func (p ERLDA) ofDefaults() string {
 	}
 }
 
-// thresholds returns the thresholds for a stage with the given capacity: more than up is hot, less than down is cold.
+// thresholds returns the thresholds for a stage with the given capacity: more
+// than up is hot, less than down is cold.
 func (p ERLDA) thresholds(capacity int) (up, down int) {
 	up = p.Up
 	if capacity > 0 {
@@ -233,9 +235,10 @@ func (w *watch) count(hot, cold bool) {
 	w.cold = streak(w.cold, cold)
 }
 
-// rested reports whether the cooldown is over. It is over if the number was never changed. The flag is needed: a zero
-// last is an ordinary time, and on a clock that starts far below zero, as Erlang's does, a cooldown from it would never
-// be over.
+// rested reports whether the cooldown is over. It is over if the number was
+// never changed. The flag is needed: a zero last is an ordinary time, and on a
+// clock that starts far below zero, as Erlang's does, a cooldown from it would
+// never be over.
 func (w *watch) rested(now, cooldown time.Duration) bool {
 	return !w.acted || now-w.last >= cooldown
 }

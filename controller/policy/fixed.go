@@ -2,8 +2,9 @@ package policy
 
 import "github.com/golda-dev/golda/controller"
 
-// Fixed never changes anything: each stage keeps the workers that it started with. It is for pools of a constant size,
-// and for comparing another policy with none. It asks for no ticks and costs nothing.
+// Fixed never changes anything: each stage keeps the workers that it started
+// with. It is for pools of a constant size, and for comparing another policy
+// with none. It asks for no ticks and costs nothing.
 type Fixed struct{}
 
 // Name returns "fixed".
@@ -12,7 +13,8 @@ func (Fixed) Name() string { return "fixed" }
 // Check returns nil: there are no parameters.
 func (Fixed) Check() error { return nil }
 
-// Claims returns nil: Fixed changes no knob, and can be combined with any other policy.
+// Claims returns nil: Fixed changes no knob, and can be combined with any other
+// policy.
 func (Fixed) Claims() []controller.Knob { return nil }
 
 // New returns a controller that decides nothing.

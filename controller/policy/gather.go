@@ -10,8 +10,9 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// SharedPool is the name of the pool that the policies of visits make. If a stage or a group has that name, the pool is
-// "shared 2", or the next free name.
+// SharedPool is the name of the pool that the policies of visits make. If a
+// stage or a group has that name, the pool is "shared 2", or the next free
+// name.
 const SharedPool = "shared"
 
 // gathering decides how the stages of a pipeline share workers.
@@ -54,7 +55,8 @@ func (g gathering) gather(s *controller.Snapshot, shared commons, d *controller.
 	}
 }
 
-// staff sets the number of workers of a pool. A group keeps its own number, unless one is configured.
+// staff sets the number of workers of a pool. A group keeps its own number,
+// unless one is configured.
 func (g gathering) staff(s *controller.Snapshot, pool string, shared commons, d *controller.Decisions) {
 	switch {
 	case g.workers > 0:
@@ -68,7 +70,8 @@ func (g gathering) staff(s *controller.Snapshot, pool string, shared commons, d 
 	}
 }
 
-// home returns the pool whose workers should visit a stage, or "" for a stage that the policies of visits leave alone.
+// home returns the pool whose workers should visit a stage, or "" for a stage
+// that the policies of visits leave alone.
 func home(s *controller.Snapshot, stage int, shared commons) string {
 	st := &s.Stages[stage]
 	if st.Paused {
@@ -83,13 +86,15 @@ func home(s *controller.Snapshot, stage int, shared commons) string {
 	return shared.name
 }
 
-// tooSmall reports whether a stage outside the shared pool asks for more workers than that pool has. A stage that is
-// already in the pool stays there until the stages are gathered again.
+// tooSmall reports whether a stage outside the shared pool asks for more
+// workers than that pool has. A stage that is already in the pool stays there
+// until the stages are gathered again.
 func (c commons) tooSmall(st *controller.StageStats) bool {
 	return st.Pool != c.name && st.Needs > c.workers
 }
 
-// explain notes, once for each stage, why it keeps its own workers although others share.
+// explain notes, once for each stage, why it keeps its own workers although
+// others share.
 func (c *visits) explain(s *controller.Snapshot, d *controller.Decisions) {
 	for i := range s.Stages {
 		st := &s.Stages[i]
@@ -138,8 +143,8 @@ func taken(s *controller.Snapshot, name string) bool {
 	return slices.ContainsFunc(s.Stages, func(st controller.StageStats) bool { return st.Name == name })
 }
 
-// levels appends the rank of each stage, with one rank for all the stages of a loop: the lowest of theirs. In a loop no
-// stage is behind the others.
+// levels appends the rank of each stage, with one rank for all the stages of a
+// loop: the lowest of theirs. In a loop no stage is behind the others.
 func levels(to []int, s *controller.Snapshot) []int {
 	for i := range s.Stages {
 		to = append(to, s.Stages[i].Rank)
@@ -148,8 +153,9 @@ func levels(to []int, s *controller.Snapshot) []int {
 	return to
 }
 
-// even gives the stages of each loop the same value, by applying choose to two at a time. The snapshot does not say
-// which stages form a loop, but cyclic stages that follow each other are of one loop, or of loops that touch.
+// even gives the stages of each loop the same value, by applying choose to two
+// at a time. The snapshot does not say which stages form a loop, but cyclic
+// stages that follow each other are of one loop, or of loops that touch.
 func even[N int | time.Duration](s *controller.Snapshot, values []N, choose func(a, b N) N) {
 	for changed := true; changed; {
 		changed = false

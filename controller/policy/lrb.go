@@ -16,11 +16,11 @@ type Spacing string
 
 // The two spacings.
 const (
-	// Smooth spreads the visits of each stage evenly over the table: smooth weighted
-	// round robin.
+	// Smooth spreads the visits of each stage evenly over the table: smooth
+	// weighted round robin.
 	Smooth Spacing = "smooth"
-	// Interleaved is the order of the dissertation: the stage with the most visits, then one of the next, and again,
-	// until the first has no more.
+	// Interleaved is the order of the dissertation: the stage with the most
+	// visits, then one of the next, and again, until the first has no more.
 	Interleaved Spacing = "interleaved"
 )
 
@@ -186,8 +186,8 @@ func (c *lrb) measure(v *view) {
 	c.counted.forget(v.Snapshot)
 }
 
-// mostDemand limits a demand, so that no sum and no product of it overflows: in nanoseconds, it is thirteen days of
-// work.
+// mostDemand limits a demand, so that no sum and no product of it overflows: in
+// nanoseconds, it is thirteen days of work.
 const mostDemand = 1 << 50
 
 func work(arrivals uint64, service time.Duration) uint64 {
@@ -214,8 +214,9 @@ func share(demand, total uint64, size int) int {
 	return int((demand*uint64(size) + total - 1) / total)
 }
 
-// smooth spreads visits evenly: at each place every stage gets as much credit as it has visits, and the stage with the
-// most credit is visited and pays for all.
+// smooth spreads visits evenly: at each place every stage gets as much credit
+// as it has visits, and the stage with the most credit is visited and pays for
+// all.
 func smooth(to []controller.StageID, cells []cell) []controller.StageID {
 	all := 0
 	for i := range cells {
@@ -235,9 +236,10 @@ func smooth(to []controller.StageID, cells []cell) []controller.StageID {
 	return to
 }
 
-// interleave is the walk of the dissertation: the stages are sorted by their visits. After each visit the walk goes
-// back to the first stage, or on to the second if it was at the first. If a stage has no visits left, the walk goes on
-// to the next.
+// interleave is the walk of the dissertation: the stages are sorted by their
+// visits. After each visit the walk goes back to the first stage, or on to the
+// second if it was at the first. If a stage has no visits left, the walk goes
+// on to the next.
 func interleave(to []controller.StageID, cells []cell) []controller.StageID {
 	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(b.visits, a.visits) })
 	left := 0

@@ -20,7 +20,8 @@ func (m memory[T]) of(name string) *T {
 	return v
 }
 
-// forget drops the stages that are gone. A stage that returns under its old name counts as new.
+// forget drops the stages that are gone. A stage that returns under its old
+// name counts as new.
 func (m memory[T]) forget(s *controller.Snapshot) {
 	m.keep(len(s.Stages), func(i int) string { return s.Stages[i].Name })
 }
@@ -30,8 +31,8 @@ func (m memory[T]) forgetUnits(us []unit) {
 	m.keep(len(us), func(i int) string { return us[i].name })
 }
 
-// keep drops all names except the given n. All of those n are in the memory by now, so if it holds no more than n there
-// is nothing to drop.
+// keep drops all names except the given n. All of those n are in the memory by
+// now, so if it holds no more than n there is nothing to drop.
 func (m memory[T]) keep(n int, name func(i int) string) {
 	if len(m) <= n {
 		return
@@ -50,7 +51,8 @@ func streak(n int, again bool) int {
 	return n + 1
 }
 
-// why returns the reason for crossing a threshold, such as "queue 120 > 100 for 3 samples".
+// why returns the reason for crossing a threshold, such as "queue 120 > 100 for
+// 3 samples".
 func why(what string, length int, sign string, threshold, samples int) string {
 	return fmt.Sprintf("%s %d %s %d for %s", what, length, sign, threshold, sampled(samples))
 }

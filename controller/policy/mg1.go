@@ -158,7 +158,8 @@ func (b *busyness) mix(rho float64) {
 	b.rho = freshRho*min(max(rho, leastRho), mostRho) + (1-freshRho)*b.rho
 }
 
-// divide computes the occurrences of each stage in a table, and finds the most frequent stage (the first of several).
+// divide computes the occurrences of each stage in a table, and finds the most
+// frequent stage (the first of several).
 func (c *mg1) divide(v *view, size int) {
 	c.cells = c.cells[:0]
 	sum := 0.0
@@ -182,8 +183,9 @@ func (c *mg1) root(v *view, id controller.StageID) float64 {
 	return math.Sqrt(rho * (1 - rho))
 }
 
-// golden lists the places of a table in the order of the golden ratio: the position of the k-th is the position of the
-// fraction of k times the ratio among all such fractions.
+// golden lists the places of a table in the order of the golden ratio: the
+// position of the k-th is the position of the fraction of k times the ratio
+// among all such fractions.
 func golden(size int) []int {
 	fraction := func(k int) float64 {
 		_, f := math.Modf(float64(k) * (math.Phi - 1))
@@ -201,8 +203,9 @@ func golden(size int) []int {
 	return places
 }
 
-// spread fills the table with the most frequent stage and writes the others over it, one after the other. A stage takes
-// no place from a less frequent one.
+// spread fills the table with the most frequent stage and writes the others
+// over it, one after the other. A stage takes no place from a less frequent
+// one.
 func (c *mg1) spread() {
 	c.table = c.table[:0]
 	for range c.places {

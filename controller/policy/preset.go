@@ -8,17 +8,19 @@ type Preset string
 
 // The presets. Not every policy has all of them.
 const (
-	// Cruz is the controller of the dissertation of Cruz (2015), exactly as listed.
+	// Cruz is the controller of the dissertation of Cruz (2015), exactly as
+	// listed.
 	Cruz Preset = "cruz"
-	// Measured is the program behind the tables of that dissertation, where it differs from the listings: a visit has a
-	// bound.
+	// Measured is the program behind the tables of that dissertation, where it
+	// differs from the listings: a visit has a bound.
 	Measured Preset = "measured"
 	// Welsh is Sandstorm, the program of Welsh (2001), with its defaults.
 	Welsh Preset = "welsh"
-	// Gordon is Yield, the library behind Gordon's "Stage scheduling for CPU-intensive
-	// servers" (UCAM-CL-TR-781, 2010).
+	// Gordon is Yield, the library behind Gordon's "Stage scheduling for
+	// CPU-intensive servers" (UCAM-CL-TR-781, 2010).
 	Gordon Preset = "gordon"
-	// Areias is the controller of the article of Areias and Neto (2025), as its text describes it.
+	// Areias is the controller of the article of Areias and Neto (2025), as its
+	// text describes it.
 	Areias Preset = "areias"
 )
 

@@ -9,49 +9,62 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// SEDA adds a worker to a stage whose queue is long and removes one from a stage that is idle: the thread pool
-// controller of Welsh, Culler and Brewer, "SEDA: An Architecture for Well-Conditioned, Scalable Internet Services"
+// SEDA adds a worker to a stage whose queue is long and removes one from a
+// stage that is idle: the thread pool controller of Welsh, Culler and Brewer,
+// "SEDA: An Architecture for Well-Conditioned, Scalable Internet Services"
 // (SOSP 2001).
 //
-// A stage is hot when at least Threshold commands have been waiting at Samples consecutive ticks: it gets one worker
-// more. It is idle when its queue was empty and a worker was free at every tick for as long as Idle: it gets one less,
-// and the time is measured again from then. Both stay within the stage's bounds, and at least Cooldown passes between
-// two changes of one stage. Each stage is judged by itself, except for stages that share a pool: then the pool gets one
-// worker more or one less, and it is hot when any of its stages is hot, and idle when all their queues are empty. A
-// paused stage is left alone.
+// A stage is hot when at least Threshold commands have been waiting at Samples
+// consecutive ticks: it gets one worker more. It is idle when its queue was
+// empty and a worker was free at every tick for as long as Idle: it gets one
+// less, and the time is measured again from then. Both stay within the stage's
+// bounds, and at least Cooldown passes between two changes of one stage. Each
+// stage is judged by itself, except for stages that share a pool: then the pool
+// gets one worker more or one less, and it is hot when any of its stages is
+// hot, and idle when all their queues are empty. A paused stage is left alone.
 //
-// The other half of the paper, how many commands a worker takes at once, is [Batching].
+// The other half of the paper, how many commands a worker takes at once, is
+// [Batching].
 //
-// A stage with waiting commands is not idle, and an idle one is not hot; in between the law leaves a stage alone. A
-// load that varies around the threshold adds workers until it no longer reaches the threshold, and never removes one.
+// A stage with waiting commands is not idle, and an idle one is not hot; in
+// between the law leaves a stage alone. A load that varies around the threshold
+// adds workers until it no longer reaches the threshold, and never removes one.
 //
 // # Threshold and capacity
 //
-// As with [ERLDA], a threshold that a queue cannot reach would disable the policy: Threshold is limited to half of the
-// stage's capacity, rounded up. A full queue is hot at any capacity.
+// As with [ERLDA], a threshold that a queue cannot reach would disable the
+// policy: Threshold is limited to half of the stage's capacity, rounded up. A
+// full queue is hot at any capacity.
 //
-// With any preset, a stage is not hot while it is bound by stages ahead: another worker would only wait with the
-// others. The journal says so when this starts; see [controller.StageStats].
+// With any preset, a stage is not hot while it is bound by stages ahead:
+// another worker would only wait with the others. The journal says so when this
+// starts; see [controller.StageStats].
 //
 // # Presets
 //
-// [Cruz] is the listing in section 4.2 of the dissertation of Cruz (2015). Every two seconds a stage with more than 50
-// commands waiting or in hand gets one worker more, and any other stage gets one less. It counts no samples and has no
-// cooldown, so a load around 50 makes it oscillate, and a stage with 49 waiting commands loses a worker. It ignores
-// Idle. The listing's stages have stage.Workers(2, 10), stage.Instances(10) and stage.Capacity(100).
+// [Cruz] is the listing in section 4.2 of the dissertation of Cruz (2015).
+// Every two seconds a stage with more than 50 commands waiting or in hand gets
+// one worker more, and any other stage gets one less. It counts no samples and
+// has no cooldown, so a load around 50 makes it oscillate, and a stage with 49
+// waiting commands loses a worker. It ignores Idle. The listing's stages have
+// stage.Workers(2, 10), stage.Instances(10) and stage.Capacity(100).
 //
-// The listing's queues discard new events beyond 100, "until there are less than 100 accumulated events". So with this preset
-// a gate refuses commands that are submitted to a stage while 100 commands wait there, whatever the
-// stage.Overflow of the stage: the submitter gets an error that is stage.ErrPolicy, and a feed
-// submits the command again later. Gates do not see commands that other stages forward: a
-// stage that must discard these has stage.Overflow(stage.DropNewest) and stage.Capacity(100).
+// The listing's queues discard new events beyond 100, "until there are less
+// than 100 accumulated events". So with this preset a gate refuses commands
+// that are submitted to a stage while 100 commands wait there, whatever the
+// stage.Overflow of the stage: the submitter gets an error that is
+// stage.ErrPolicy, and a feed submits the command again later. Gates do not see
+// commands that other stages forward: a stage that must discard these has
+// stage.Overflow(stage.DropNewest) and stage.Capacity(100).
 //
-// [Welsh] is Sandstorm, the program of the paper, with its defaults: it samples every two seconds, adds one worker for
-// 1000 waiting commands, but only at every fourth tick, and removes one after one second of idleness. In Sandstorm a
-// thread measures its own idleness; here the stage's is measured, in steps of one tick. Sandstorm's stages have
-// stage.Workers(1, 20).
+// [Welsh] is Sandstorm, the program of the paper, with its defaults: it samples
+// every two seconds, adds one worker for 1000 waiting commands, but only at
+// every fourth tick, and removes one after one second of idleness. In Sandstorm
+// a thread measures its own idleness; here the stage's is measured, in steps of
+// one tick. Sandstorm's stages have stage.Workers(1, 20).
 //
-// A preset keeps its threshold as long as the queue can reach it, that is, up to the full capacity.
+// A preset keeps its threshold as long as the queue can reach it, that is, up
+// to the full capacity.
 //
 //	            Threshold  Samples  Interval  Cooldown  Idle
 //	no preset          64        2       1 s       2 s   5 s
@@ -256,7 +269,8 @@ func (c *seda) inspect(u *unit, now time.Duration, d *controller.Decisions) {
 	p.act(now)
 }
 
-// above returns a stage's load and its threshold; for a nil stage it returns a load below the threshold.
+// above returns a stage's load and its threshold; for a nil stage it returns a
+// load below the threshold.
 func (c *seda) above(st *controller.StageStats) (load, threshold int) {
 	if st == nil {
 		return 0, 1
@@ -264,7 +278,8 @@ func (c *seda) above(st *controller.StageStats) (load, threshold int) {
 	return c.law.load(st), c.law.threshold(st)
 }
 
-// adds reports whether a stage may get one worker more by its samples and ticks.
+// adds reports whether a stage may get one worker more by its samples and
+// ticks.
 func (c *seda) adds(p *pool) bool {
 	return p.hot >= c.law.Samples && (c.law.Preset != Welsh || c.ticks%welshAdds == 0)
 }

@@ -7,14 +7,16 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// shares says how a number of workers is divided among units: each unit gets level workers, as far as its bounds allow,
-// and the first units that may have one more get the rest, one each.
+// shares says how a number of workers is divided among units: each unit gets
+// level workers, as far as its bounds allow, and the first units that may have
+// one more get the rest, one each.
 type shares struct {
 	level, over int
 }
 
-// divide computes the shares that use up the budget. If the units' bounds ask for more or allow less, the sum comes as
-// near to the budget as the bounds allow.
+// divide computes the shares that use up the budget. If the units' bounds ask
+// for more or allow less, the sum comes as near to the budget as the bounds
+// allow.
 func divide(us []unit, budget int) shares {
 	highest := 0
 	for i := range us {
@@ -24,7 +26,8 @@ func divide(us []unit, budget int) shares {
 	return shares{level: level, over: max(0, rest(us, budget, level))}
 }
 
-// rest returns the rest of the budget at this level. It is negative if the level costs more.
+// rest returns the rest of the budget at this level. It is negative if the
+// level costs more.
 func rest(us []unit, budget, level int) int {
 	for i := range us {
 		budget -= max(0, us[i].within(level))
@@ -35,8 +38,8 @@ func rest(us []unit, budget, level int) int {
 	return budget
 }
 
-// within returns the nearest number within the unit's bounds; if they contradict each other the lower one wins, as in
-// [controller.Settle].
+// within returns the nearest number within the unit's bounds; if they
+// contradict each other the lower one wins, as in [controller.Settle].
 func (u *unit) within(n int) int { return max(min(n, u.most), u.least) }
 
 // next returns the share of the next unit.
@@ -59,8 +62,8 @@ func shareOut(us []unit, budget int, d *controller.Decisions) {
 	}
 }
 
-// shared reports whether the units together have as many workers as they would have after sharing out now, and each is
-// within its bounds.
+// shared reports whether the units together have as many workers as they would
+// have after sharing out now, and each is within its bounds.
 func shared(us []unit, budget int) bool {
 	h, difference := divide(us, budget), 0
 	for i := range us {

@@ -17,7 +17,8 @@ type Form string
 const (
 	// Global is one queue for all stages, ordered by their priorities.
 	Global Form = "global"
-	// Polled uses one queue for each stage; workers start with the last stage and go back to it after each success.
+	// Polled uses one queue for each stage; workers start with the last stage
+	// and go back to it after each success.
 	Polled Form = "polled"
 )
 
@@ -75,7 +76,8 @@ type SRPT struct {
 	Interval time.Duration // between two ticks
 }
 
-// Name returns "srpt" or "srpt-polled", with the preset if there is one: "srpt:cruz".
+// Name returns "srpt" or "srpt-polled", with the preset if there is one:
+// "srpt:cruz".
 func (p SRPT) Name() string {
 	if p.Form == Polled {
 		return p.Preset.name("srpt-polled")
@@ -100,7 +102,8 @@ func (p SRPT) Check() error {
 	)
 }
 
-// Claims returns the knobs of shared workers and their visits, and priorities in the global form.
+// Claims returns the knobs of shared workers and their visits, and priorities
+// in the global form.
 func (p SRPT) Claims() []controller.Knob {
 	if p.Form == Polled {
 		return sharing()
@@ -180,7 +183,8 @@ func (c *srpt) more(v *view, all bool, d *controller.Decisions) {
 	}
 }
 
-// prioritize gives each stage its priority, from 1. The stages of a loop get the same.
+// prioritize gives each stage its priority, from 1. The stages of a loop get
+// the same.
 func (c *srpt) prioritize(v *view) {
 	c.priorities, c.order = c.priorities[:0], c.order[:0]
 	for i := range v.Stages {
@@ -209,8 +213,8 @@ func (c *srpt) number() {
 	}
 }
 
-// compare orders stages by descending work left, then by rank, then stages of loops (which are equal) before others,
-// and then by position in the pipeline.
+// compare orders stages by descending work left, then by rank, then stages of
+// loops (which are equal) before others, and then by position in the pipeline.
 func (c *srpt) compare(a, b controller.StageID) int {
 	if c.law.Key == ByWork && c.remaining[a] != c.remaining[b] {
 		return cmp.Compare(c.remaining[b], c.remaining[a])
@@ -218,7 +222,8 @@ func (c *srpt) compare(a, b controller.StageID) int {
 	return cmp.Or(cmp.Compare(c.ranks[a], c.ranks[b]), cmp.Compare(c.places[a], c.places[b]))
 }
 
-// measure computes the distance of each stage from the sources, and from the end.
+// measure computes the distance of each stage from the sources, and from the
+// end.
 func (c *srpt) measure(v *view) {
 	c.ranks, c.places = levels(c.ranks[:0], v.Snapshot), c.places[:0]
 	for i := range v.Stages {
@@ -246,7 +251,8 @@ func (c *srpt) measure(v *view) {
 	c.services.forget(v.Snapshot)
 }
 
-// step propagates the remaining work one stage back, and reports whether anything changed.
+// step propagates the remaining work one stage back, and reports whether
+// anything changed.
 func (c *srpt) step(v *view) (changed bool) {
 	for i := len(v.Stages) - 1; i >= 0; i-- {
 		left := time.Duration(*c.services.of(v.Stages[i].Name)) + c.after(v, v.Stages[i].Next)

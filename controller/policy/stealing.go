@@ -12,46 +12,58 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Stealing moves workers from stages that have too many to stages that have too few, and keeps their total: work
-// stealing among stages, after section 4.8 of the dissertation of Cruz (2015), which takes the idea from Blumofe and
-// Leiserson, "Scheduling Multithreaded Computations by Work Stealing" (J. ACM 46, 1999).
+// Stealing moves workers from stages that have too many to stages that have too
+// few, and keeps their total: work stealing among stages, after section 4.8 of
+// the dissertation of Cruz (2015), which takes the idea from Blumofe and
+// Leiserson, "Scheduling Multithreaded Computations by Work Stealing" (J. ACM
+// 46, 1999).
 //
-// A stage is hungry when more commands wait than it has workers and the backlog grows: more commands were accepted
-// since the last tick than ended. It is replete when no more commands wait than it has workers, and a worker is free. A
-// stage that was hungry at Samples consecutive ticks steals one worker from a stage that was replete for as long; both
-// then start to count again. At each tick at most Pairs stages steal: those with the most waiting commands for each
-// worker first, from those with the most free workers first.
+// A stage is hungry when more commands wait than it has workers and the backlog
+// grows: more commands were accepted since the last tick than ended. It is
+// replete when no more commands wait than it has workers, and a worker is free.
+// A stage that was hungry at Samples consecutive ticks steals one worker from a
+// stage that was replete for as long; both then start to count again. At each
+// tick at most Pairs stages steal: those with the most waiting commands for
+// each worker first, from those with the most free workers first.
 //
-// Where the capacity of the queue is small, half of the capacity replaces the number of workers, if that is less. And a
-// queue that is more than half full need not grow: with back-pressure no queue grows for ever.
+// Where the capacity of the queue is small, half of the capacity replaces the
+// number of workers, if that is less. And a queue that is more than half full
+// need not grow: with back-pressure no queue grows for ever.
 //
-// A stage that is bound by stages ahead is never hungry, and never steals by the rule of the preset: another worker
-// would only wait with the others. A blocked worker is not free, either. See [controller.StageStats].
+// A stage that is bound by stages ahead is never hungry, and never steals by
+// the rule of the preset: another worker would only wait with the others. A
+// blocked worker is not free, either. See [controller.StageStats].
 //
 // # The total
 //
-// At the start all stages get equal shares of Workers, as far as their bounds allow, and from then on that total stays:
-// each steal is one worker less and one more in the same decision. A steal never gives a stage more than its maximum,
-// and never leaves one fewer than its minimum or MinVictim. So a stage must have a range of workers, as with
-// stage.Workers(1, 8); a stage.Workers(4, 4) neither steals nor is stolen from. If anything else changes the total,
+// At the start all stages get equal shares of Workers, as far as their bounds
+// allow, and from then on that total stays: each steal is one worker less and
+// one more in the same decision. A steal never gives a stage more than its
+// maximum, and never leaves one fewer than its minimum or MinVictim. So a stage
+// must have a range of workers, as with stage.Workers(1, 8); a stage.Workers(4,
+// 4) neither steals nor is stolen from. If anything else changes the total,
 // such as a stage that is added or removed, all workers are shared out again.
 //
-// Stages that share a pool steal and are stolen from as one: the pool is hungry when any of its stages is, and replete
-// when no stage of it has a backlog and a worker is free. A paused stage keeps its workers, which count towards the
+// Stages that share a pool steal and are stolen from as one: the pool is hungry
+// when any of its stages is, and replete when no stage of it has a backlog and
+// a worker is free. A paused stage keeps its workers, which count towards the
 // total.
 //
 // # Presets
 //
-// [Cruz] is the rule of section 4.8. Every ten seconds the stages are sorted by their service rates, 100 · answered /
-// accepted since the last tick: commands that were shed or dead-lettered were not processed. The first steals one worker from the
-// last, and the second one from the last but one, if that has more than MinVictim and the thief has instances for one
-// more; here StageStats.MaxWorkers stands for its instances. Samples has no effect, and a pool of several stages has
-// the rate of all of them together.
+// [Cruz] is the rule of section 4.8. Every ten seconds the stages are sorted by
+// their service rates, 100 · answered / accepted since the last tick: commands
+// that were shed or dead-lettered were not processed. The first steals one
+// worker from the last, and the second one from the last but one, if that has
+// more than MinVictim and the thief has instances for one more; here
+// StageStats.MaxWorkers stands for its instances. Samples has no effect, and a
+// pool of several stages has the rate of all of them together.
 //
-// Two defects are fixed: a stage is never its own victim, and the second steal never undoes the first. And a stage to
-// which nothing came and where nothing waits, which the listing takes for the slowest of all, comes last and steals
-// nothing. One weakness stays: the rule compares only the order, so if all stages keep up, the first in the order still
-// takes workers from the last.
+// Two defects are fixed: a stage is never its own victim, and the second steal
+// never undoes the first. And a stage to which nothing came and where nothing
+// waits, which the listing takes for the slowest of all, comes last and steals
+// nothing. One weakness stays: the rule compares only the order, so if all
+// stages keep up, the first in the order still takes workers from the last.
 //
 //	            Workers     Pairs  Interval  MinVictim  Samples
 //	no preset   2 per pool      2       1 s          1        2
@@ -120,7 +132,8 @@ type stealing struct {
 	order, thieves, victims []ranked
 }
 
-// streaks is the memory of a unit: how many consecutive ticks it was hungry or replete.
+// streaks is the memory of a unit: how many consecutive ticks it was hungry or
+// replete.
 type streaks struct {
 	hungry, replete int
 	held            held
@@ -134,13 +147,15 @@ type candidate struct {
 	bound               *controller.StageStats // the hungriest of the stages that are bound by stages ahead, or nil
 }
 
-// ranked is a candidate in an order: its index, and the rank by which it is sorted, ascending.
+// ranked is a candidate in an order: its index, and the rank by which it is
+// sorted, ascending.
 type ranked struct {
 	place int
 	rank  float64
 }
 
-// Control shares the workers out at the start and lets units steal at each tick.
+// Control shares the workers out at the start and lets units steal at each
+// tick.
 func (c *stealing) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	if ev.Kind != controller.EventStart && ev.Kind != controller.EventTick {
 		return // other events change nothing: after EventStop decisions have no effect, and later kinds are not known here
@@ -203,7 +218,8 @@ func (c *stealing) skipPaused(s *controller.Snapshot) {
 	}
 }
 
-// hungers reports whether a stage has a backlog that does not go away by itself.
+// hungers reports whether a stage has a backlog that does not go away by
+// itself.
 func (u *unit) hungers(st *controller.StageStats, since controller.Counters) bool {
 	grows := since.Accepted > ended(since)
 	full := st.QueueCap > 0 && st.QueueLen > st.QueueCap/2
@@ -220,7 +236,8 @@ func (u *unit) replete() bool {
 	return !u.paused() && u.free() > 0
 }
 
-// bearable returns how many commands may wait at a stage: one for each worker, and no more than half of the capacity.
+// bearable returns how many commands may wait at a stage: one for each worker,
+// and no more than half of the capacity.
 func (u *unit) bearable(st *controller.StageStats) int {
 	if st.QueueCap > 0 {
 		return min(u.workers, st.QueueCap/2)
@@ -272,8 +289,9 @@ func (c *stealing) byBacklog(now time.Duration, d *controller.Decisions) {
 	slices.SortStableFunc(c.victims, byRank)
 }
 
-// byRate pairs the first with the last, the second with the last but one, and so on until they meet. A pair that may
-// not exchange a worker is left out, and no other pair takes its place.
+// byRate pairs the first with the last, the second with the last but one, and
+// so on until they meet. A pair that may not exchange a worker is left out, and
+// no other pair takes its place.
 func (c *stealing) byRate(now time.Duration, d *controller.Decisions) {
 	c.order = c.order[:0]
 	for i := range c.candidates {
@@ -297,9 +315,10 @@ func (c *stealing) byRate(now time.Duration, d *controller.Decisions) {
 	}
 }
 
-// rate returns 100 times the answered commands for each command that came. Where nothing came and nothing waits it is
-// infinite: such a pool keeps up with everything. The listing has zero there, as for a stage that does not keep up at
-// all.
+// rate returns 100 times the answered commands for each command that came.
+// Where nothing came and nothing waits it is infinite: such a pool keeps up
+// with everything. The listing has zero there, as for a stage that does not
+// keep up at all.
 func (u *candidate) rate() float64 {
 	switch {
 	case u.accepted > 0:
@@ -318,7 +337,8 @@ func ended(n controller.Counters) uint64 {
 
 func byRank(a, b ranked) int { return cmp.Compare(a.rank, b.rank) }
 
-// reasons returns the reasons for the thief and the victim. It must be called before their counts restart.
+// reasons returns the reasons for the thief and the victim. It must be called
+// before their counts restart.
 func (c *stealing) reasons(thief, victim *candidate) (take, give string) {
 	if c.law.Preset == Cruz {
 		slow, fast := thief.rate(), victim.rate()

@@ -27,12 +27,14 @@ type unit struct {
 	workers, least, most, busy, blocked int
 }
 
-// paused reports that no worker may visit any of the unit's stages. The bounds of such a unit are set to its number of
-// workers, so that policies neither add nor remove any.
+// paused reports that no worker may visit any of the unit's stages. The bounds
+// of such a unit are set to its number of workers, so that policies neither add
+// nor remove any.
 func (u *unit) paused() bool { return len(u.stages) == 0 }
 
-// hottest returns the stage that is furthest above its threshold among the stages that another worker could help, or nil;
-// and likewise among the stages that are bound by stages ahead, which no worker can help.
+// hottest returns the stage that is furthest above its threshold among the
+// stages that another worker could help, or nil; and likewise among the stages
+// that are bound by stages ahead, which no worker can help.
 func (u *unit) hottest(load, threshold func(*controller.StageStats) int) (hottest, bound *controller.StageStats) {
 	above, beyond := 0, 0
 	for _, st := range u.stages {
@@ -48,23 +50,27 @@ func (u *unit) hottest(load, threshold func(*controller.StageStats) int) (hottes
 	return hottest, bound
 }
 
-// held is the memory of a unit that would get one more worker if it were not bound by stages ahead.
+// held is the memory of a unit that would get one more worker if it were not
+// bound by stages ahead.
 type held struct {
 	on   bool
 	last time.Duration // when the unit was last seen held back
 }
 
-// heldAgain is how long a unit must not have been held back before the journal reports it again.
+// heldAgain is how long a unit must not have been held back before the journal
+// reports it again.
 const heldAgain = 10 * time.Second
 
-// report records that a unit is held back, and reports whether the journal should say so.
+// report records that a unit is held back, and reports whether the journal
+// should say so.
 func (h *held) report(now time.Duration) bool {
 	anew := !h.on || now-h.last >= heldAgain
 	h.on, h.last = true, now
 	return anew
 }
 
-// keep notes in the journal why a unit gets no more workers, if it did not do so recently.
+// keep notes in the journal why a unit gets no more workers, if it did not do
+// so recently.
 func (u *unit) keep(h *held, now time.Duration, d *controller.Decisions, st *controller.StageStats, what string, load int) {
 	if !h.report(now) {
 		return
@@ -75,7 +81,8 @@ func (u *unit) keep(h *held, now time.Duration, d *controller.Decisions, st *con
 		what, load, st.Name, st.Blocked, w.Blocked.Round(time.Millisecond), (w.Busy+w.Blocked).Round(time.Millisecond)))
 }
 
-// longest returns the stage that is furthest above its threshold, the first of equals, or nil if all are paused.
+// longest returns the stage that is furthest above its threshold, the first of
+// equals, or nil if all are paused.
 func (u *unit) longest(load, threshold func(*controller.StageStats) int) (longest *controller.StageStats) {
 	above := 0
 	for _, st := range u.stages {
@@ -121,16 +128,17 @@ func (u *unit) restore(d *controller.Decisions) bool {
 	return true
 }
 
-// units lists the units to scale. It is kept from tick to tick so that listing allocates nothing; a list is valid until
-// the tick is done.
+// units lists the units to scale. It is kept from tick to tick so that listing
+// allocates nothing; a list is valid until the tick is done.
 type units struct {
 	list   []unit
 	stages []*controller.StageStats
 	shared bool // some stage is bound to a pool that is not its own
 }
 
-// mostKept is the number of units up to which the list is kept from tick to tick. A list for more takes much memory,
-// and making it again costs little compared with so long a tick.
+// mostKept is the number of units up to which the list is kept from tick to
+// tick. A list for more takes much memory, and making it again costs little
+// compared with so long a tick.
 const mostKept = 256
 
 // done ends a tick. It releases the snapshot, which may be megabytes.
@@ -143,8 +151,9 @@ func (us *units) done() {
 	clear(us.stages)
 }
 
-// of lists first the stages with a pool of their own, in the order of the pipeline, then the shared pools that a stage
-// is bound to. A pool to which no stage is bound has no work and is left alone.
+// of lists first the stages with a pool of their own, in the order of the
+// pipeline, then the shared pools that a stage is bound to. A pool to which no
+// stage is bound has no work and is left alone.
 func (us *units) of(s *controller.Snapshot) []unit {
 	us.list, us.stages = us.list[:0], us.stages[:0]
 	us.shared = false
@@ -184,8 +193,9 @@ func (us *units) add(u unit, awake []*controller.StageStats) {
 	us.list = append(us.list, u)
 }
 
-// at returns the stages that the workers of a stage's own pool visit and that are not paused: the stage itself, and
-// other stages that are bound to its pool.
+// at returns the stages that the workers of a stage's own pool visit and that
+// are not paused: the stage itself, and other stages that are bound to its
+// pool.
 func (us *units) at(s *controller.Snapshot, st *controller.StageStats) (awake []*controller.StageStats) {
 	from := len(us.stages)
 	if !st.Paused {
@@ -195,8 +205,8 @@ func (us *units) at(s *controller.Snapshot, st *controller.StageStats) (awake []
 	return us.stages[from:]
 }
 
-// bound returns the stages that are bound to a pool other than their own and are not paused, and reports whether there
-// are any such stages, paused or not.
+// bound returns the stages that are bound to a pool other than their own and
+// are not paused, and reports whether there are any such stages, paused or not.
 func (us *units) bound(s *controller.Snapshot, pool string) (awake []*controller.StageStats, bound bool) {
 	from := len(us.stages)
 	if !us.shared {

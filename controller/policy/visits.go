@@ -10,9 +10,11 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// NoBound is the Bound of visits that last until the queue is empty. It has a name because zero means the default.
+// NoBound is the Bound of visits that last until the queue is empty. It has a
+// name because zero means the default.
 //
-// A stage to which commands may come back has a bound of 64 all the same: its queue may never be empty.
+// A stage to which commands may come back has a bound of 64 all the same: its
+// queue may never be empty.
 const NoBound = -1
 
 const (
@@ -23,14 +25,16 @@ const (
 // mostSize is the maximum number of places of a table of visits.
 const mostSize = 1 << 12
 
-// Gating names when a visit ends, like [controller.Gating]. The empty Gating is the policy's default.
+// Gating names when a visit ends, like [controller.Gating]. The empty Gating is
+// the policy's default.
 type Gating string
 
 // The four gatings.
 const (
 	// Exhaustive visits end when the queue is empty.
 	Exhaustive Gating = "exhaustive"
-	// Gated visits end when the commands that were queued at their start are done.
+	// Gated visits end when the commands that were queued at their start are
+	// done.
 	Gated Gating = "gated"
 	// Bounded visits end at the latest after a number of commands.
 	Bounded Gating = "bounded"
@@ -38,8 +42,8 @@ const (
 	TimeBounded Gating = "time-bounded"
 )
 
-// Key names the measure by which a policy orders or weighs stages. Not every policy supports all keys; the empty Key is
-// the policy's default.
+// Key names the measure by which a policy orders or weighs stages. Not every
+// policy supports all keys; the empty Key is the policy's default.
 type Key string
 
 // The keys.
@@ -57,10 +61,12 @@ const (
 	ByCompletion Key = "completion"
 )
 
-// router is a law of visits: the part in which the policies that share workers differ.
+// router is a law of visits: the part in which the policies that share workers
+// differ.
 type router interface {
-	// route draws a plan for the stages of one pool into an empty plan. It reports whether it knows enough for a plan:
-	// if not, the drawn plan is used only at the start, and an existing plan stays.
+	// route draws a plan for the stages of one pool into an empty plan. It
+	// reports whether it knows enough for a plan: if not, the drawn plan is
+	// used only at the start, and an existing plan stays.
 	route(v *view, p *controller.VisitPlan) bool
 	// why returns the reason for the plan that was drawn last.
 	why(v *view) string
@@ -68,7 +74,8 @@ type router interface {
 
 // extra is a router that decides more than plans. It is called after all plans.
 type extra interface {
-	// more makes the further decisions: all of them, or only decisions that differ from the current state.
+	// more makes the further decisions: all of them, or only decisions that
+	// differ from the current state.
 	more(v *view, all bool, d *controller.Decisions)
 }
 
@@ -86,8 +93,8 @@ func (v *view) stage(id controller.StageID) *controller.StageStats { return &v.S
 // starves reports whether a stage starves and should be served first.
 func (v *view) starves(id controller.StageID) bool { return slices.Contains(v.late, v.Stages[id].Name) }
 
-// byLevel sorts the stages by rank, and then by the order of the pipeline. It returns the levels, in the memory of
-// ranks.
+// byLevel sorts the stages by rank, and then by the order of the pipeline. It
+// returns the levels, in the memory of ranks.
 func byLevel(ranks []int, v *view) []int {
 	ranks = levels(ranks[:0], v.Snapshot)
 	slices.SortStableFunc(v.members, func(a, b controller.StageID) int { return cmp.Compare(ranks[a], ranks[b]) })
@@ -107,7 +114,8 @@ type rhythm struct {
 // ever reach the last one.
 const usualPatience = 10
 
-// visits is the controller of every policy of visits. Its router implements the policy.
+// visits is the controller of every policy of visits. Its router implements the
+// policy.
 type visits struct {
 	gathering
 	rhythm
@@ -136,8 +144,8 @@ func newVisits(g gathering, r rhythm, law router) *visits {
 	return &visits{gathering: g, rhythm: r, router: law, turns: make(map[string]*turn)}
 }
 
-// Control shares the workers out at the start and whenever the topology changes, and has the plans drawn again when it
-// is time.
+// Control shares the workers out at the start and whenever the topology
+// changes, and has the plans drawn again when it is time.
 func (c *visits) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	switch ev.Kind {
 	case controller.EventStart:
@@ -216,8 +224,9 @@ func (c *visits) update(s *controller.Snapshot, now bool, d *controller.Decision
 	}
 }
 
-// due reports whether a plan should be drawn again. After a tick that gave the same plan it is due at the next tick,
-// or, with a rhythm of rounds alone, after the next round.
+// due reports whether a plan should be drawn again. After a tick that gave the
+// same plan it is due at the next tick, or, with a rhythm of rounds alone,
+// after the next round.
 func (c *visits) due(t *turn, p *controller.PoolStats, now time.Duration) bool {
 	if !c.rounds {
 		return true
@@ -237,8 +246,9 @@ func (c *visits) help(id controller.StageID, s *controller.Snapshot, d *controll
 	c.update(s, true, d)
 }
 
-// plan draws the plan of a pool, and decides on it if it differs from the current one and either the router knew enough
-// or the plan must be drawn. It reports whether it decided.
+// plan draws the plan of a pool, and decides on it if it differs from the
+// current one and either the router knew enough or the plan must be drawn. It
+// reports whether it decided.
 func (c *visits) plan(pool string, s *controller.Snapshot, must bool, d *controller.Decisions) bool {
 	v, knows := c.draw(pool, s)
 	if !(knows || must) || c.draft.Equal(s.Pool(pool).Plan) {
@@ -248,7 +258,8 @@ func (c *visits) plan(pool string, s *controller.Snapshot, must bool, d *control
 	return true
 }
 
-// draw draws the plan of a pool, and reports whether the router knew enough for it.
+// draw draws the plan of a pool, and reports whether the router knew enough for
+// it.
 func (c *visits) draw(pool string, s *controller.Snapshot) (v *view, knows bool) {
 	v = c.view(s)
 	v.members = stagesOf(v.members[:0], s, pool, c.shared)
@@ -275,8 +286,8 @@ func (c *visits) blank() {
 	c.draft = controller.VisitPlan{Order: c.draft.Order[:0], Bounds: c.draft.Bounds}
 }
 
-// complete appends the stages that an order leaves out. The engine visits them anyway; so the plan shows this. An empty
-// order stays empty: it means all.
+// complete appends the stages that an order leaves out. The engine visits them
+// anyway; so the plan shows this. An empty order stays empty: it means all.
 func complete(order, stages []controller.StageID) []controller.StageID {
 	if len(order) == 0 {
 		return order
@@ -289,7 +300,8 @@ func complete(order, stages []controller.StageID) []controller.StageID {
 	return order
 }
 
-// bounded gives all visits of a plan the same bound, or none if it is [NoBound].
+// bounded gives all visits of a plan the same bound, or none if it is
+// [NoBound].
 func bounded(v *view, p *controller.VisitPlan, bound int) {
 	if bound == NoBound {
 		exhaust(v, p)
@@ -338,14 +350,15 @@ func (n *since) note(st *controller.StageStats, now time.Duration) (controller.C
 	return window, took
 }
 
-// mean returns the mean service time in a window, or, if nothing was handled in it, since the start.
+// mean returns the mean service time in a window, or, if nothing was handled in
+// it, since the start.
 func mean(st *controller.StageStats, window controller.Counters) time.Duration {
 	windowed := controller.StageStats{Window: window, Total: st.Total}
 	return windowed.Service()
 }
 
-// steady is a measure that changes only when a new value differs from it by more than a quarter, so that a little noise
-// decides nothing.
+// steady is a measure that changes only when a new value differs from it by
+// more than a quarter, so that a little noise decides nothing.
 type steady time.Duration
 
 func (m *steady) follow(measured time.Duration) time.Duration {
@@ -393,12 +406,13 @@ func boundFault(policy string, bound int) error {
 	return fault(policy, bound < 0 && bound != NoBound, "Bound %d is negative; use NoBound for none", bound)
 }
 
-// measuredBound is the bound of visits in the program behind the tables of the dissertation. The program was set to 5, and went on when
-// more than 5 commands were handled.
+// measuredBound is the bound of visits in the program behind the tables of the
+// dissertation. The program was set to 5, and went on when more than 5 commands
+// were handled.
 const measuredBound = 6
 
-// originalWorkers returns how many workers the listings of the dissertation have, and zero for a policy that is not one
-// of them.
+// originalWorkers returns how many workers the listings of the dissertation
+// have, and zero for a policy that is not one of them.
 func originalWorkers(preset Preset) int {
 	if preset == Cruz || preset == Measured {
 		return 2

@@ -37,7 +37,8 @@ const (
 // before reports the order of two events.
 func (e *event) before(f *event) bool { return e.at < f.at || e.at == f.at && e.seq < f.seq }
 
-// calendar is the events to come: a heap with four children for each parent. It is faster than one with two.
+// calendar is the events to come: a heap with four children for each parent. It
+// is faster than one with two.
 type calendar struct {
 	events []event
 	seq    uint64

@@ -37,7 +37,8 @@ func (e Exponential) Check() error {
 	return fault(e < 0, "Exponential %v is negative", time.Duration(e))
 }
 
-// LogNormal is a log-normal distribution: many short times and a few long ones, as calls of other services have.
+// LogNormal is a log-normal distribution: many short times and a few long ones,
+// as calls of other services have.
 type LogNormal struct {
 	Mean time.Duration
 	CV   float64 // coefficient of variation: the standard deviation divided by the mean
@@ -54,7 +55,8 @@ func (l LogNormal) Check() error {
 	return fault(l.Mean < 0 || !(l.CV >= 0 && l.CV < 1e6), "LogNormal with mean %v and coefficient %v", l.Mean, l.CV)
 }
 
-// Pareto is a bounded Pareto distribution: a few commands have most of the work. The smaller Alpha, the fewer.
+// Pareto is a bounded Pareto distribution: a few commands have most of the
+// work. The smaller Alpha, the fewer.
 type Pareto struct {
 	Least, Most time.Duration
 	Alpha       float64
@@ -66,7 +68,8 @@ func (p Pareto) Draw(r *rand.Rand) time.Duration {
 	return limited(float64(p.Least) * math.Pow(1-r.Float64()*rest, -1/p.Alpha))
 }
 
-// Check refuses bounds that are not above zero and in order, and an Alpha that is not above zero.
+// Check refuses bounds that are not above zero and in order, and an Alpha that
+// is not above zero.
 func (p Pareto) Check() error {
 	ok := p.Least > 0 && p.Most >= p.Least && p.Alpha > 0 && p.Alpha < 1e3
 	return fault(!ok, "Pareto from %v to %v with Alpha %v", p.Least, p.Most, p.Alpha)
@@ -91,8 +94,9 @@ const longest = 365 * 24 * time.Hour
 
 func limited(ns float64) time.Duration { return time.Duration(min(max(ns, 0), float64(longest))) }
 
-// Load is how many commands a second arrive at a time since the start: a Poisson process with that rate. It is called
-// for each tenth of a second of virtual time, in order. A rate below zero counts as zero.
+// Load is how many commands a second arrive at a time since the start: a
+// Poisson process with that rate. It is called for each tenth of a second of
+// virtual time, in order. A rate below zero counts as zero.
 type Load func(at time.Duration) float64
 
 // Steady is the same rate all the time.
@@ -108,7 +112,8 @@ func Step(before, after float64, at time.Duration) Load {
 	}
 }
 
-// Bursts is a rate with a higher one for some time, again and again: each period ends with a burst.
+// Bursts is a rate with a higher one for some time, again and again: each
+// period ends with a burst.
 func Bursts(rate, peak float64, period, burst time.Duration) Load {
 	return func(now time.Duration) float64 {
 		if period > 0 && now%period >= period-burst {
@@ -118,7 +123,8 @@ func Bursts(rate, peak float64, period, burst time.Duration) Load {
 	}
 }
 
-// Day is the curve of a day: a sine with the lowest rate at the start and the highest one after twelve hours.
+// Day is the curve of a day: a sine with the lowest rate at the start and the
+// highest one after twelve hours.
 func Day(lowest, highest float64) Load {
 	return func(now time.Duration) float64 {
 		return lowest + (highest-lowest)*(1-math.Cos(2*math.Pi*now.Hours()/24))/2

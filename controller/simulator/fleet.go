@@ -151,8 +151,9 @@ func (f *fleet) deliver() {
 	}
 }
 
-// ask has a process ask for as many messages as it has places for, but for few seldom, and not while it has asked for
-// others, as the receiver of package adapter/nats does.
+// ask has a process ask for as many messages as it has places for, but for few
+// seldom, and not while it has asked for others, as the receiver of package
+// adapter/nats does.
 func (f *fleet) ask(p *process) {
 	m, now := &p.member, f.run.now
 	free := f.InFlight - m.inFlight - m.wanted
@@ -213,8 +214,8 @@ func (f *fleet) leave(p *process) {
 	}
 }
 
-// lose kills a share of the running processes, the oldest ones. Their messages are delivered again, and other processes
-// are started.
+// lose kills a share of the running processes, the oldest ones. Their messages
+// are delivered again, and other processes are started.
 func (f *fleet) lose(share float64) {
 	alive := f.in(running)
 	for _, p := range alive[:int(math.Round(share*float64(len(alive))))] {
@@ -335,8 +336,8 @@ func (f *fleet) lag(stage int, ready []*process) policy.Lag {
 	return l
 }
 
-// computing describes the CPUs in all processes. They have no queue of their own: waiting commands are counted for
-// the stages.
+// computing describes the CPUs in all processes. They have no queue of their
+// own: waiting commands are counted for the stages.
 func (f *fleet) computing(ready []*process) policy.Lag {
 	cpus := len(ready) * f.run.model.CPUs
 	l := policy.Lag{Processes: len(ready), Workers: cpus, Most: cpus}
@@ -349,7 +350,8 @@ func (f *fleet) computing(ready []*process) policy.Lag {
 	return l
 }
 
-// busySince returns how many workers of a stage were busy since an earlier reading, on average.
+// busySince returns how many workers of a stage were busy since an earlier
+// reading, on average.
 func (r *reading) busySince(earlier *reading, stage int) float64 {
 	return (r.busy[stage] - earlier.busy[stage]).Seconds() / max((r.at-earlier.at).Seconds(), 1e-9)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// node is the part of a stage of the model that all processes share: its edges, its random numbers, and the measurements of all of them.
+// node is the part of a stage of the model that all processes share: its edges,
+// its random numbers, and the measurements of all of them.
 type node struct {
 	Stage
 
@@ -28,8 +29,8 @@ type edge struct {
 	back  bool // it closes a loop
 }
 
-// nodes returns the stages of a model. Each random stream has a number of its own, so that a change of one stage does
-// not change the draws of another.
+// nodes returns the stages of a model. Each random stream has a number of its
+// own, so that a change of one stage does not change the draws of another.
 func nodes(m *Model) []*node {
 	all := make([]*node, len(m.Stages))
 	for i, st := range m.Stages {
@@ -74,7 +75,8 @@ func (n *node) edges(m *Model, all []*node, to []Edge) (edges []edge) {
 	return edges
 }
 
-// reaches reports whether forward edges lead from one stage to another, or it is the same.
+// reaches reports whether forward edges lead from one stage to another, or it
+// is the same.
 func reaches(all []*node, from, to int) bool {
 	seen := make([]bool, len(all))
 	var visit func(int) bool

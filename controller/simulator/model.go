@@ -11,8 +11,9 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// Model is a pipeline, its load and its processes, as a plain value. [Run] does not change it, so one model may be run by several
-// goroutines if its functions and distributions allow that.
+// Model is a pipeline, its load and its processes, as a plain value. [Run] does
+// not change it, so one model may be run by several goroutines if its functions
+// and distributions allow that.
 type Model struct {
 	Seed    uint64
 	Length  time.Duration // of virtual time
@@ -62,13 +63,14 @@ type Stage struct {
 // Edge leads from a stage to another one, or to itself.
 type Edge struct {
 	To string
-	// Share is how many of the stage's commands are forwarded, from 0 to 1, or how many commands the stage emits for each,
-	// on average: 2.5 are two or three.
+	// Share is how many of the stage's commands are forwarded, from 0 to 1, or
+	// how many commands the stage emits for each, on average: 2.5 are two or
+	// three.
 	Share float64
 }
 
-// Fleet is the processes that work off a durable queue, each with all stages. All sources of the model lead to one
-// stage: the queue is its inlet.
+// Fleet is the processes that work off a durable queue, each with all stages.
+// All sources of the model lead to one stage: the queue is its inlet.
 type Fleet struct {
 	Processes  int           // at the start; default 1
 	Hop        time.Duration // of the server for each message: published, delivered and acknowledged, one after the other
@@ -82,15 +84,18 @@ type Fleet struct {
 	Scale      *Autoscaler // nil: the number of processes stays as it is
 }
 
-// Loss kills a share of the processes that run at a time. New ones are started in their place.
+// Loss kills a share of the processes that run at a time. New ones are started
+// in their place.
 type Loss struct {
 	At    time.Duration
 	Share float64 // from 0 to 1
 }
 
-// Autoscaler changes the number of processes by the law of package adapter/nats/fleet, as Kubernetes' HPA does by
-// default: at each poll it adds as many processes as there are at most, or four, it removes processes when fewer were
-// enough for as long as Down, and it changes nothing if the number is wrong by at most a tenth.
+// Autoscaler changes the number of processes by the law of package
+// adapter/nats/fleet, as Kubernetes' HPA does by default: at each poll it adds
+// as many processes as there are at most, or four, it removes processes when
+// fewer were enough for as long as Down, and it changes nothing if the number
+// is wrong by at most a tenth.
 type Autoscaler struct {
 	Law         policy.Backlog // default Target 10 s
 	Poll        time.Duration  // default 15 s
@@ -98,7 +103,8 @@ type Autoscaler struct {
 	Least, Most int            // processes; default 1, and no limit
 }
 
-// withDefaults returns the model with all defaults filled in. It copies the parts that it changes.
+// withDefaults returns the model with all defaults filled in. It copies the
+// parts that it changes.
 func (m Model) withDefaults() Model {
 	m.Every = cmp.Or(m.Every, max(m.Length/100, 1))
 	m.Stages = slices.Clone(m.Stages)
@@ -156,7 +162,8 @@ func (m Model) Check() error {
 	return m.checkLoops()
 }
 
-// checkLoops refuses sources of whose messages too many commands come: they would take all memory in no virtual time.
+// checkLoops refuses sources of whose messages too many commands come: they
+// would take all memory in no virtual time.
 func (m *Model) checkLoops() error {
 	for _, src := range m.Sources {
 		there, all := make([]float64, len(m.Stages)), 0.0 // commands of a message after a number of steps, and up to then

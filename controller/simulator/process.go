@@ -75,7 +75,8 @@ func (p *process) notify(stage int) {
 	}
 }
 
-// fullQueue marks an event that is no tick, but that the queue of a stage is full.
+// fullQueue marks an event that is no tick, but that the queue of a stage is
+// full.
 const fullQueue = 1 << 31
 
 // tick calls the controller.
@@ -227,7 +228,8 @@ func (c *cpu) complete(r *run) {
 	c.schedule(r)
 }
 
-// usage returns the share of the CPUs that was used in the last second or less; 0 if it is not known.
+// usage returns the share of the CPUs that was used in the last second or less;
+// 0 if it is not known.
 func (c *cpu) usage(now time.Duration) float64 {
 	passed := now - c.seen
 	if c.cores == 0 || passed < 10*time.Millisecond {

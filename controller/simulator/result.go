@@ -26,8 +26,9 @@ type Result struct {
 	// From the end of the warm-up on.
 	Throughput float64 // messages a second that were done
 	InSystem   float64 // messages in flight, on average
-	// Latency is of messages that arrived after the warm-up, from that instant on. Those in flight at the end count with
-	// their age, so that an overload shows.
+	// Latency is of messages that arrived after the warm-up, from that instant
+	// on. Those in flight at the end count with their age, so that an overload
+	// shows.
 	Latency   Latency
 	Server    float64 // share of its time for which the server of the Fleet was busy
 	Processes float64 // that ran, on average
@@ -37,7 +38,8 @@ type Result struct {
 	Journal []controller.Change // the last changes of the policy in the first process
 }
 
-// StageResult is a stage in all processes together. Counts are of the whole run; all else begins with the end of the warm-up.
+// StageResult is a stage in all processes together. Counts are of the whole
+// run; all else begins with the end of the warm-up.
 type StageResult struct {
 	Name        string
 	Accepted    uint64 // commands, each delivery of a message counted
@@ -60,12 +62,13 @@ type Point struct {
 	Workers   int // of all stages and processes
 	InFlight  int // messages, also in the server
 	Done      uint64
-	// P99 and Longest are of the messages that were done since the last point. While none is done both are 0, however long
-	// messages wait.
+	// P99 and Longest are of the messages that were done since the last point.
+	// While none is done both are 0, however long messages wait.
 	P99, Longest time.Duration
 }
 
-// Latency is how long something took: a histogram whose quantiles are at most 1 % too high. The zero Latency is empty.
+// Latency is how long something took: a histogram whose quantiles are at most 1
+// % too high. The zero Latency is empty.
 type Latency struct {
 	count   uint64
 	sum     float64 // nanoseconds
@@ -113,7 +116,8 @@ func (l *Latency) Mean() time.Duration { return time.Duration(l.sum / float64(ma
 // Longest returns the longest duration.
 func (l *Latency) Longest() time.Duration { return l.most }
 
-// Quantile returns the duration that a share of q, from 0 to 1, does not exceed.
+// Quantile returns the duration that a share of q, from 0 to 1, does not
+// exceed.
 func (l *Latency) Quantile(q float64) time.Duration {
 	rank, seen := uint64(math.Ceil(q*float64(l.count))), uint64(0)
 	for i, n := range l.buckets {
@@ -142,7 +146,8 @@ type baseline struct {
 	stages          []totals
 }
 
-// totals are of a stage in several processes. Times are in seconds of all workers.
+// totals are of a stage in several processes. Times are in seconds of all
+// workers.
 type totals struct {
 	accepted, handled, refused     uint64
 	busy, blocked, workers, queued float64

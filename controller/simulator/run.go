@@ -143,7 +143,8 @@ type source struct {
 // slice is how long a rate lasts.
 const slice = 100 * time.Millisecond
 
-// draw enters the next arrival of a source: the time at which the integral of the rate has grown by an exponential number.
+// draw enters the next arrival of a source: the time at which the integral of
+// the rate has grown by an exponential number.
 func (r *run) draw(id int32) {
 	s, at := &r.sources[id], r.now
 	part, left := s.part, s.random.ExpFloat64()

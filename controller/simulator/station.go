@@ -27,7 +27,8 @@ type station struct {
 	since             time.Duration // up to when time is counted
 }
 
-// sender is a worker that has commands to hand over, in this order, or a command that it keeps.
+// sender is a worker that has commands to hand over, in this order, or a
+// command that it keeps.
 type sender struct {
 	from  *station
 	first move
@@ -36,7 +37,8 @@ type sender struct {
 	kept  bool // the worker continues
 }
 
-// hold counts the commands that a command has emitted and that are not handed over yet: its lane is taken until then.
+// hold counts the commands that a command has emitted and that are not handed
+// over yet: its lane is taken until then.
 type hold struct {
 	key  uint32
 	left int
@@ -49,7 +51,8 @@ type move struct {
 	id int32
 }
 
-// line is a queue, whose commands of one lane are given out one after the other if there are lanes.
+// line is a queue, whose commands of one lane are given out one after the other
+// if there are lanes.
 type line struct {
 	ready ring.Ring[int32]
 	lanes []lane
@@ -83,7 +86,8 @@ func (l *line) pop() (id int32, ok bool) {
 	return l.ready.Pop(), true
 }
 
-// release ends the turn of a command that was popped: the next one of its lane is ready.
+// release ends the turn of a command that was popped: the next one of its lane
+// is ready.
 func (l *line) release(key uint32) {
 	at := l.lane(key)
 	switch {
@@ -102,7 +106,8 @@ func (l *line) lane(key uint32) *lane {
 	return &l.lanes[key%uint32(len(l.lanes))]
 }
 
-// touch counts the time up to now. It is called before the counted numbers change.
+// touch counts the time up to now. It is called before the counted numbers
+// change.
 func (s *station) touch() {
 	passed := s.run.now - s.since
 	if passed == 0 {
@@ -173,7 +178,8 @@ func (s *station) begin(id int32) {
 	s.run.calendar.enter(event{at: s.run.now + d, kind: finished, id: id, gen: c.gen})
 }
 
-// finish ends the handling of a command, and has its worker hand over the commands that it emits.
+// finish ends the handling of a command, and has its worker hand over the
+// commands that it emits.
 func (s *station) finish(id int32) {
 	s.touch()
 	s.busy--
@@ -213,7 +219,8 @@ func (s *station) emits(share float64) int {
 	return n
 }
 
-// route returns the edge along which the command is forwarded; ok is false if it ends here.
+// route returns the edge along which the command is forwarded; ok is false if
+// it ends here.
 func (s *station) route() (e edge, ok bool) {
 	if len(s.forward) == 0 {
 		return edge{}, false
@@ -228,8 +235,9 @@ func (s *station) route() (e edge, ok bool) {
 	return edge{}, false
 }
 
-// handOver hands commands of one of the workers over, and returns the commands that are left. A worker waits for the first of
-// them; one whose stage leads to several others tries all.
+// handOver hands commands of one of the workers over, and returns the commands
+// that are left. A worker waits for the first of them; one whose stage leads to
+// several others tries all.
 func (s *station) handOver(moves []move) (left []move) {
 	for i, m := range moves {
 		to := s.process.stations[m.to]
@@ -258,8 +266,8 @@ func (s *station) keep(left []move, key uint32) {
 	}
 }
 
-// grant gives free slots to workers and sources that wait for them: to workers when half of the queue is free, and in
-// turns if both wait.
+// grant gives free slots to workers and sources that wait for them: to workers
+// when half of the queue is free, and in turns if both wait.
 func (s *station) grant() {
 	if s.senders.Len() > 0 && s.free() < (max(s.capacity-s.kept, 1)+1)/2 {
 		return
@@ -280,7 +288,8 @@ func (s *station) grant() {
 	}
 }
 
-// handedOver has a worker go on of which a stage ahead has taken the first command.
+// handedOver has a worker go on of which a stage ahead has taken the first
+// command.
 func (s *station) handedOver(w *sender) {
 	s.touch()
 	if w.kept {

@@ -68,16 +68,22 @@
 //
 // # Errors
 //
-//   - In a stage a suspending handler crashes like any handler: see behaviour, and stage.CrashError. In a
-//     scheduler a panic is reported as a [PanicError], and [runtime.Goexit] as [ErrGoexit]. No other handler is
+//   - In a stage a suspending handler crashes like any handler: see behaviour,
+//     and stage.CrashError. In a scheduler a panic is reported as a
+//     [PanicError], and [runtime.Goexit] as [ErrGoexit]. No other handler is
 //     affected.
-//   - A suspension with a context whose handler has returned, or is suspended, fails with [ErrNotRunning].
-//   - If a goroutine that the handler started suspends while the handler itself runs, this cannot be detected cheaply.
-//     Two handlers may then run at once. A scheduler with Config.Check detects it at each suspension, which costs some
-//     microseconds, and the call fails with ErrNotRunning. Set it in tests.
-//   - A handler that suspends while it holds [runtime.LockOSThread], or inside a callback from C, or that returns
-//     without having unlocked, ends the process with an error message: the runtime can switch coroutines only between
-//     equally locked goroutines. Set Config.Threads of the scheduler for such handlers.
+//   - A suspension with a context whose handler has returned, or is suspended,
+//     fails with [ErrNotRunning].
+//   - If a goroutine that the handler started suspends while the handler itself
+//     runs, this cannot be detected cheaply. Two handlers may then run at once.
+//     A scheduler with Config.Check detects it at each suspension, which costs
+//     some microseconds, and the call fails with ErrNotRunning. Set it in
+//     tests.
+//   - A handler that suspends while it holds [runtime.LockOSThread], or inside
+//     a callback from C, or that returns without having unlocked, ends the
+//     process with an error message: the runtime can switch coroutines only
+//     between equally locked goroutines. Set Config.Threads of the scheduler
+//     for such handlers.
 //   - A handler that blocks without [Await] holds up all others of its worker.
 //
 // # Testing

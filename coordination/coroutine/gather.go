@@ -7,19 +7,24 @@ import (
 	"sync"
 )
 
-// Gather runs blocking functions at the same time, each on a goroutine of its own as [Await] does, and suspends the handler
-// until all of them have returned. It returns their results in the order of the functions. If some failed the error is a
-// [*GatherError], and the results of the others are in the slice all the same.
+// Gather runs blocking functions at the same time, each on a goroutine of its
+// own as [Await] does, and suspends the handler until all of them have
+// returned. It returns their results in the order of the functions. If some
+// failed the error is a [*GatherError], and the results of the others are in
+// the slice all the same.
 //
-// In a stage's handler this is how the answers of several stages are collected, without holding a worker:
+// In a stage's handler this is how the answers of several stages are collected,
+// without holding a worker:
 //
 //	offers, err := coroutine.Gather(c,
 //		func(ctx context.Context) (Offer, error) { return north.Call(ctx, order) },
 //		func(ctx context.Context) (Offer, error) { return south.Call(ctx, order) })
 //
-// The context of the functions is derived from c and is cancelled when Gather returns. If the handler is stopped, or c is
-// bound to a context that ends ([WithContext]), Gather returns that error and no results, and does not wait for the
-// functions; the commands of their calls end with the context. A panic in a function is its error, as with [Await].
+// The context of the functions is derived from c and is cancelled when Gather
+// returns. If the handler is stopped, or c is bound to a context that ends
+// ([WithContext]), Gather returns that error and no results, and does not wait
+// for the functions; the commands of their calls end with the context. A panic
+// in a function is its error, as with [Await].
 func Gather[T any](c Context, fs ...func(ctx context.Context) (T, error)) ([]T, error) {
 	values, errs := make([]T, len(fs)), make([]error, len(fs))
 	failed, left := 0, len(fs)
@@ -41,9 +46,10 @@ func Gather[T any](c Context, fs ...func(ctx context.Context) (T, error)) ([]T, 
 	}
 }
 
-// First runs functions as [Gather] does, and returns the result of the first that succeeds. The context of the others is
-// cancelled then, their results are dropped, and First does not wait for them. If all functions fail, the error is a
-// [*GatherError].
+// First runs functions as [Gather] does, and returns the result of the first
+// that succeeds. The context of the others is cancelled then, their results are
+// dropped, and First does not wait for them. If all functions fail, the error
+// is a [*GatherError].
 func First[T any](c Context, fs ...func(ctx context.Context) (T, error)) (T, error) {
 	var first, none T
 	won, left, errs := false, len(fs), make([]error, len(fs))
@@ -82,14 +88,16 @@ func Race[T any](c Context, fs ...func(ctx context.Context) (T, error)) (T, erro
 	return first, firstErr
 }
 
-// GatherError is the error of a [Gather] of which some functions failed, and of a [First] of which all did. [errors.Is] and
-// [errors.As] inspect all errors. A First or a Race of no functions has a GatherError without errors.
+// GatherError is the error of a [Gather] of which some functions failed, and of
+// a [First] of which all did. [errors.Is] and [errors.As] inspect all errors. A
+// First or a Race of no functions has a GatherError without errors.
 type GatherError struct {
 	// Errs has an element for each function, in their order: its error, or nil.
 	Errs []error
 }
 
-// Error returns how many functions failed, and the texts of their errors with the places of the functions, counted from 0.
+// Error returns how many functions failed, and the texts of their errors with
+// the places of the functions, counted from 0.
 func (e *GatherError) Error() string {
 	if len(e.Errs) == 0 {
 		return "coroutine: there is no function to run"
@@ -115,8 +123,9 @@ func (e *GatherError) Unwrap() (failed []error) {
 	return failed
 }
 
-// each starts functions, and suspends the handler until one of their results is enough. It calls done with one result after
-// the other, and not after one was enough or each has returned.
+// each starts functions, and suspends the handler until one of their results is
+// enough. It calls done with one result after the other, and not after one was
+// enough or each has returned.
 func each[T any](
 	c Context, fs []func(ctx context.Context) (T, error), done func(i int, value T, err error) (enough bool),
 ) error {

@@ -8,10 +8,12 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Await runs the blocking function f on a goroutine of its own and suspends the handler until f returns; it returns the
-// results of f. The context given to f is derived from c and is cancelled when Await returns. If the handler is
-// stopped, Await returns ErrStopped, and if c is bound to a context that ends ([WithContext]), that context's error; in
-// both cases it does not wait for f and drops its result. If f panics, Await returns a *PanicError; if it calls
+// Await runs the blocking function f on a goroutine of its own and suspends the
+// handler until f returns; it returns the results of f. The context given to f
+// is derived from c and is cancelled when Await returns. If the handler is
+// stopped, Await returns ErrStopped, and if c is bound to a context that ends
+// ([WithContext]), that context's error; in both cases it does not wait for f
+// and drops its result. If f panics, Await returns a *PanicError; if it calls
 // runtime.Goexit, ErrGoexit.
 func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancel(c)
@@ -34,13 +36,14 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 	return got.value, got.err
 }
 
-// aparter is a context that distinguishes a wake-up by a goroutine outside the tasks; see coro.Config.Apart.
+// aparter is a context that distinguishes a wake-up by a goroutine outside the
+// tasks; see coro.Config.Apart.
 type aparter interface {
 	SuspendApart(start func(wake func())) error
 }
 
-// suspendApart suspends a handler that a goroutine outside the tasks will wake. It does not call start if the handler has been
-// stopped.
+// suspendApart suspends a handler that a goroutine outside the tasks will wake.
+// It does not call start if the handler has been stopped.
 func suspendApart(c Context, start func(wake func())) error {
 	if t, ok := coro.TaskOf(c); ok {
 		if err := t.Refused(); err != nil {
@@ -63,7 +66,8 @@ func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (v
 	return f(ctx)
 }
 
-// Sleep suspends the handler for at least d. If d is not positive, Sleep is the same as Yield.
+// Sleep suspends the handler for at least d. If d is not positive, Sleep is the
+// same as Yield.
 func Sleep(c Context, d time.Duration) error {
 	if t, ok := c.(*coro.Task); ok {
 		return t.Sleep(d)

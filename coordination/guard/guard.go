@@ -40,8 +40,8 @@ import "slices"
 
 // Counters count the requests of one method since the process was created.
 type Counters struct {
-	// Invocations counts the requests received, without requests withdrawn while
-	// they waited.
+	// Invocations counts the requests received, without requests withdrawn
+	// while they waited.
 	Invocations int
 	Accepted    int // allowed to run
 	Completed   int // ended, in whatever way
@@ -49,13 +49,15 @@ type Counters struct {
 	Pending     int // waiting: Invocations - Accepted
 }
 
-// Guard allows or holds back every request of a method, by the state of the process and the counters of its methods,
-// which count returns. A method that was never called has zero counters. The process evaluates a Guard once for each
-// scan of its queue, however many requests wait.
+// Guard allows or holds back every request of a method, by the state of the
+// process and the counters of its methods, which count returns. A method that
+// was never called has zero counters. The process evaluates a Guard once for
+// each scan of its queue, however many requests wait.
 type Guard func(count func(method string) Counters) bool
 
-// RequestGuard allows or holds back one request. The process evaluates it for the requests of its method that
-// wait, oldest first, until it holds for one of them: a request may so overtake an older one of its method.
+// RequestGuard allows or holds back one request. The process evaluates it for
+// the requests of its method that wait, oldest first, until it holds for one of
+// them: a request may so overtake an older one of its method.
 type RequestGuard func(r Request, count func(method string) Counters) bool
 
 // Request is a request that waits.
@@ -65,8 +67,10 @@ type Request struct {
 	Args    any // the caller's arguments; they must not be changed
 }
 
-// EnabledSet returns the guard of a method under the enabled-set rule (Tomlinson and Singh 1989): requests of the method
-// run only in states in which the method is in the set that enabled returns. EnabledSet panics if enabled is nil.
+// EnabledSet returns the guard of a method under the enabled-set rule
+// (Tomlinson and Singh 1989): requests of the method run only in states in
+// which the method is in the set that enabled returns. EnabledSet panics if
+// enabled is nil.
 func EnabledSet(method string, enabled func() []string) Guard {
 	if enabled == nil {
 		panic("guard: EnabledSet of " + method + ": the function that returns the enabled methods is nil")

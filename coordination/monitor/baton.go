@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// baton is the logic of a lock, as a state machine: it has no goroutine, no clock and no transport. At most one entry holds it.
+// baton is the logic of a lock, as a state machine: it has no goroutine, no
+// clock and no transport. At most one entry holds it.
 type baton struct {
 	token      uint64 // of the last entry that got it
 	holder     *entry
@@ -13,7 +14,8 @@ type baton struct {
 	conditions map[string][]*entry // that wait for a signal, in order
 }
 
-// entry is one run of a function of the monitor, from the request to enter until the function has left.
+// entry is one run of a function of the monitor, from the request to enter
+// until the function has left.
 type entry struct {
 	id    uint64 // chosen at random by the function that enters
 	node  string // whose end is the end of the entry

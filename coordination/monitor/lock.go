@@ -73,7 +73,8 @@ func serve() func(p *rpc.Process) error {
 	var last *server // of the incarnation before
 	return func(p *rpc.Process) error {
 		s := &server{p: p, wakes: map[*entry]func(){}, watched: map[string]bool{}}
-		// Tokens grow from one incarnation to the next, and from one program to the next, as long as the clock does.
+		// Tokens grow from one incarnation to the next, and from one program to
+		// the next, as long as the clock does.
 		s.baton.token = uint64(time.Now().UnixNano())
 		if last != nil {
 			s.baton.token = max(s.baton.token, last.baton.token+1)
@@ -125,7 +126,8 @@ func (s *server) signal(_ coroutine.Context, in signalling) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// await suspends the request of an entry until it has the baton. granted is the entry that has just got it, if there is one.
+// await suspends the request of an entry until it has the baton. granted is the
+// entry that has just got it, if there is one.
 func (s *server) await(c coroutine.Context, e, granted *entry) (token uint64, err error) {
 	if granted != e {
 		s.wake(granted)
@@ -143,14 +145,16 @@ func (s *server) await(c coroutine.Context, e, granted *entry) (token uint64, er
 	}
 }
 
-// wake continues the request of an entry that has got the baton, or lost its place. The entry may be nil.
+// wake continues the request of an entry that has got the baton, or lost its
+// place. The entry may be nil.
 func (s *server) wake(e *entry) {
 	if wake := s.wakes[e]; wake != nil {
 		wake()
 	}
 }
 
-// watch has the entries of a node removed when the node has ended, or seems to have.
+// watch has the entries of a node removed when the node has ended, or seems to
+// have.
 func (s *server) watch(node rpc.Address) {
 	name := node.Node()
 	if name == s.p.Address().Node() || s.watched[name] {

@@ -14,11 +14,14 @@ import (
 )
 
 var (
-	// ErrLost is the error of a function of a monitor that has lost the lock while it was inside: the lock's process has ended or cannot be
-	// reached, or has given the lock to another function, because the node of this one seemed to have ended.
+	// ErrLost is the error of a function of a monitor that has lost the lock
+	// while it was inside: the lock's process has ended or cannot be reached,
+	// or has given the lock to another function, because the node of this one
+	// seemed to have ended.
 	ErrLost = errors.New("monitor: lock lost")
 
-	// ErrNested is the error of a function of a monitor that is called by a function of the same monitor: it would wait for itself.
+	// ErrNested is the error of a function of a monitor that is called by a
+	// function of the same monitor: it would wait for itself.
 	ErrNested = errors.New("monitor: a function of a monitor calls another one of the same monitor")
 )
 
@@ -65,7 +68,8 @@ func DoWhenFree[Req, Resp any](
 	}
 }
 
-// Monitor is a monitor as a function sees it that is inside. Only that function uses it, on its own goroutine, until it returns.
+// Monitor is a monitor as a function sees it that is inside. Only that function
+// uses it, on its own goroutine, until it returns.
 type Monitor struct {
 	lock  Lock
 	id    uint64
@@ -73,7 +77,8 @@ type Monitor struct {
 	lost  error
 }
 
-// outsider is the context of a function that is inside and not a coroutine. It says which entry is its own.
+// outsider is the context of a function that is inside and not a coroutine. It
+// says which entry is its own.
 type outsider struct{ coroutine.Context }
 
 // enter enters a monitor.
@@ -114,9 +119,10 @@ func (m *Monitor) leave(c coroutine.Context) error {
 // forget has the lock's process remove the entry, without waiting.
 func (m *Monitor) forget() { _ = rpc.At[uint64, struct{}](m.lock.Address, fnLeave).Send(m.id) }
 
-// Token returns a number that grows with each entry of the monitor, by whichever function. A resource that remembers the
-// largest number that it has seen, and refuses requests with smaller ones, is safe from a function that has lost the lock
-// and does not know it yet. [Monitor.Wait] is a new entry.
+// Token returns a number that grows with each entry of the monitor, by
+// whichever function. A resource that remembers the largest number that it has
+// seen, and refuses requests with smaller ones, is safe from a function that
+// has lost the lock and does not know it yet. [Monitor.Wait] is a new entry.
 func (m *Monitor) Token() uint64 { return m.token }
 
 // Wait leaves the monitor, waits for a signal of the condition, and enters
@@ -149,7 +155,8 @@ func (m *Monitor) Wait(c coroutine.Context, condition string) error {
 // inside. If no function waits, or the lock was lost, nothing happens.
 func (m *Monitor) Signal(condition string) { m.signal(condition, false) }
 
-// SignalAll is [Monitor.Signal] for all functions that wait for the condition, in the order in which they came.
+// SignalAll is [Monitor.Signal] for all functions that wait for the condition,
+// in the order in which they came.
 func (m *Monitor) SignalAll(condition string) { m.signal(condition, true) }
 
 func (m *Monitor) signal(condition string, all bool) {

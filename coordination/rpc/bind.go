@@ -78,7 +78,8 @@ func mayHold(t reflect.Type) bool {
 	return holds
 }
 
-// search looks for an address in a type. Types that are being searched are in seen.
+// search looks for an address in a type. Types that are being searched are in
+// seen.
 func search(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == addressType {
 		return true

@@ -13,7 +13,8 @@ import (
 	"github.com/golda-dev/golda/internal/transaction"
 )
 
-// party is a side of the protocol of package transaction: a process with rules, or a synchronizer.
+// party is a side of the protocol of package transaction: a process with rules,
+// or a synchronizer.
 type party interface {
 	Receive(m transaction.Message)
 	Down(name string, incarnation uint64)
@@ -22,7 +23,8 @@ type party interface {
 	Outbox() []transaction.Message
 }
 
-// coordination passes messages and death notices between a party and the others. It belongs to the goroutine that runs the process.
+// coordination passes messages and death notices between a party and the
+// others. It belongs to the goroutine that runs the process.
 type coordination struct {
 	process *Process
 	party   party
@@ -42,7 +44,8 @@ type lifeline struct {
 	stop        func()
 }
 
-// alarm is something that a process does again and again while there is reason to, after pauses that double.
+// alarm is something that a process does again and again while there is reason
+// to, after pauses that double.
 type alarm struct {
 	first, longest time.Duration
 	do             func()
@@ -73,7 +76,8 @@ func (c *coordination) isLate(m transaction.Message) bool {
 	return c.process.rules == nil && m.Kind != transaction.Ask && m.Epoch != c.process.incarnation
 }
 
-// call calls the party. If a rule ends the goroutine, the party is not called again, and the process crashes.
+// call calls the party. If a rule ends the goroutine, the party is not called
+// again, and the process crashes.
 func (c *coordination) call(f func()) {
 	if c.inRules {
 		panic(coroutine.ErrGoexit)
@@ -112,7 +116,8 @@ func say(p *Process, out []transaction.Message) {
 	}
 }
 
-// watch has the end of another party noticed: of the incarnation, or of the present one if that is 0.
+// watch has the end of another party noticed: of the incarnation, or of the
+// present one if that is 0.
 func (c *coordination) watch(name string, incarnation uint64) {
 	l := c.others[name]
 	if l != nil && incarnation <= l.incarnation {
@@ -128,7 +133,8 @@ func (c *coordination) watch(name string, incarnation uint64) {
 	})
 }
 
-// lost handles that an incarnation of another party has ended, or seems to have ended.
+// lost handles that an incarnation of another party has ended, or seems to have
+// ended.
 func (c *coordination) lost(name string, l *lifeline) {
 	if c.closed {
 		return
@@ -184,7 +190,8 @@ func (a *alarm) stop() {
 
 func (c *coordination) repeat() { c.call(c.party.Repeat) }
 
-// warn logs which requests wait for a synchronizer that cannot be reached. If none does the next look is soon.
+// warn logs which requests wait for a synchronizer that cannot be reached. If
+// none does the next look is soon.
 func (c *coordination) warn() {
 	held := c.process.rules.Held()
 	for _, s := range slices.Sorted(maps.Keys(held)) {
@@ -253,7 +260,8 @@ func (p *Process) checkRules(m transaction.Message) {
 	}
 }
 
-// coordinate sends a message between a process and a synchronizer. One that is lost is the matter of the watch.
+// coordinate sends a message between a process and a synchronizer. One that is
+// lost is the matter of the watch.
 func (n *Node) coordinate(e envelope) {
 	n.coordinated.Add(1)
 	to := n.addressOf(e.To)
@@ -270,8 +278,9 @@ func (n *Node) coordinate(e envelope) {
 	}
 }
 
-// receiveCoordination takes a message to a process of this node. The node keeps the rules for processes that have not started
-// yet, and for incarnations to come. It answers for synchronizers that have ended.
+// receiveCoordination takes a message to a process of this node. The node keeps
+// the rules for processes that have not started yet, and for incarnations to
+// come. It answers for synchronizers that have ended.
 func (n *Node) receiveCoordination(process string, e envelope) {
 	if e.Kind == transaction.Join && n.tookBack(process, e.Epoch) {
 		n.release(process, e.From, e.Epoch)
@@ -287,15 +296,18 @@ func (n *Node) receiveCoordination(process string, e envelope) {
 	}
 }
 
-// tookBack reports whether the rules of an epoch of a synchronizer have been taken back: they are of this node, not of one that had its
-// name before, and none of that synchronizer's name are in force. The process may have been out of reach then.
+// tookBack reports whether the rules of an epoch of a synchronizer have been
+// taken back: they are of this node, not of one that had its name before, and
+// none of that synchronizer's name are in force. The process may have been out
+// of reach then.
 func (n *Node) tookBack(name string, epoch uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.first < epoch && epoch <= n.incarnation && n.rulebooks[name] == nil && n.ruled[name] == nil
 }
 
-// release has a process follow the rules of a synchronizer of this node no more, if they are of that epoch or an earlier one.
+// release has a process follow the rules of a synchronizer of this node no
+// more, if they are of that epoch or an earlier one.
 func (n *Node) release(synchronizer, process string, epoch uint64) {
 	n.coordinate(envelope{Incarnation: epoch, Message: transaction.Message{
 		Kind: transaction.Install, From: n.Address(synchronizer).String(), To: process, Epoch: epoch,

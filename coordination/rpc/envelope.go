@@ -17,8 +17,9 @@ type envelope struct {
 	Problem     string // why the arguments of the request did not come
 }
 
-// wire is an envelope as JSON. The arguments are beside the request, with the name of their type if that is a basic one: a
-// synchronizer does not know the types of the functions that it coordinates.
+// wire is an envelope as JSON. The arguments are beside the request, with the
+// name of their type if that is a basic one: a synchronizer does not know the
+// types of the functions that it coordinates.
 type wire struct {
 	transaction.Message
 
@@ -45,7 +46,8 @@ func (e envelope) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON decodes the envelope. Arguments that are of no basic type stay encoded until a rule looks at them.
+// UnmarshalJSON decodes the envelope. Arguments that are of no basic type stay
+// encoded until a rule looks at them.
 func (e *envelope) UnmarshalJSON(data []byte) error {
 	var w wire
 	if err := json.Unmarshal(data, &w); err != nil {

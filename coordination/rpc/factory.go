@@ -31,9 +31,9 @@ const factories = "factory of "
 
 // Factory has other nodes start processes here, by [SpawnAt] with the name
 // kind: init runs as the init of [Node.Spawn] does, with the value that SpawnAt
-// was given. At most "most" processes run at once; a further one is refused with
-// stage.ErrFull. They run until the node is closed, or [Node.Stop] or [StopAt]
-// stops them, even if the node that started them is lost.
+// was given. At most "most" processes run at once; a further one is refused
+// with stage.ErrFull. They run until the node is closed, or [Node.Stop] or
+// [StopAt] stops them, even if the node that started them is lost.
 //
 // The name is without "/" and "#". [Node.Stop] removes the factory, by "factory
 // of " and the name; its processes continue.
@@ -83,7 +83,8 @@ func SpawnAt[Arg any](c coroutine.Context, via *Node, node, kind, name string, a
 	return a, nil
 }
 
-// StopAt stops a process that [SpawnAt] has started, and waits for its end. The caller must not be that process.
+// StopAt stops a process that [SpawnAt] has started, and waits for its end. The
+// caller must not be that process.
 func StopAt(c coroutine.Context, a Address) error {
 	kind, _, ok := strings.Cut(a.process, "/")
 	if !ok {
@@ -148,7 +149,8 @@ func (f *factory) spawn(c coroutine.Context, name string, init func(p *Process) 
 	return a, nil
 }
 
-// after frees the place of a process whose start was given up, when that has ended.
+// after frees the place of a process whose start was given up, when that has
+// ended.
 func (f *factory) after(name string, reason error) error {
 	n := f.process.node
 	f.process.Go(func(c coroutine.Context) {

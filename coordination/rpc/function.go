@@ -14,14 +14,18 @@ type function struct {
 	run  func(c coroutine.Context, req any) (any, error)
 }
 
-// Func adds a function to a process and returns its reference. The function runs as a coroutine of the process, and c is
-// the context of one call: it ends when the caller gives up, when the process is stopped, and when f returns. A function
-// that suspends lets others of its process run; the variables that they share may change then, and need no lock.
+// Func adds a function to a process and returns its reference. The function
+// runs as a coroutine of the process, and c is the context of one call: it ends
+// when the caller gives up, when the process is stopped, and when f returns. A
+// function that suspends lets others of its process run; the variables that
+// they share may change then, and need no lock.
 //
-// Without a method the function is anonymous: it can be called only by its reference, and ends with the process even if the process is
-// restarted. [Process.Remove] removes a function.
+// Without a method the function is anonymous: it can be called only by its
+// reference, and ends with the process even if the process is restarted.
+// [Process.Remove] removes a function.
 //
-// Func is called by init, or by a function of the process. It panics if the process has a function of that name.
+// Func is called by init, or by a function of the process. It panics if the
+// process has a function of that name.
 func Func[Req, Resp any](p *Process, method string, f func(c coroutine.Context, req Req) (Resp, error)) Ref[Req, Resp] {
 	if f == nil {
 		panic(fmt.Sprintf("rpc: process %q: function %q is nil", p.slot.name, method))
@@ -36,10 +40,12 @@ func Func[Req, Resp any](p *Process, method string, f func(c coroutine.Context, 
 	return At[Req, Resp](p.address, method)
 }
 
-// Stage adds a function that calls a stage: with a command, and with the result that [stage.Call] returns. So a stage of a
-// running pipeline is called from everywhere, and by the same means, as a function. A refusal of the stage is the error of the call,
-// and [stage.Overloaded] knows it on other nodes, too. If the stage has callers wait for a slot, or is slow, at most 4096 calls wait for it
-// here; further ones are refused with stage.ErrFull.
+// Stage adds a function that calls a stage: with a command, and with the result
+// that [stage.Call] returns. So a stage of a running pipeline is called from
+// everywhere, and by the same means, as a function. A refusal of the stage is
+// the error of the call, and [stage.Overloaded] knows it on other nodes, too.
+// If the stage has callers wait for a slot, or is slow, at most 4096 calls wait
+// for it here; further ones are refused with stage.ErrFull.
 func Stage[Resp, Req any](p *Process, method string, s *stage.Stage[Req]) Ref[Req, Resp] {
 	waiting := 0
 	return Func(p, method, func(c coroutine.Context, cmd Req) (Resp, error) {

@@ -16,7 +16,8 @@ import (
 // messages of other nodes.
 const complaintPause = 10 * time.Second
 
-// complain logs that a message of another node was dropped, unless another line was logged a short while ago.
+// complain logs that a message of another node was dropped, unless another line
+// was logged a short while ago.
 func (n *Node) complain(from, what string, about ...any) {
 	now := time.Now()
 	n.mu.Lock()
@@ -64,7 +65,8 @@ func (n *Node) receiveParty(from string, m *transport.Message) {
 // no higher limit by connecting anew.
 type load struct{ requests, bytes int }
 
-// errFull is the error of a request that a node does not take. [stage.Overloaded] knows it.
+// errFull is the error of a request that a node does not take.
+// [stage.Overloaded] knows it.
 type errFull struct {
 	node, limit string
 	most        int
@@ -76,7 +78,8 @@ func (e errFull) Error() string {
 
 func (errFull) Unwrap() error { return stage.ErrFull }
 
-// allow books a request of another node as under way, until it has ended, if the limits allow it. With a number a reply is wanted.
+// allow books a request of another node as under way, until it has ended, if
+// the limits allow it. With a number a reply is wanted.
 func (n *Node) allow(from string, r *request, number uint64) (err error) {
 	encoded, _ := r.body.(transport.Encoded)
 	size := len(encoded)
@@ -100,7 +103,8 @@ func (n *Node) allow(from string, r *request, number uint64) (err error) {
 	return cmp.Or(failed, err)
 }
 
-// errTwice is the error of a request with the number of another one that is under way.
+// errTwice is the error of a request with the number of another one that is
+// under way.
 var errTwice = errors.New("rpc: the number of the call is that of another one")
 
 // unload books that a request of another node has ended.
@@ -116,7 +120,8 @@ func (n *Node) unload(from string, size int) {
 	n.loads[from] = l
 }
 
-// refuse answers a request that is not taken. One whose sender wants no reply is logged, and so is one that would answer another.
+// refuse answers a request that is not taken. One whose sender wants no reply
+// is logged, and so is one that would answer another.
 func (n *Node) refuse(from string, number uint64, err error) {
 	if number == 0 || errors.Is(err, errTwice) {
 		n.complain(from, "a request was refused", slog.Any("error", err))
@@ -125,7 +130,8 @@ func (n *Node) refuse(from string, number uint64, err error) {
 	n.reply(from, number, nil, err)
 }
 
-// addWatchingLocked adds a watch of another node, unless it has too many or the number is in use.
+// addWatchingLocked adds a watch of another node, unless it has too many or the
+// number is in use.
 func (n *Node) addWatchingLocked(p *peer, number uint64, w *watch) bool {
 	if len(p.watching) >= n.cfg.MaxWatches || p.watching[number] != nil {
 		return false
@@ -134,8 +140,9 @@ func (n *Node) addWatchingLocked(p *peer, number uint64, w *watch) bool {
 	return true
 }
 
-// maxParty is how many entries of a process may wait when a message of a synchronizer comes from another node. More are no
-// traffic of the protocol, whose messages each wait for another.
+// maxParty is how many entries of a process may wait when a message of a
+// synchronizer comes from another node. More are no traffic of the protocol,
+// whose messages each wait for another.
 const maxParty = 1 << 16
 
 // takes reports whether the rules of a synchronizer of another node may be
@@ -154,7 +161,8 @@ func (n *Node) takes(process string, e envelope) bool {
 	return false
 }
 
-// unfit returns why rules of a synchronizer of another node are not kept, or "".
+// unfit returns why rules of a synchronizer of another node are not kept, or
+// "".
 func (n *Node) unfit(process string, e envelope) string {
 	longest := max(len(process), len(e.From), len(e.To), len(e.ID.Process))
 	for name := range e.Methods {
@@ -188,5 +196,6 @@ func bare(e envelope) envelope {
 	}}
 }
 
-// maxName is the length of the longest name of a process or a function in the rules of another node, and in the log.
+// maxName is the length of the longest name of a process or a function in the
+// rules of another node, and in the log.
 const maxName = 1024

@@ -19,28 +19,35 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Config configures a Node. Its zero value is ready for use: a node that only has calls within the program.
+// Config configures a Node. Its zero value is ready for use: a node that only
+// has calls within the program.
 type Config struct {
-	// Transport carries calls to and from other nodes. The node closes it. If it is nil there are no other nodes.
+	// Transport carries calls to and from other nodes. The node closes it. If
+	// it is nil there are no other nodes.
 	Transport transport.Transport
 
-	// Logger logs crashes of processes, and of functions that no caller waits for. If it is nil it is slog.Default().
+	// Logger logs crashes of processes, and of functions that no caller waits
+	// for. If it is nil it is slog.Default().
 	Logger *slog.Logger
 
-	// MaxRequests is how many requests of one other node may be under way here: queued, held back or served. A further one is refused
-	// with stage.ErrFull. 0 means 4096.
+	// MaxRequests is how many requests of one other node may be under way here:
+	// queued, held back or served. A further one is refused with stage.ErrFull.
+	// 0 means 4096.
 	MaxRequests int
 
-	// MaxRequestBytes is how many bytes the arguments of these may have together, if the transport encodes them. One request may be longer,
-	// if it is the only one. 0 means 64 MiB.
+	// MaxRequestBytes is how many bytes the arguments of these may have
+	// together, if the transport encodes them. One request may be longer, if it
+	// is the only one. 0 means 64 MiB.
 	MaxRequestBytes int
 
-	// MaxWatches is how many watches of processes one other node may have here. A process that is watched beyond that is reported as
-	// ended, which a notice may be wrong about. 0 means 16384.
+	// MaxWatches is how many watches of processes one other node may have here.
+	// A process that is watched beyond that is reported as ended, which a
+	// notice may be wrong about. 0 means 16384.
 	MaxWatches int
 
-	// MaxRules is for how many functions the rules of synchronizers of one other node are kept, also for processes that have not started.
-	// A synchronizer beyond that fails to start. 0 means 4096.
+	// MaxRules is for how many functions the rules of synchronizers of one
+	// other node are kept, also for processes that have not started. A
+	// synchronizer beyond that fails to start. 0 means 4096.
 	MaxRules int
 }
 
@@ -68,7 +75,8 @@ func (cfg Config) complete() (Config, error) {
 	return cfg, nil
 }
 
-// Node is where processes live: one program, in most cases. Its methods may be called by any goroutine.
+// Node is where processes live: one program, in most cases. Its methods may be
+// called by any goroutine.
 type Node struct {
 	name  string
 	birth uint64 // tells this node from one that had its name before
@@ -128,19 +136,25 @@ func NewNode(cfg Config) (*Node, error) {
 // Name returns the name of the node: the name of its transport.
 func (n *Node) Name() string { return n.name }
 
-// Address returns the address of a process of this node, whether or not there is one.
+// Address returns the address of a process of this node, whether or not there
+// is one.
 func (n *Node) Address(process string) Address { return Address{n.name, process, n} }
 
-// Remote returns the address of a process of another node, whether or not there is one.
+// Remote returns the address of a process of another node, whether or not there
+// is one.
 func (n *Node) Remote(node, process string) Address { return Address{node, process, n} }
 
-// Spawn starts a process of the node, and returns when init has returned. init adds the functions of the process; if it fails, so does
-// Spawn. The process runs until the node is closed or [Node.Stop] stops it. If it crashes, as it does when a guard panics, it has
-// ended: to have a process restarted, start it as a child of a supervisor (see [Node.Child]).
+// Spawn starts a process of the node, and returns when init has returned. init
+// adds the functions of the process; if it fails, so does Spawn. The process
+// runs until the node is closed or [Node.Stop] stops it. If it crashes, as it
+// does when a guard panics, it has ended: to have a process restarted, start it
+// as a child of a supervisor (see [Node.Child]).
 //
-// If there is a process or a synchronizer of that name the error is supervisor.ErrAlreadyStarted. A process has its name until its
-// functions have returned; if one does not, and its supervisor has given it up, until another takes the name. Processes are started and
-// stopped one after another: while init blocks, until ctx ends, other calls of Spawn and [Node.Stop] wait.
+// If there is a process or a synchronizer of that name the error is
+// supervisor.ErrAlreadyStarted. A process has its name until its functions have
+// returned; if one does not, and its supervisor has given it up, until another
+// takes the name. Processes are started and stopped one after another: while
+// init blocks, until ctx ends, other calls of Spawn and [Node.Stop] wait.
 func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) error) (Address, error) {
 	link.CheckContext(ctx, "rpc: Spawn")
 	tree, err := n.root(ctx)
@@ -155,9 +169,11 @@ func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) err
 	return n.Address(name), nil
 }
 
-// Stop stops a process that [Node.Spawn] has started, and waits for its end: its functions that are suspended are stopped, and their calls
-// fail with [ErrUnreachable]. It also stops a synchronizer of [Node.Synchronize], also one that is being started. If [Node.Close] stops
-// that first its rules stay, and the error of Stop wraps [ErrUnreachable].
+// Stop stops a process that [Node.Spawn] has started, and waits for its end:
+// its functions that are suspended are stopped, and their calls fail with
+// [ErrUnreachable]. It also stops a synchronizer of [Node.Synchronize], also
+// one that is being started. If [Node.Close] stops that first its rules stay,
+// and the error of Stop wraps [ErrUnreachable].
 func (n *Node) Stop(name string) error {
 	n.mu.Lock()
 	tree, book := n.tree, n.rulebooks[name]
@@ -174,7 +190,8 @@ func (n *Node) Stop(name string) error {
 	return nil
 }
 
-// root returns the supervisor of the processes that Spawn starts. It does not restart them.
+// root returns the supervisor of the processes that Spawn starts. It does not
+// restart them.
 func (n *Node) root(ctx context.Context) (*supervisor.Tree, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,9 +224,11 @@ func (n *Node) actorsLocked() *actor.System {
 
 func (n *Node) errClosed() error { return fmt.Errorf("%w: node %q is closed", ErrUnreachable, n.name) }
 
-// Close stops the processes that [Node.Spawn] has started, closes the transport, and ends all calls of the node with
-// [ErrUnreachable]. Processes that are children of other supervisors cannot be called any more, but are not stopped. Close may
-// be called twice. A function of a process must not call Close or [Node.Stop] for itself: they would wait for its end.
+// Close stops the processes that [Node.Spawn] has started, closes the
+// transport, and ends all calls of the node with [ErrUnreachable]. Processes
+// that are children of other supervisors cannot be called any more, but are not
+// stopped. Close may be called twice. A function of a process must not call
+// Close or [Node.Stop] for itself: they would wait for its end.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -278,8 +297,10 @@ func (n *Node) enter(p *Process) error {
 	return err
 }
 
-// claimLocked frees the name of a slot for it, if no other has it. The incarnation that had it has no more to say, and the caller must call
-// replaced for it, without the lock: its supervisor has given it up, and it may still be running.
+// claimLocked frees the name of a slot for it, if no other has it. The
+// incarnation that had it has no more to say, and the caller must call replaced
+// for it, without the lock: its supervisor has given it up, and it may still be
+// running.
 func (n *Node) claimLocked(s *slot) (before *Process, err error) {
 	before = n.processes[s.name]
 	switch book := n.rulebooks[s.name]; {
@@ -316,8 +337,9 @@ func (n *Node) nextIncarnation() uint64 {
 	return n.nextIncarnationLocked()
 }
 
-// nextIncarnationLocked returns the number of a new incarnation of a process. The numbers grow, also from one program to the next, as long
-// as the clock does.
+// nextIncarnationLocked returns the number of a new incarnation of a process.
+// The numbers grow, also from one program to the next, as long as the clock
+// does.
 func (n *Node) nextIncarnationLocked() uint64 {
 	n.incarnation = max(n.incarnation+1, uint64(time.Now().UnixNano()))
 	return n.incarnation

@@ -21,10 +21,12 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Process is an actor that runs functions as coroutines, one at a time: the next request is served when a function has
-// returned or is suspended. After a restart it is another Process, whose init has run again.
+// Process is an actor that runs functions as coroutines, one at a time: the
+// next request is served when a function has returned or is suspended. After a
+// restart it is another Process, whose init has run again.
 //
-// If not said otherwise, the methods are called by init, and by functions of the process.
+// If not said otherwise, the methods are called by init, and by functions of
+// the process.
 type Process struct {
 	node    *Node
 	slot    *slot
@@ -72,7 +74,8 @@ type entry struct {
 	do   func()     // anything else
 }
 
-// request is one call of a function, from the side of the process. Functions that the process itself has started are requests, too.
+// request is one call of a function, from the side of the process. Functions
+// that the process itself has started are requests, too.
 type request struct {
 	order
 	process *Process
@@ -154,7 +157,8 @@ func (b *body) Receive(ctx actor.Context) {
 	}
 }
 
-// start runs init, and reports how it went. The supervisor stops a process whose init has failed.
+// start runs init, and reports how it went. The supervisor stops a process
+// whose init has failed.
 func (b *body) start() {
 	err := coroutine.ErrGoexit // stays if init ends the goroutine
 	defer func() {
@@ -181,8 +185,9 @@ func (p *Process) Address() Address { return p.address }
 // Node returns the node of the process. Any goroutine may call it.
 func (p *Process) Node() *Node { return p.node }
 
-// Go runs f as a coroutine of the process. f first runs in a later turn; it does not run if the process has ended. Its context
-// ends when the process ends. A panic of f is logged. Any goroutine may call Go.
+// Go runs f as a coroutine of the process. f first runs in a later turn; it
+// does not run if the process has ended. Its context ends when the process
+// ends. A panic of f is logged. Any goroutine may call Go.
 func (p *Process) Go(f func(c coroutine.Context)) {
 	if f == nil {
 		panic("rpc: Go without a function")
@@ -190,8 +195,9 @@ func (p *Process) Go(f func(c coroutine.Context)) {
 	p.post(entry{r: &request{process: p, job: f}})
 }
 
-// Guard holds back the requests of a method while g does not hold. A method may have several guards; all must hold. See package
-// guard for when they are evaluated. A guard that panics crashes the process.
+// Guard holds back the requests of a method while g does not hold. A method may
+// have several guards; all must hold. See package guard for when they are
+// evaluated. A guard that panics crashes the process.
 func (p *Process) Guard(method string, g guard.Guard) {
 	if g == nil {
 		panic(fmt.Sprintf("rpc: process %q: the guard of %q is nil", p.slot.name, method))
@@ -449,7 +455,8 @@ func (r *request) answer(value any, err error) {
 	}
 }
 
-// respond passes the end of a request to its caller, and reports whether one waits.
+// respond passes the end of a request to its caller, and reports whether one
+// waits.
 func (r *request) respond(value any, err error) bool {
 	switch {
 	case r.caller != nil:
@@ -462,7 +469,8 @@ func (r *request) respond(value any, err error) bool {
 	return true
 }
 
-// close reports whether a request was open, which it is no more, and whether its process is ending.
+// close reports whether a request was open, which it is no more, and whether
+// its process is ending.
 func (p *Process) close(r *request) (ending, open bool) {
 	p.mu.Lock()
 	_, open = p.open[r]
@@ -501,7 +509,8 @@ func (r *request) cancel(cause error) {
 	}
 }
 
-// end ends the process: the functions that are suspended are stopped, and all requests are answered.
+// end ends the process: the functions that are suspended are stopped, and all
+// requests are answered.
 func (p *Process) end() {
 	reason := fmt.Errorf("%w: process %s has ended", ErrUnreachable, p.address)
 	defer p.node.leave(p, reason)
@@ -517,10 +526,12 @@ func (p *Process) end() {
 	p.cancel(reason)
 }
 
-// isGivenUp reports whether a supervisor has given the incarnation up: something in it may hang.
+// isGivenUp reports whether a supervisor has given the incarnation up:
+// something in it may hang.
 func (p *Process) isGivenUp() bool { return !actor.Has(p.system, p.pid) }
 
-// replaced takes an incarnation for ended, since another has got its name. p may be nil.
+// replaced takes an incarnation for ended, since another has got its name. p
+// may be nil.
 func (p *Process) replaced() {
 	if p == nil {
 		return
@@ -531,7 +542,8 @@ func (p *Process) replaced() {
 	p.disown(fmt.Errorf("%w: process %s was replaced", ErrUnreachable, p.address))
 }
 
-// isServing reports whether the process serves requests: its init has returned, and it has not begun to end.
+// isServing reports whether the process serves requests: its init has returned,
+// and it has not begun to end.
 func (p *Process) isServing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -545,7 +557,8 @@ func (p *Process) isOver() bool {
 	return p.over != nil
 }
 
-// renew gives the process the number of a new incarnation, for a synchronizer that begins anew.
+// renew gives the process the number of a new incarnation, for a synchronizer
+// that begins anew.
 func (p *Process) renew() {
 	incarnation := p.node.nextIncarnation()
 	p.mu.Lock()
@@ -571,7 +584,8 @@ func (p *Process) disown(reason error) {
 	}
 }
 
-// functionContext is the context that the coroutine of a function is started with.
+// functionContext is the context that the coroutine of a function is started
+// with.
 type functionContext struct {
 	context.Context
 	deadline time.Time
@@ -580,7 +594,8 @@ type functionContext struct {
 // Deadline returns the deadline of the caller.
 func (c *functionContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// anonymousName returns a name that no function has had, in this program or in one before it.
+// anonymousName returns a name that no function has had, in this program or in
+// one before it.
 func (n *Node) anonymousName() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,10 +13,12 @@ import (
 )
 
 var (
-	// ErrNoFunction is the error of a call of a function that the process does not have.
+	// ErrNoFunction is the error of a call of a function that the process does
+	// not have.
 	ErrNoFunction = errors.New("rpc: no such function")
 
-	// ErrType is the error of a call whose request or result is of another type than the caller and the function think.
+	// ErrType is the error of a call whose request or result is of another type
+	// than the caller and the function think.
 	ErrType = errors.New("rpc: wrong type")
 )
 
@@ -25,16 +27,19 @@ func init() { //nolint:gochecknoinits // as gob.Register is used
 	transport.RegisterError("rpc.ErrType", ErrType)
 }
 
-// Ref refers to a function of a process. It is a value that can be sent to other processes, alone or inside another value, and passed
-// on by them: it keeps referring to the process that has the function.
+// Ref refers to a function of a process. It is a value that can be sent to
+// other processes, alone or inside another value, and passed on by them: it
+// keeps referring to the process that has the function.
 //
-// The methods of a Ref may be called by any goroutine, except that a [coroutine.Context] is the handler's own.
+// The methods of a Ref may be called by any goroutine, except that a
+// [coroutine.Context] is the handler's own.
 type Ref[Req, Resp any] struct {
 	Address Address
 	Method  string
 }
 
-// At returns a reference to the function of that name of a process. Whether there is one, and of these types, a call finds out.
+// At returns a reference to the function of that name of a process. Whether
+// there is one, and of these types, a call finds out.
 func At[Req, Resp any](process Address, method string) Ref[Req, Resp] {
 	return Ref[Req, Resp]{process, method}
 }
@@ -69,9 +74,10 @@ func (r Ref[Req, Resp]) Call(c coroutine.Context, req Req) (Resp, error) {
 	return result[Resp](k, r.Address)
 }
 
-// Future calls the function and returns at once; the result can be waited for later. The call ends with ctx, at the latest,
-// as [Ref.Call] does. The context of a handler ends when the handler returns, and with it the calls whose results it has
-// not waited for.
+// Future calls the function and returns at once; the result can be waited for
+// later. The call ends with ctx, at the latest, as [Ref.Call] does. The context
+// of a handler ends when the handler returns, and with it the calls whose
+// results it has not waited for.
 func (r Ref[Req, Resp]) Future(ctx context.Context, req Req) *Future[Resp] {
 	link.CheckContext(ctx, "rpc: Future")
 	f := &Future[Resp]{of: r.Address}
@@ -79,9 +85,10 @@ func (r Ref[Req, Resp]) Future(ctx context.Context, req Req) *Future[Resp] {
 	return f
 }
 
-// Async calls the function for a process, and returns at once. When the call has ended, callback, if not nil, runs as a
-// coroutine of p: in its turn, so that it needs no lock for the state of the process. The call ends when p does; then
-// callback does not run.
+// Async calls the function for a process, and returns at once. When the call
+// has ended, callback, if not nil, runs as a coroutine of p: in its turn, so
+// that it needs no lock for the state of the process. The call ends when p
+// does; then callback does not run.
 //
 // Async is called by p's init, or by a function of p.
 func (r Ref[Req, Resp]) Async(p *Process, req Req, callback func(c coroutine.Context, resp Resp, err error)) {
@@ -110,21 +117,24 @@ func (r Ref[Req, Resp]) start(ctx context.Context, k *call, req Req) {
 	}
 }
 
-// Send calls the function and does not wait for it: there is no result, and an error of the function is logged where it
-// runs. The error is nil if the request was sent; it may still be lost on its way. Requests that one goroutine sends
-// to a process, by Call or Send, arrive in that order.
+// Send calls the function and does not wait for it: there is no result, and an
+// error of the function is logged where it runs. The error is nil if the
+// request was sent; it may still be lost on its way. Requests that one
+// goroutine sends to a process, by Call or Send, arrive in that order.
 func (r Ref[Req, Resp]) Send(req Req) error {
 	return r.Address.send(nil, order{method: r.Method, body: req})
 }
 
-// Future is the result of a call under way. Any number of handlers and goroutines may use it.
+// Future is the result of a call under way. Any number of handlers and
+// goroutines may use it.
 type Future[T any] struct {
 	k  call
 	of Address
 }
 
-// Wait suspends the caller until the call has ended, and returns its result or error as [Ref.Call] does. If the caller is
-// stopped first, or c is bound to a context that ends, Wait returns that error and the call continues.
+// Wait suspends the caller until the call has ended, and returns its result or
+// error as [Ref.Call] does. If the caller is stopped first, or c is bound to a
+// context that ends, Wait returns that error and the call continues.
 func (f *Future[T]) Wait(c coroutine.Context) (T, error) {
 	link.CheckContext(c, "rpc: Wait")
 	if !f.k.isDone() {

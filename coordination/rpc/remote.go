@@ -19,7 +19,8 @@ const (
 	kindCoordinate // of a process to a synchronizer, or back
 )
 
-// peer is another node, as long as there is something between it and this one. The fields are guarded by the node's lock.
+// peer is another node, as long as there is something between it and this one.
+// The fields are guarded by the node's lock.
 type peer struct {
 	name     string
 	calls    map[uint64]*call    // from here to there
@@ -30,7 +31,8 @@ type peer struct {
 	gone     bool
 }
 
-// peerLocked returns the peer of a name, and whether it is new: then the caller must call observe without the lock.
+// peerLocked returns the peer of a name, and whether it is new: then the caller
+// must call observe without the lock.
 func (n *Node) peerLocked(name string) (p *peer, fresh bool) {
 	if p = n.peers[name]; p != nil {
 		return p, false
@@ -197,7 +199,8 @@ func (n *Node) receive(from string, m *transport.Message) {
 	}
 }
 
-// errCancelled is the cause with which a function is stopped for a caller on another node.
+// errCancelled is the cause with which a function is stopped for a caller on
+// another node.
 var errCancelled = errors.New("rpc: the caller does not wait any more")
 
 func (n *Node) takeCall(from string, number uint64) *call {
@@ -246,8 +249,9 @@ func (n *Node) receiveRequest(from string, m *transport.Message) {
 	}
 }
 
-// takeServed reports whether a request was still served for another node: it is not any more. If that node was lost
-// meanwhile, the number may belong to a call of another program that has its name.
+// takeServed reports whether a request was still served for another node: it is
+// not any more. If that node was lost meanwhile, the number may belong to a
+// call of another program that has its name.
 func (n *Node) takeServed(from string, number uint64, r *request) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

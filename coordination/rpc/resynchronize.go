@@ -52,7 +52,8 @@ func (n *Node) Resynchronize(ctx context.Context, name string, init func(s *sync
 	return b.change(ctx, &amendment{init: init, settled: make(chan struct{})})
 }
 
-// amendment is a call of Resynchronize. Its fields are guarded by the lock of the rulebook.
+// amendment is a call of Resynchronize. Its fields are guarded by the lock of
+// the rulebook.
 type amendment struct {
 	init    func(s *synchronizer.Synchronizer)
 	begun   bool // init has been called
@@ -61,7 +62,8 @@ type amendment struct {
 	settled chan struct{} // is closed when it is over
 }
 
-// change has the present incarnation, or the next one, change its rules, and waits until it has.
+// change has the present incarnation, or the next one, change its rules, and
+// waits until it has.
 func (b *rulebook) change(ctx context.Context, a *amendment) error {
 	b.mu.Lock()
 	b.amendment = a
@@ -89,7 +91,8 @@ func (b *rulebook) change(ctx context.Context, a *amendment) error {
 	return nil
 }
 
-// conclude ends the change of rules that is under way, and reports whether there was one.
+// conclude ends the change of rules that is under way, and reports whether
+// there was one.
 func (b *rulebook) conclude(err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +115,8 @@ func (b *rulebook) installed() {
 	}
 }
 
-// failed reports that rules were installed that a member cannot have: as the error of Synchronize or Resynchronize if one waits.
+// failed reports that rules were installed that a member cannot have: as the
+// error of Synchronize or Resynchronize if one waits.
 func (b *rulebook) failed(err error) (reported bool) {
 	return b.settle(err) || b.conclude(err)
 }
@@ -153,7 +157,8 @@ func (c *coordination) amend() {
 	})
 }
 
-// prepare runs an init that is new, and returns its rules. A panic is an error: the present rules stay.
+// prepare runs an init that is new, and returns its rules. A panic is an error:
+// the present rules stay.
 func (b *rulebook) prepare(init func(s *synchronizer.Synchronizer)) (r *rules.Rules, err error) {
 	finished := false
 	defer func() {

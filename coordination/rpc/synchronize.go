@@ -83,10 +83,13 @@ func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchr
 	return n.Address(name), nil
 }
 
-// SynchronizerChild returns a synchronizer as a child of a supervisor, as [Node.Child] does for a process. See [Node.Synchronize] for the
-// rest. The child is ready when init has returned. Its rules are not taken back when it ends: another synchronizer of its name replaces
-// them, and takes them back if it is one of Synchronize. Another may also take the name of one that its supervisor has given up because
-// init or a rule hangs: nothing that it does later counts.
+// SynchronizerChild returns a synchronizer as a child of a supervisor, as
+// [Node.Child] does for a process. See [Node.Synchronize] for the rest. The
+// child is ready when init has returned. Its rules are not taken back when it
+// ends: another synchronizer of its name replaces them, and takes them back if
+// it is one of Synchronize. Another may also take the name of one that its
+// supervisor has given up because init or a rule hangs: nothing that it does
+// later counts.
 func (n *Node) SynchronizerChild(name string, init func(s *synchronizer.Synchronizer)) supervisor.Child {
 	b := newRulebook(n, name, init)
 	b.settle(nil) // nothing waits for it
@@ -225,7 +228,8 @@ func (b *rulebook) stop() error {
 	return nil
 }
 
-// wrap says which synchronizer an error is about. Faults of rules say it themselves.
+// wrap says which synchronizer an error is about. Faults of rules say it
+// themselves.
 func (b *rulebook) wrap(err error) error {
 	if _, ok := errors.AsType[faults](err); ok {
 		return fmt.Errorf("rpc: %w", err)
@@ -254,8 +258,8 @@ func (b *rulebook) start(p *Process) error {
 	return nil
 }
 
-// say sends messages of an incarnation, unless it has no more to say: it was replaced or retired, and may still be running because a rule
-// of it has hung.
+// say sends messages of an incarnation, unless it has no more to say: it was
+// replaced or retired, and may still be running because a rule of it has hung.
 func (b *rulebook) say(p *Process, out []transaction.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -329,7 +333,8 @@ func (b *rulebook) count(missing []rules.Method) map[rules.Method]struct{} {
 	return maps.Clone(b.counted)
 }
 
-// retire takes the rules back, and then the name is free. If the end of the node has ended the synchronizer the rules stay.
+// retire takes the rules back, and then the name is free. If the end of the
+// node has ended the synchronizer the rules stay.
 func (b *rulebook) retire() {
 	b.mu.Lock()
 	last := b.speaker
@@ -367,13 +372,15 @@ type coordinator struct {
 
 	book    *rulebook
 	process *Process
-	// missing holds methods that rules have asked for and that were not counted.
+	// missing holds methods that rules have asked for and that were not
+	// counted.
 	missing []rules.Method
 	unfit   map[string]struct{} // the members that are synchronizers, or whose nodes have refused the rules
 }
 
-// Receive passes a message on. If a member has no functions the error names it, or else the log, once. The answer may also be to an
-// earlier synchronizer of the name.
+// Receive passes a message on. If a member has no functions the error names it,
+// or else the log, once. The answer may also be to an earlier synchronizer of
+// the name.
 func (c *coordinator) Receive(m transaction.Message) {
 	if m.Kind == transaction.RulesRefused {
 		c.refused(m)
@@ -409,8 +416,9 @@ func noMember(name, process string) faults {
 	return faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for", name, process)}
 }
 
-// Outbox returns the messages to send. If rules have asked for methods that are not counted, all that they have decided is dropped,
-// and the synchronizer begins anew.
+// Outbox returns the messages to send. If rules have asked for methods that are
+// not counted, all that they have decided is dropped, and the synchronizer
+// begins anew.
 func (c *coordinator) Outbox() []transaction.Message {
 	if len(c.missing) > 0 {
 		c.again()

@@ -88,7 +88,8 @@ func (a Address) watch(of watched, ended func(reason error)) (stop func()) {
 	return w.stop
 }
 
-// Watch is [Address.Watch] for a process: ended runs as a coroutine of p, in its turn.
+// Watch is [Address.Watch] for a process: ended runs as a coroutine of p, in
+// its turn.
 func (p *Process) Watch(a Address, ended func(c coroutine.Context, reason error)) (stop func()) {
 	if ended == nil {
 		panic("rpc: Watch without a function")
@@ -124,7 +125,8 @@ func (n *Node) watchHere(w *watch, process string) {
 	}
 }
 
-// admit adds a watch of the process, unless it has ended: its functions have cleaned up then.
+// admit adds a watch of the process, unless it has ended: its functions have
+// cleaned up then.
 func (p *Process) admit(w *watch) error {
 	w.onStop(func() {
 		p.mu.Lock()

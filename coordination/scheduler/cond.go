@@ -2,11 +2,13 @@ package scheduler
 
 import "github.com/golda-dev/golda/coordination/coroutine"
 
-// Cond is a condition for which handlers and tasks of one scheduler wait. It has no memory: a signal without a waiter
-// is lost. Nor does it hold a lock, since no other code runs between a test of the condition and the Wait that follows
-// it. The zero Cond is ready for use.
+// Cond is a condition for which handlers and tasks of one scheduler wait. It
+// has no memory: a signal without a waiter is lost. Nor does it hold a lock,
+// since no other code runs between a test of the condition and the Wait that
+// follows it. The zero Cond is ready for use.
 //
-// The rules of [Semaphore] for calls from other goroutines and for deadlocks apply here, too.
+// The rules of [Semaphore] for calls from other goroutines and for deadlocks
+// apply here, too.
 type Cond struct{ waiters }
 
 // Wait waits for a signal. When it returns, other handlers may have run since

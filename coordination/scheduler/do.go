@@ -126,8 +126,8 @@ func (s *Scheduler) resume(t *coro.Task) bool {
 	return true
 }
 
-// count counts a task that has become blocked. Tasks run only on this goroutine, so the task has not moved since it
-// suspended.
+// count counts a task that has become blocked. Tasks run only on this
+// goroutine, so the task has not moved since it suspended.
 func (s *Scheduler) count(t *coro.Task) {
 	if !t.Ended() && t.Blocked() {
 		s.blocked++
@@ -172,8 +172,9 @@ func (s *Scheduler) watch(j *job) (done func()) {
 	return func() { timer.Stop() }
 }
 
-// closing watches a handler or task that Close has stopped: when the grace is over it reports the name of the job to
-// Error, and makes its next suspension end it.
+// closing watches a handler or task that Close has stopped: when the grace is
+// over it reports the name of the job to Error, and makes its next suspension
+// end it.
 func (s *Scheduler) closing(t *coro.Task) (done func()) {
 	timer := time.AfterFunc(s.cfg.Grace, func() {
 		s.cfg.Error(fmt.Errorf("scheduler: %s has not returned within %v of being stopped; Close waits for it, "+

@@ -7,7 +7,8 @@ import (
 	"github.com/golda-dev/golda/internal/ring"
 )
 
-// entry is one thing that a Step processes. One of its fields is set, except that an event also has its registration.
+// entry is one thing that a Step processes. One of its fields is set, except
+// that an event also has its registration.
 type entry struct {
 	task  *coro.Task    // resume it
 	job   *job          // start it
@@ -19,8 +20,9 @@ type entry struct {
 // ending reports that a source has no more events, and why.
 type ending struct{ err error }
 
-// inbox collects entries from any goroutine until the scheduler takes them. Its size is bounded by its origins: each
-// source by Config.Backlog, and each task is there at most once.
+// inbox collects entries from any goroutine until the scheduler takes them. Its
+// size is bounded by its origins: each source by Config.Backlog, and each task
+// is there at most once.
 type inbox struct {
 	wakeup chan struct{} // notification channel of capacity one
 

@@ -14,13 +14,13 @@ import (
 // or the limit has passed. A limit of 0 asks only for an event that is there
 // now.
 type Poller interface {
-	// Poll returns an event and true, or false if there was none. An error ends the registration; io.EOF means that
-	// there are no more events.
+	// Poll returns an event and true, or false if there was none. An error ends
+	// the registration; io.EOF means that there are no more events.
 	Poll(limit time.Duration) (event any, ok bool, err error)
 }
 
-// poll polls all pollers, one after the other, within the budget in total. It spends the remaining time waiting for
-// other sources.
+// poll polls all pollers, one after the other, within the budget in total. It
+// spends the remaining time waiting for other sources.
 func (s *Scheduler) poll(budget time.Duration) {
 	if len(s.pollers) == 0 {
 		return

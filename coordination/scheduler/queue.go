@@ -2,8 +2,9 @@ package scheduler
 
 import "github.com/golda-dev/golda/internal/ring"
 
-// queue holds the ready entries, first come, first served; but timers that are due get every second turn until none is
-// left. So neither a source that floods the line nor timers that are always due can block the other.
+// queue holds the ready entries, first come, first served; but timers that are
+// due get every second turn until none is left. So neither a source that floods
+// the line nor timers that are always due can block the other.
 type queue struct {
 	line ring.Ring[entry] // in the order of arrival
 	due  ring.Ring[entry] // timers that are due, in the order of their times

@@ -13,12 +13,13 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Handler handles one event. It runs as a coroutine, so it may suspend; meanwhile other handlers run, including further
-// runs of the same one.
+// Handler handles one event. It runs as a coroutine, so it may suspend;
+// meanwhile other handlers run, including further runs of the same one.
 type Handler func(c coroutine.Context, event any)
 
-// Registration ties a source to its handler. Its methods may be called by handlers and tasks of its scheduler, and,
-// when no handler runs, by the goroutine that runs the scheduler.
+// Registration ties a source to its handler. Its methods may be called by
+// handlers and tasks of its scheduler, and, when no handler runs, by the
+// goroutine that runs the scheduler.
 type Registration struct {
 	s       *Scheduler
 	source  any
@@ -104,8 +105,9 @@ func (r *Registration) start() {
 // Close may be called twice.
 func (r *Registration) Close() { r.end(ErrClosed) }
 
-// Runs returns the runs of the handler that events have started and that have not ended, in the order in which they
-// started. [Task.Join] waits for the end of one.
+// Runs returns the runs of the handler that events have started and that have
+// not ended, in the order in which they started. [Task.Join] waits for the end
+// of one.
 func (r *Registration) Runs() (all []*Task) {
 	for j := r.runs.first; j != nil; j = j.after {
 		all = append(all, j.handle())
@@ -147,7 +149,8 @@ func (r *Registration) Next(c coroutine.Context) (event any, err error) {
 	return n.event, n.err
 }
 
-// block suspends a handler that can be woken only by an event, or by the end of its source.
+// block suspends a handler that can be woken only by an event, or by the end of
+// its source.
 func (r *Registration) block(n *next) (err error) {
 	if n.wake, err = n.task.Prepare(); err != nil {
 		return err
@@ -175,8 +178,8 @@ func (r *Registration) leave(n *next) {
 	}
 }
 
-// wake gives an event to the handler that has waited longest for it and resumes that handler. It returns false if no
-// handler waits.
+// wake gives an event to the handler that has waited longest for it and resumes
+// that handler. It returns false if no handler waits.
 func (r *Registration) wake(event any) bool {
 	for len(r.waiting) > 0 {
 		n := r.waiting[0]
@@ -200,14 +203,16 @@ func (r *Registration) settle() { <-r.slots }
 // full reports whether all slots are taken, so that the source is held back.
 func (r *Registration) full() bool { return len(r.slots) == cap(r.slots) }
 
-// stalled reports whether the source is held back until a run of its handler ends or asks for more, and nothing from it
-// is on its way: no event, and no end for which a handler waits. A poller that is held back is not polled, so it does
-// not end either.
+// stalled reports whether the source is held back until a run of its handler
+// ends or asks for more, and nothing from it is on its way: no event, and no
+// end for which a handler waits. A poller that is held back is not polled, so
+// it does not end either.
 func (r *Registration) stalled() bool {
 	return r.held == cap(r.slots) && (len(r.waiting) == 0 || r.polled)
 }
 
-// notify accepts an event from the source's goroutines. It waits while the source has reached its backlog.
+// notify accepts an event from the source's goroutines. It waits while the
+// source has reached its backlog.
 func (r *Registration) notify(event any) {
 	select {
 	case r.slots <- struct{}{}:
@@ -220,8 +225,8 @@ func (r *Registration) notify(event any) {
 	r.drop(event)
 }
 
-// drop returns an event that will not be handled to its source, if the source is a Dropper. A panic of the source is
-// reported.
+// drop returns an event that will not be handled to its source, if the source
+// is a Dropper. A panic of the source is reported.
 func (r *Registration) drop(event any) {
 	d, ok := r.source.(Dropper)
 	if !ok {
@@ -259,7 +264,8 @@ func (r *Registration) finish(err error) {
 	r.end(ErrEnded)
 }
 
-// end stops the source for the given reason and wakes the handlers that wait for it.
+// end stops the source for the given reason and wakes the handlers that wait
+// for it.
 func (r *Registration) end(why error) {
 	if r.over != nil {
 		return
@@ -280,8 +286,8 @@ func (r *Registration) end(why error) {
 	r.waiting = nil
 }
 
-// name returns the name of the source: its String method's result, or its type if it has no such method or the method
-// panics.
+// name returns the name of the source: its String method's result, or its type
+// if it has no such method or the method panics.
 func (r *Registration) name() (name string) {
 	name = fmt.Sprintf("source %T", r.source)
 	defer func() { _ = recover() }()

@@ -15,8 +15,9 @@ import (
 )
 
 var (
-	// ErrDeadlock is returned by Loop when tasks or handlers are blocked and nothing can wake them: all wait for one
-	// another, and there is neither a source nor a timer.
+	// ErrDeadlock is returned by Loop when tasks or handlers are blocked and
+	// nothing can wake them: all wait for one another, and there is neither a
+	// source nor a timer.
 	ErrDeadlock = errors.New("scheduler: deadlock")
 
 	// ErrClosed is returned by a scheduler, or a registration, that is closed.
@@ -35,7 +36,8 @@ const (
 
 // Config configures a Scheduler. Its zero value is ready for use.
 type Config struct {
-	// MaxPool is how many idle coroutines are kept for reuse; 0 means 64, and a negative number none.
+	// MaxPool is how many idle coroutines are kept for reuse; 0 means 64, and a
+	// negative number none.
 	MaxPool int
 
 	// Backlog is the maximum number of open events of one source. An event is
@@ -44,45 +46,54 @@ type Config struct {
 	// backlog is held back; a tick of Every is skipped. 0 means 1024.
 	Backlog int
 
-	// PollBudget is the longest time spent in pollers before other sources are checked; 0 means 10 ms.
+	// PollBudget is the longest time spent in pollers before other sources are
+	// checked; 0 means 10 ms.
 	PollBudget time.Duration
 
-	// Grace is how long Close waits for the sources to return, and how long a stopped handler or task may continue
-	// before its name is reported to Error and its next suspension ends it; 0 means 1 s.
+	// Grace is how long Close waits for the sources to return, and how long a
+	// stopped handler or task may continue before its name is reported to Error
+	// and its next suspension ends it; 0 means 1 s.
 	Grace time.Duration
 
-	// Rand, if set, makes each Step take a random ready entry instead of the oldest. The events of one source keep
-	// their order. The same seed gives the same run, if the events arrive in the same way.
+	// Rand, if set, makes each Step take a random ready entry instead of the
+	// oldest. The events of one source keep their order. The same seed gives
+	// the same run, if the events arrive in the same way.
 	Rand *rand.Rand
 
-	// Error is called for handlers and tasks that panicked or called runtime.Goexit, for sources that failed, and for
-	// handlers past their Patience. It may be called by any goroutine, and may call only Stop and Go. If it is nil, the
-	// errors are logged with Logger.
+	// Error is called for handlers and tasks that panicked or called
+	// runtime.Goexit, for sources that failed, and for handlers past their
+	// Patience. It may be called by any goroutine, and may call only Stop and
+	// Go. If it is nil, the errors are logged with Logger.
 	Error func(err error)
 
-	// Logger logs the errors if Error is nil. If Logger is nil it is slog.Default().
+	// Logger logs the errors if Error is nil. If Logger is nil it is
+	// slog.Default().
 	Logger *slog.Logger
 
-	// Patience, if positive, is the time after which a handler that runs without suspending is reported to Error: all
-	// others wait for it meanwhile.
+	// Patience, if positive, is the time after which a handler that runs
+	// without suspending is reported to Error: all others wait for it
+	// meanwhile.
 	Patience time.Duration
 
-	// Threads lets handlers suspend, or end, while they hold runtime.LockOSThread, and lets the goroutine that runs the
-	// scheduler lock its thread at some times and not at others: without Threads either ends the process. A switch then
-	// costs several times as much.
+	// Threads lets handlers suspend, or end, while they hold
+	// runtime.LockOSThread, and lets the goroutine that runs the scheduler lock
+	// its thread at some times and not at others: without Threads either ends
+	// the process. A switch then costs several times as much.
 	Threads bool
 
-	// Check makes a suspension by a goroutine other than the handler's own fail with coroutine.ErrNotRunning. It costs
-	// some microseconds for each suspension; it is for tests.
+	// Check makes a suspension by a goroutine other than the handler's own fail
+	// with coroutine.ErrNotRunning. It costs some microseconds for each
+	// suspension; it is for tests.
 	Check bool
 }
 
-// Scheduler waits for events of its sources and runs a handler for each, one at a time, and cooperative tasks among
-// them. New makes one.
+// Scheduler waits for events of its sources and runs a handler for each, one at
+// a time, and cooperative tasks among them. New makes one.
 //
-// Go, Stop and the functions that wake a handler may be called from any goroutine. The other methods are for one
-// goroutine at a time. Register, Snapshot and the methods of registrations may also be called by handlers and tasks,
-// since these run while that goroutine is in Step or Loop.
+// Go, Stop and the functions that wake a handler may be called from any
+// goroutine. The other methods are for one goroutine at a time. Register,
+// Snapshot and the methods of registrations may also be called by handlers and
+// tasks, since these run while that goroutine is in Step or Loop.
 type Scheduler struct {
 	cfg   Config
 	host  *coro.Host
@@ -114,8 +125,9 @@ type Snapshot struct {
 	Idle       int // coroutines kept for reuse
 }
 
-// New returns a scheduler. It starts no goroutine; a scheduler on which nothing was registered or started need not be
-// closed. New panics if a number in cfg other than MaxPool is negative.
+// New returns a scheduler. It starts no goroutine; a scheduler on which nothing
+// was registered or started need not be closed. New panics if a number in cfg
+// other than MaxPool is negative.
 func New(cfg Config) *Scheduler {
 	s := &Scheduler{cfg: cfg.complete()}
 	s.inbox.wakeup = make(chan struct{}, 1)
@@ -162,8 +174,9 @@ func (c Config) complete() Config {
 	return c
 }
 
-// Go creates a task and returns it; [Task.Join] waits for its end. The task first runs in a later Step. If the
-// scheduler is closed before that, the task never runs and ends with ErrClosed. Any goroutine may call Go.
+// Go creates a task and returns it; [Task.Join] waits for its end. The task
+// first runs in a later Step. If the scheduler is closed before that, the task
+// never runs and ends with ErrClosed. Any goroutine may call Go.
 func (s *Scheduler) Go(task func(c coroutine.Context)) *Task {
 	if task == nil {
 		panic("scheduler: Go without a task")
@@ -177,8 +190,9 @@ func (s *Scheduler) Go(task func(c coroutine.Context)) *Task {
 	return t
 }
 
-// Step handles at most one event, which may also be the start or the resumption of a task, and reports whether it did.
-// Only if nothing is ready does it check for new events, and waits for them at most until the limit. On a closed
+// Step handles at most one event, which may also be the start or the resumption
+// of a task, and reports whether it did. Only if nothing is ready does it check
+// for new events, and waits for them at most until the limit. On a closed
 // scheduler it does nothing.
 func (s *Scheduler) Step(limit time.Duration) bool {
 	s.enter("Step")
@@ -186,8 +200,9 @@ func (s *Scheduler) Step(limit time.Duration) bool {
 	return s.step(newPatience(limit))
 }
 
-// Loop handles events until Stop is called, or until there is no source, task or event left; then it returns nil. If
-// all remaining tasks are blocked it returns ErrDeadlock. It may be called again.
+// Loop handles events until Stop is called, or until there is no source, task
+// or event left; then it returns nil. If all remaining tasks are blocked it
+// returns ErrDeadlock. It may be called again.
 func (s *Scheduler) Loop() error {
 	s.enter("Loop")
 	defer s.leave()
@@ -208,8 +223,9 @@ func (s *Scheduler) Loop() error {
 	}
 }
 
-// Stop makes Loop return nil once the current handler has suspended or ended; ready entries stay ready. If no Loop
-// runs, the next one returns at once. Any goroutine and any handler may call Stop.
+// Stop makes Loop return nil once the current handler has suspended or ended;
+// ready entries stay ready. If no Loop runs, the next one returns at once. Any
+// goroutine and any handler may call Stop.
 func (s *Scheduler) Stop() {
 	s.quit.Store(true)
 	s.inbox.notify()
@@ -253,7 +269,8 @@ func (s *Scheduler) Close() {
 	s.await(sources)
 }
 
-// Snapshot returns the current state. It may be called by the goroutine that runs the scheduler, and by handlers.
+// Snapshot returns the current state. It may be called by the goroutine that
+// runs the scheduler, and by handlers.
 func (s *Scheduler) Snapshot() Snapshot {
 	h := s.host.Stats()
 	return Snapshot{
@@ -267,7 +284,8 @@ func (s *Scheduler) Snapshot() Snapshot {
 	}
 }
 
-// enter panics if two goroutines use the scheduler at once. The likeliest cause by far is a call by a handler.
+// enter panics if two goroutines use the scheduler at once. The likeliest cause
+// by far is a call by a handler.
 func (s *Scheduler) enter(method string) {
 	if !s.busy.CompareAndSwap(false, true) {
 		panic("scheduler: " + method + " called by a handler, or while another goroutine is in Step, Loop or Close")

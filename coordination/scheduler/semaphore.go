@@ -6,11 +6,13 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 )
 
-// Semaphore is a counting semaphore for the handlers and tasks of one scheduler. Units are handed over first come,
-// first served: a released unit goes to the handler that has waited longest, and a later one cannot take it.
+// Semaphore is a counting semaphore for the handlers and tasks of one
+// scheduler. Units are handed over first come, first served: a released unit
+// goes to the handler that has waited longest, and a later one cannot take it.
 //
-// Its methods may be called from any goroutine. But Loop reports a deadlock when all tasks are blocked: it does not
-// know about another goroutine that is about to release, unless a handler awaits that goroutine.
+// Its methods may be called from any goroutine. But Loop reports a deadlock
+// when all tasks are blocked: it does not know about another goroutine that is
+// about to release, unless a handler awaits that goroutine.
 type Semaphore struct {
 	waiters
 
@@ -30,9 +32,10 @@ func NewSemaphore(n int) *Semaphore {
 	return &Semaphore{free: n}
 }
 
-// NewBinarySemaphore returns a semaphore that never has more than one unit: a Release while it is free changes nothing,
-// since it sets the value (figure A.3) and does not count. It starts with n units, 0 or 1, and panics on any other
-// number.
+// NewBinarySemaphore returns a semaphore that never has more than one unit: a
+// Release while it is free changes nothing, since it sets the value (figure
+// A.3) and does not count. It starts with n units, 0 or 1, and panics on any
+// other number.
 func NewBinarySemaphore(n int) *Semaphore {
 	if n != 0 && n != 1 {
 		panic(fmt.Sprintf("scheduler: NewBinarySemaphore(%d): neither 0 nor 1", n))
@@ -58,7 +61,8 @@ func (m *Semaphore) Acquire(c coroutine.Context) error {
 	return err
 }
 
-// TryAcquire takes a unit if there is one, and reports whether it did. It never suspends.
+// TryAcquire takes a unit if there is one, and reports whether it did. It never
+// suspends.
 func (m *Semaphore) TryAcquire() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +73,8 @@ func (m *Semaphore) TryAcquire() bool {
 	return true
 }
 
-// Release returns a unit (V): to the handler that has waited longest, if one waits. It never suspends.
+// Release returns a unit (V): to the handler that has waited longest, if one
+// waits. It never suspends.
 func (m *Semaphore) Release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

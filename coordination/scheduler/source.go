@@ -10,14 +10,18 @@ import (
 	"time"
 )
 
-// Source produces events by itself: by callbacks, or by calls that block until there is an event.
+// Source produces events by itself: by callbacks, or by calls that block until
+// there is an event.
 type Source interface {
-	// Observe is called once for each registration, on a goroutine of its own, so it may block. It calls notify for
-	// every event, from any goroutine, and returns when ctx is done or when there will be no more events, with an error
-	// if it failed; io.EOF does not count as an error.
+	// Observe is called once for each registration, on a goroutine of its own,
+	// so it may block. It calls notify for every event, from any goroutine, and
+	// returns when ctx is done or when there will be no more events, with an
+	// error if it failed; io.EOF does not count as an error.
 	//
-	// notify blocks while this source has Config.Backlog open events, so a handler must not call it. The order of the
-	// calls is kept. An event that is notified after ctx was done, or after Observe returned, may be dropped.
+	// notify blocks while this source has Config.Backlog open events, so a
+	// handler must not call it. The order of the calls is kept. An event that
+	// is notified after ctx was done, or after Observe returned, may be
+	// dropped.
 	Observe(ctx context.Context, notify func(event any)) error
 }
 
@@ -36,7 +40,8 @@ func (f SourceFunc) Observe(ctx context.Context, notify func(event any)) error {
 	return f(ctx, notify)
 }
 
-// ticker is a source that consists only of times, which the scheduler keeps itself.
+// ticker is a source that consists only of times, which the scheduler keeps
+// itself.
 type ticker interface {
 	Source
 	first() time.Duration
@@ -44,8 +49,9 @@ type ticker interface {
 	next(due, now time.Time) (at time.Time, again bool)
 }
 
-// After is a source with one event, the time.Time at which the scheduler found it due: at least d after it was
-// registered, and later if a handler holds up the scheduler.
+// After is a source with one event, the time.Time at which the scheduler found
+// it due: at least d after it was registered, and later if a handler holds up
+// the scheduler.
 func After(d time.Duration) Source { return after(d) }
 
 type after time.Duration
@@ -59,8 +65,10 @@ func (a after) Observe(ctx context.Context, notify func(event any)) error {
 	return observeTicks(ctx, a, notify)
 }
 
-// Every is a source with an event every d since it was registered: the time.Time at which the scheduler found it due. d
-// must be positive. A late event does not delay those after it; further events that are due by then are skipped.
+// Every is a source with an event every d since it was registered: the
+// time.Time at which the scheduler found it due. d must be positive. A late
+// event does not delay those after it; further events that are due by then are
+// skipped.
 func Every(d time.Duration) Source {
 	if d <= 0 {
 		panic(fmt.Sprintf("scheduler: Every(%v): not positive", d))
@@ -98,8 +106,9 @@ func observeTicks(ctx context.Context, t ticker, notify func(event any)) error {
 	return nil
 }
 
-// Chan is a source with an event for each value received from ch. It ends when ch is closed. A value that was received
-// but not handled when the registration is closed is lost.
+// Chan is a source with an event for each value received from ch. It ends when
+// ch is closed. A value that was received but not handled when the registration
+// is closed is lost.
 func Chan[T any](ch <-chan T) Source { return channel[T](ch) }
 
 type channel[T any] <-chan T
@@ -120,9 +129,11 @@ func (ch channel[T]) Observe(ctx context.Context, notify func(event any)) error 
 
 func (ch channel[T]) String() string { return fmt.Sprintf("Chan of %T", *new(T)) }
 
-// Accept is a source with an event, the net.Conn, for each connection accepted on l. It owns l: l is closed when the
-// registration is closed. Connections that will not be handled are closed, too. When the process has no file descriptor
-// left for a connection, Accept tries again after a pause. It panics if l is nil.
+// Accept is a source with an event, the net.Conn, for each connection accepted
+// on l. It owns l: l is closed when the registration is closed. Connections
+// that will not be handled are closed, too. When the process has no file
+// descriptor left for a connection, Accept tries again after a pause. It panics
+// if l is nil.
 func Accept(l net.Listener) Source {
 	if l == nil {
 		panic("scheduler: Accept without a listener")
@@ -161,7 +172,8 @@ const (
 	lastPause  = time.Second
 )
 
-// temporary reports whether an error of Accept may be temporary, as net/http judges it.
+// temporary reports whether an error of Accept may be temporary, as net/http
+// judges it.
 func temporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()
@@ -172,9 +184,10 @@ func (a acceptor) Drop(event any) { _ = event.(net.Conn).Close() }
 
 func (a acceptor) String() string { return "Accept on " + a.Addr().String() }
 
-// Signal is a source with an event, the os.Signal, for each of the given signals that arrives, or for any signal, as in
-// signal.Notify. It catches them from this call on, so none is lost before it is registered; register it once, since
-// only the end of the registration restores the default handling.
+// Signal is a source with an event, the os.Signal, for each of the given
+// signals that arrives, or for any signal, as in signal.Notify. It catches them
+// from this call on, so none is lost before it is registered; register it once,
+// since only the end of the registration restores the default handling.
 func Signal(signals ...os.Signal) Source {
 	const pending = 16 // how many may arrive at once; the runtime drops more
 	ch := make(chan os.Signal, pending)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// patience says how long a step may wait for an entry: not at all, until a time, or, as Loop does, until a condition
-// holds.
+// patience says how long a step may wait for an entry: not at all, until a
+// time, or, as Loop does, until a condition holds.
 type patience struct {
 	deadline time.Time
 	until    func() bool
@@ -35,8 +35,9 @@ func (p patience) left() time.Duration {
 // forever is a wait without a limit of its own.
 const forever time.Duration = math.MaxInt64
 
-// step processes one ready entry, if there is one within its patience. It checks the sources when the line is empty,
-// even if timers are due, since timers may be due all the time.
+// step processes one ready entry, if there is one within its patience. It
+// checks the sources when the line is empty, even if timers are due, since
+// timers may be due all the time.
 func (s *Scheduler) step(p patience) bool {
 	for s.ready.line.Len() > 0 || s.observe(p) {
 		if s.do(s.take()) {
@@ -46,7 +47,8 @@ func (s *Scheduler) step(p patience) bool {
 	return false
 }
 
-// observe checks for new entries until there are some. It is the only place where the scheduler waits.
+// observe checks for new entries until there are some. It is the only place
+// where the scheduler waits.
 func (s *Scheduler) observe(p patience) bool {
 	if s.closed {
 		return false
@@ -104,8 +106,9 @@ func (s *Scheduler) setAlarm(d time.Duration) <-chan time.Time {
 // atRest reports to a waiting Loop that it need not wait.
 func (s *Scheduler) atRest() bool { return s.quit.Load() || s.idle() }
 
-// idle reports whether nothing is ready and nothing can become ready: every source is held back by its own events,
-// there is no timer, and each task waits for another one.
+// idle reports whether nothing is ready and nothing can become ready: every
+// source is held back by its own events, there is no timer, and each task waits
+// for another one.
 func (s *Scheduler) idle() bool {
 	if s.ready.Len() > 0 || s.timers.Len() > 0 || s.live > s.blocked || !s.inbox.isEmpty() {
 		return false
@@ -131,7 +134,8 @@ func (s *Scheduler) take() entry {
 	return s.takeAt(s.first(s.cfg.Rand.IntN(s.ready.Len())))
 }
 
-// first returns the index of the oldest entry of the same source, so that its events keep their order.
+// first returns the index of the oldest entry of the same source, so that its
+// events keep their order.
 func (s *Scheduler) first(i int) int {
 	if r := s.ready.line.At(i).reg; r != nil {
 		for j := range i {

@@ -7,8 +7,8 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Task is a task that Go has created, or a run of a handler: see [TaskOf] and [Registration.Runs]. Its methods may be
-// called from any goroutine.
+// Task is a task that Go has created, or a run of a handler: see [TaskOf] and
+// [Registration.Runs]. Its methods may be called from any goroutine.
 type Task struct {
 	job job  // of Go
 	of  *job // the job, of Go or of a handler
@@ -35,7 +35,8 @@ func TaskOf(c coroutine.Context) (*Task, bool) {
 	return j.handle(), true
 }
 
-// handle returns the task of a job. A run of a handler has one only if it is asked for.
+// handle returns the task of a job. A run of a handler has one only if it is
+// asked for.
 func (j *job) handle() *Task {
 	if j.task == nil {
 		j.task = &Task{of: j, s: j.reg.s}
@@ -88,15 +89,17 @@ func (t *Task) Done() <-chan struct{} {
 	return t.done
 }
 
-// Err returns how the task has ended: nil if it returned, or has not ended; a *coroutine.PanicError;
-// coroutine.ErrGoexit; coroutine.ErrIgnoredStop; or ErrClosed if the scheduler was closed before the task started.
+// Err returns how the task has ended: nil if it returned, or has not ended; a
+// *coroutine.PanicError; coroutine.ErrGoexit; coroutine.ErrIgnoredStop; or
+// ErrClosed if the scheduler was closed before the task started.
 func (t *Task) Err() error {
 	t.ends.mu.Lock()
 	defer t.ends.mu.Unlock()
 	return t.err
 }
 
-// end records how the task has ended and wakes all waiters, in the order in which they came.
+// end records how the task has ended and wakes all waiters, in the order in
+// which they came.
 func (t *Task) end(err error) {
 	t.ends.mu.Lock()
 	defer t.ends.mu.Unlock()

@@ -16,8 +16,9 @@ type timer struct {
 	reg   *Registration
 }
 
-// timers orders timers by time. A scheduler keeps them itself, and not in the runtime, so that timers for the same time
-// fire in the order in which they were set, in every run; and a thousand of them need no goroutine.
+// timers orders timers by time. A scheduler keeps them itself, and not in the
+// runtime, so that timers for the same time fire in the order in which they
+// were set, in every run; and a thousand of them need no goroutine.
 type timers struct {
 	heap timerHeap
 	seq  uint64
@@ -48,7 +49,8 @@ func (q *timers) remove(t *timer) {
 	}
 }
 
-// after makes a task sleep. It is called by the task, so it runs on the scheduler's goroutine.
+// after makes a task sleep. It is called by the task, so it runs on the
+// scheduler's goroutine.
 func (s *Scheduler) after(d time.Duration, w coro.Waker) (cancel func()) {
 	if d <= 0 {
 		w.Wake()

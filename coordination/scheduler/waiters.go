@@ -19,7 +19,8 @@ type waiter struct {
 	called bool // guarded by the line's mu
 }
 
-// wakeFirstLocked wakes the first waiter, if there is one, and reports whether it did. The caller holds the lock.
+// wakeFirstLocked wakes the first waiter, if there is one, and reports whether
+// it did. The caller holds the lock.
 func (q *waiters) wakeFirstLocked() bool {
 	if len(q.line) == 0 {
 		return false
@@ -70,7 +71,8 @@ func (q *waiters) waitWith(c coroutine.Context, by func(c coroutine.Context, sta
 // suspend calls c.Suspend.
 func suspend(c coroutine.Context, start func(wake func())) error { return c.Suspend(start) }
 
-// block suspends like c.Suspend, and marks the task as one that only handlers and tasks of its own scheduler can wake.
+// block suspends like c.Suspend, and marks the task as one that only handlers
+// and tasks of its own scheduler can wake.
 func block(c coroutine.Context, start func(wake func())) error {
 	t, ok := c.(*coro.Task)
 	if !ok {

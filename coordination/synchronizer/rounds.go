@@ -27,7 +27,8 @@ func (r *rounds) isNext(event int) bool {
 	return true
 }
 
-// happened books that an event has happened, in the present round or in a new one.
+// happened books that an event has happened, in the present round or in a new
+// one.
 func (r *rounds) happened(event int) {
 	r.missed[event] += max(0, r.top-r.counted(event))
 	r.raise(event)

@@ -27,9 +27,11 @@ type Event struct {
 type Phase int
 
 const (
-	// Accepted is when all guards and synchronizers have agreed to a request. It is about to run.
+	// Accepted is when all guards and synchronizers have agreed to a request.
+	// It is about to run.
 	Accepted Phase = iota
-	// Completed is when a request has ended: with a result or an error, by a panic, or because it was stopped.
+	// Completed is when a request has ended: with a result or an error, by a
+	// panic, or because it was stopped.
 	Completed
 )
 
@@ -97,8 +99,10 @@ func (s *Synchronizer) Trigger(of Member, method string, at Phase, f func(r guar
 	}
 }
 
-// Atomic has requests of the events run together or not at all: one of each event, or they wait. The events are of different
-// members. A request that could be part of several atomic rules is part of one; the rule that could have happened for longest is first.
+// Atomic has requests of the events run together or not at all: one of each
+// event, or they wait. The events are of different members. A request that
+// could be part of several atomic rules is part of one; the rule that could
+// have happened for longest is first.
 func (s *Synchronizer) Atomic(events ...Event) {
 	if !s.several("Atomic", events, 2) {
 		return
@@ -224,7 +228,8 @@ func Args[T any](r guard.Request) T {
 	return v
 }
 
-// rule returns the rule of a method, or nil if the member or the method is missing.
+// rule returns the rule of a method, or nil if the member or the method is
+// missing.
 func (s *Synchronizer) rule(what string, of Member, method string) *rules.Rule {
 	s.add(what)
 	switch {
@@ -245,7 +250,8 @@ func (s *Synchronizer) given(what string, of Member, method string, ok bool) boo
 	return ok
 }
 
-// several reports whether there are enough events, and all have a member and a method.
+// several reports whether there are enough events, and all have a member and a
+// method.
 func (s *Synchronizer) several(what string, events []Event, least int) bool {
 	s.add(what)
 	if len(events) < least {
@@ -265,7 +271,8 @@ func (s *Synchronizer) several(what string, events []Event, least int) bool {
 	return true
 }
 
-// countable reports whether the events are methods that differ, without patterns.
+// countable reports whether the events are methods that differ, without
+// patterns.
 func (s *Synchronizer) countable(what string, events []Event, least int) bool {
 	if !s.several(what, events, least) {
 		return false
@@ -297,7 +304,8 @@ func (s *Synchronizer) faultf(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Errorf("synchronizer %q: "+format, append([]any{s.rules.Name}, args...)...))
 }
 
-// isNil reports whether there is no member: neither an interface nor a pointer in it.
+// isNil reports whether there is no member: neither an interface nor a pointer
+// in it.
 func isNil(of Member) bool {
 	if of == nil {
 		return true

@@ -26,8 +26,9 @@ type Config struct {
 	// file protect, or Insecure is set.
 	Secret []byte
 
-	// Insecure does without a Secret: every program that can connect may call all functions of this node, under any name that is not
-	// connected at the time.
+	// Insecure does without a Secret: every program that can connect may call
+	// all functions of this node, under any name that is not connected at the
+	// time.
 	Insecure bool
 
 	// Peers reports whether a name belongs to a node to which this one may
@@ -36,34 +37,42 @@ type Config struct {
 	// answers nodes that connect to it, and Peers must allow more.
 	Peers func(node string) bool
 
-	// Advertise is the address at which other nodes reach this one, if that is not the address given to Listen: as behind a
-	// gateway, or if this node listens on all addresses of its machine.
+	// Advertise is the address at which other nodes reach this one, if that is
+	// not the address given to Listen: as behind a gateway, or if this node
+	// listens on all addresses of its machine.
 	Advertise string
 
-	// MaxMessage is the length of the longest message in bytes, for sending and receiving: from 512 to 4 GiB less one. 0 means 16 MiB, or
-	// MaxQueue if that is less. Memory for a message is taken as its bytes arrive.
+	// MaxMessage is the length of the longest message in bytes, for sending and
+	// receiving: from 512 to 4 GiB less one. 0 means 16 MiB, or MaxQueue if
+	// that is less. Memory for a message is taken as its bytes arrive.
 	MaxMessage int
 
-	// MaxQueue is how many bytes may wait to be sent to one node, at least MaxMessage. If there are more, the node is lost: it does not
-	// read. 0 means 64 MiB, or MaxMessage if that is more.
+	// MaxQueue is how many bytes may wait to be sent to one node, at least
+	// MaxMessage. If there are more, the node is lost: it does not read. 0
+	// means 64 MiB, or MaxMessage if that is more.
 	MaxQueue int
 
-	// MaxArrival is how long a message may take to arrive, from its first byte to its last, and how long two nodes may take to
-	// introduce themselves. A connection that takes longer is closed. 0 means 15 s.
+	// MaxArrival is how long a message may take to arrive, from its first byte
+	// to its last, and how long two nodes may take to introduce themselves. A
+	// connection that takes longer is closed. 0 means 15 s.
 	MaxArrival time.Duration
 
-	// MaxConns is how many connections that other nodes have made may be open. A further node is refused. 0 means 1024.
+	// MaxConns is how many connections that other nodes have made may be open.
+	// A further node is refused. 0 means 1024.
 	MaxConns int
 
-	// MaxHellos is how many connections may be open whose nodes have not introduced themselves. With a further one the oldest is closed. 0
-	// means 64.
+	// MaxHellos is how many connections may be open whose nodes have not
+	// introduced themselves. With a further one the oldest is closed. 0 means
+	// 64.
 	MaxHellos int
 
-	// Heartbeat is how often a node that has nothing to send shows that it lives, from 1 ms to a day. A node that was not heard of for three
-	// times as long is lost. 0 means 5 s.
+	// Heartbeat is how often a node that has nothing to send shows that it
+	// lives, from 1 ms to a day. A node that was not heard of for three times
+	// as long is lost. 0 means 5 s.
 	Heartbeat time.Duration
 
-	// Logger logs which connections were refused, at most once in ten seconds. If it is nil it is slog.Default().
+	// Logger logs which connections were refused, at most once in ten seconds.
+	// If it is nil it is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -83,7 +92,8 @@ const (
 	maxTime      = 24 * time.Hour // three of them are far from the largest time.Duration
 )
 
-// complete returns the configuration with its defaults, or all that is wrong with it.
+// complete returns the configuration with its defaults, or all that is wrong
+// with it.
 func (cfg Config) complete(network, address string) (Config, error) {
 	err := errors.Join(cfg.checkTrust(network, address), cfg.checkNumbers())
 	if cfg.MaxMessage == 0 {
@@ -158,7 +168,8 @@ func networkKind(network string) string {
 	}
 }
 
-// isFile reports whether an address is a Unix socket that is a file. The abstract ones of Linux have no permissions.
+// isFile reports whether an address is a Unix socket that is a file. The
+// abstract ones of Linux have no permissions.
 func isFile(network, address string) bool {
 	return network == "unix" && address != "" && address[0] != '@' && address[0] != 0
 }
@@ -181,7 +192,8 @@ func checkNode(kind, node string) (network, address string, err error) {
 	return network, address, nil
 }
 
-// isBad reports whether a character cannot be in the name of a node: '#' ends it in the address of a process.
+// isBad reports whether a character cannot be in the name of a node: '#' ends
+// it in the address of a process.
 func isBad(r rune) bool { return r < ' ' || r == '#' || r == 0x7f || r == '�' }
 
 // listen listens, and returns the name of the node.

@@ -18,8 +18,8 @@ const (
 	withError   // the JSON text of a fault
 )
 
-// Encode returns a message as bytes, for a transport that carries those. Values are encoded by encoding/json. The error wraps
-// [ErrEncoding].
+// Encode returns a message as bytes, for a transport that carries those. Values
+// are encoded by encoding/json. The error wraps [ErrEncoding].
 func Encode(m *Message) ([]byte, error) {
 	part, body := withoutBody, []byte(nil)
 	switch {

@@ -67,8 +67,9 @@ func RegisterError(name string, sentinel error) {
 	slices.Sort(registered.names)
 }
 
-// RegisterErrorType gives a type of errors a name, as [RegisterError] does for one error: an error of type E crosses with its exported
-// fields, encoded by encoding/json, and [errors.As] finds it.
+// RegisterErrorType gives a type of errors a name, as [RegisterError] does for
+// one error: an error of type E crosses with its exported fields, encoded by
+// encoding/json, and [errors.As] finds it.
 func RegisterErrorType[E error](name string) {
 	if name == "" {
 		panic("transport: RegisterErrorType needs a name")
@@ -111,7 +112,8 @@ type fault struct {
 	As   map[string]json.RawMessage `json:"as,omitempty"`
 }
 
-// encodeError encodes an error. Methods of the error that panic cost its details, not more.
+// encodeError encodes an error. Methods of the error that panic cost its
+// details, not more.
 func encodeError(err error) []byte {
 	f := fault{Text: textOf(err)}
 	func() {

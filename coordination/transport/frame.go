@@ -11,13 +11,15 @@ import (
 	"time"
 )
 
-// A frame is its length, in four bytes, and as many bytes. One without bytes is a heartbeat.
+// A frame is its length, in four bytes, and as many bytes. One without bytes is
+// a heartbeat.
 
-// firstRead is how much memory is taken for a frame before any of its bytes has arrived.
+// firstRead is how much memory is taken for a frame before any of its bytes has
+// arrived.
 const firstRead = 4 << 10
 
-// frameSize returns the length of a frame, which is not more than most. Both are 32 bits on every machine: an int may be as short, and then
-// negative.
+// frameSize returns the length of a frame, which is not more than most. Both
+// are 32 bits on every machine: an int may be as short, and then negative.
 func frameSize(header [4]byte, most uint32) (uint32, error) {
 	n := binary.BigEndian.Uint32(header[:])
 	if n > most {
@@ -70,7 +72,8 @@ func (r *receiver) hurry() (end func()) {
 	return func() { r.due = time.Time{} }
 }
 
-// next reads a frame of up to "most" bytes. Its time begins with its first byte, if it has not begun.
+// next reads a frame of up to "most" bytes. Its time begins with its first
+// byte, if it has not begun.
 func (r *receiver) next(most uint32) ([]byte, error) {
 	var header [4]byte
 	var err error
@@ -109,7 +112,8 @@ func readGrowing(r io.Reader, n uint32) ([]byte, error) {
 	}
 }
 
-// writeFrames writes messages, each behind its length. A heartbeat is a message without bytes.
+// writeFrames writes messages, each behind its length. A heartbeat is a message
+// without bytes.
 func (s *socket) writeFrames(conn net.Conn, out *bufio.Writer, frames [][]byte) error {
 	if len(frames) == 0 {
 		return nil

@@ -48,7 +48,8 @@ type hello struct {
 	Refused   refusal `json:"refused,omitempty"`
 }
 
-// refusal is why a node refuses another one. Only these words cross, and no text of a stranger is in an error.
+// refusal is why a node refuses another one. Only these words cross, and no
+// text of a stranger is in an error.
 type refusal string
 
 const (
@@ -177,7 +178,8 @@ type refusedError struct{ reason refusal }
 
 func (e refusedError) Error() string { return "it refuses: " + e.reason.Error() }
 
-// call introduces this node to one that it has connected to, and returns the key of that.
+// call introduces this node to one that it has connected to, and returns the
+// key of that.
 func (s *socket) call(conn net.Conn, r *receiver, node string) (key []byte, err error) {
 	defer r.hurry()()
 	i := introduction{caller: s.myself(node)}
@@ -246,7 +248,8 @@ func (s *socket) writeHello(conn net.Conn, h hello) error {
 	return s.writeFrames(conn, bufio.NewWriter(conn), [][]byte{data})
 }
 
-// refuse closes a connection whose node has not introduced itself well, or cannot be served. It says why, if there is a word for it.
+// refuse closes a connection whose node has not introduced itself well, or
+// cannot be served. It says why, if there is a word for it.
 func (s *socket) refuse(conn net.Conn, claimed string, reason error) {
 	if word, ok := errors.AsType[refusal](reason); ok {
 		_ = s.writeHello(conn, hello{Protocol: protocol, Refused: word})
@@ -255,10 +258,12 @@ func (s *socket) refuse(conn net.Conn, claimed string, reason error) {
 	s.logRefused(conn, claimed, reason)
 }
 
-// refusedPause is the least time between two lines of the log about connections that were refused.
+// refusedPause is the least time between two lines of the log about connections
+// that were refused.
 const refusedPause = 10 * time.Second
 
-// logRefused logs that a connection was refused, unless another one was logged a short while ago.
+// logRefused logs that a connection was refused, unless another one was logged
+// a short while ago.
 func (s *socket) logRefused(conn net.Conn, claimed string, reason error) {
 	if s.ctx.Err() != nil {
 		return

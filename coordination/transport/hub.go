@@ -5,15 +5,17 @@ import (
 	"sync"
 )
 
-// Hub connects nodes of one program. Messages are handed over as they are: values are not encoded, and a pointer that one node
-// sends is the pointer that the other gets. The zero Hub is ready for use, by any goroutine.
+// Hub connects nodes of one program. Messages are handed over as they are:
+// values are not encoded, and a pointer that one node sends is the pointer that
+// the other gets. The zero Hub is ready for use, by any goroutine.
 type Hub struct {
 	// mu guards the fields below and the fields of the hub's ports.
 	mu    sync.Mutex
 	ports map[string]*port
 }
 
-// Join makes a node of that name a part of the hub. It panics if there is a node of the name.
+// Join makes a node of that name a part of the hub. It panics if there is a
+// node of the name.
 func (h *Hub) Join(node string) Transport {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -28,8 +30,9 @@ func (h *Hub) Join(node string) Transport {
 	return p
 }
 
-// Cut has two nodes notified that they have lost each other, as after a connection that broke. Nothing else happens: messages between
-// them arrive as before. So Cut makes a false notice, for tests.
+// Cut has two nodes notified that they have lost each other, as after a
+// connection that broke. Nothing else happens: messages between them arrive as
+// before. So Cut makes a false notice, for tests.
 func (h *Hub) Cut(a, b string) {
 	h.notify(fmt.Errorf("%w: the connection of %s and %s was cut", ErrUnreachable, a, b), func(p *port, w *portWatch) bool {
 		return p.node == a && w.node == b || p.node == b && w.node == a

@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// peer is another node, from the first connection, or wish for one, until it is lost. When both nodes connect at the same
-// time there are two connections: each node sends on its own and receives from both. Its fields are guarded by the socket's
-// lock.
+// peer is another node, from the first connection, or wish for one, until it is
+// lost. When both nodes connect at the same time there are two connections:
+// each node sends on its own and receives from both. Its fields are guarded by
+// the socket's lock.
 type peer struct {
 	node    string
 	key     []byte     // nil until it is known
@@ -147,8 +148,9 @@ func (s *socket) welcome(conn net.Conn) {
 	s.lose(p, s.read(p, r))
 }
 
-// expect notes a connection whose node has not introduced itself. If there are too many the oldest is closed: a node that means to
-// introduce itself takes no time for it.
+// expect notes a connection whose node has not introduced itself. If there are
+// too many the oldest is closed: a node that means to introduce itself takes no
+// time for it.
 func (s *socket) expect(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +174,8 @@ func (s *socket) release() {
 	s.accepted--
 }
 
-// closeAtEnd has a connection closed when the transport is, although no peer may have it yet.
+// closeAtEnd has a connection closed when the transport is, although no peer
+// may have it yet.
 func (s *socket) closeAtEnd(conn net.Conn) (undo func() bool) {
 	return context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 }
@@ -182,7 +185,8 @@ func (s *socket) closeAtEnd(conn net.Conn) (undo func() bool) {
 // within moments.
 const takeover = time.Second
 
-// admit returns the peer that has introduced itself, and whether it is new, if there is a place for a connection of it.
+// admit returns the peer that has introduced itself, and whether it is new, if
+// there is a place for a connection of it.
 func (s *socket) admit(h hello) (p *peer, fresh bool, err error) {
 	for {
 		p, fresh, err = s.peerOf(h)
@@ -199,8 +203,9 @@ func (s *socket) admit(h hello) (p *peer, fresh bool, err error) {
 	}
 }
 
-// peerOf is one try of admit. The error may be that the peer of the name is not the program that has introduced itself, or that it is and
-// had made a connection already, which it has given up then.
+// peerOf is one try of admit. The error may be that the peer of the name is not
+// the program that has introduced itself, or that it is and had made a
+// connection already, which it has given up then.
 func (s *socket) peerOf(h hello) (p *peer, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -163,7 +163,8 @@ func (s *socket) Watch(node string, lost func(error)) (stop func()) {
 	}
 }
 
-// Close waits for the functions that the transport calls, so these must not call it.
+// Close waits for the functions that the transport calls, so these must not
+// call it.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	if s.closed {

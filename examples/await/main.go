@@ -1,16 +1,18 @@
-// Await has one worker and ten thousand fetches in progress: the handler waits as if it blocked, but holds no worker
-// meanwhile.
+// Await has one worker and ten thousand fetches in progress: the handler waits
+// as if it blocked, but holds no worker meanwhile.
 //
 //	go run ./examples/await
 //	go run ./examples/await -fetches 10000 -instances 10000 -each 1s
 //	go run ./examples/await -instances 100      # at most a hundred at once: takes a hundred times as long
 //
-// There is no server: the stage "origin" stands for one, and answers each call after the time that -each gives. The
-// stage "fetch" calls it with [stage.Call], which suspends a handler without a goroutine, and measures the page with
-// [coroutine.Await], which is for code that blocks and takes a goroutine while it runs. Both stages have one worker
-// each.
+// There is no server: the stage "origin" stands for one, and answers each call
+// after the time that -each gives. The stage "fetch" calls it with
+// [stage.Call], which suspends a handler without a goroutine, and measures the
+// page with [coroutine.Await], which is for code that blocks and takes a
+// goroutine while it runs. Both stages have one worker each.
 //
-// It prints the largest number of suspended fetches, how long all fetches took, and the law.
+// It prints the largest number of suspended fetches, how long all fetches took,
+// and the law.
 package main
 
 import (
@@ -88,8 +90,8 @@ func (c config) answer(co coroutine.Context, url string) behaviour.Outcome {
 	return behaviour.OK("<html>" + url + "</html>")
 }
 
-// fetchAll requests all pages and waits for them. It returns the largest number of suspended fetches that it saw, and
-// how many bytes arrived.
+// fetchAll requests all pages and waits for them. It returns the largest number
+// of suspended fetches that it saw, and how many bytes arrived.
 func (c config) fetchAll(ctx context.Context, fetch *stage.Stage[string]) (most, size int, err error) {
 	tickets := make([]*stage.Ticket, c.fetches)
 	for i := range tickets {

@@ -1,2 +1,3 @@
-// Package cookbook has the recipes of docs/cookbook.md. Each is an example that runs as a test.
+// Package cookbook has the recipes of docs/cookbook.md. Each is an example that
+// runs as a test.
 package cookbook

@@ -17,15 +17,15 @@ import (
 // fetchers is how many pages are fetched at once.
 const fetchers = 8
 
-// crawl follows all links from an address, and returns when no page is left. An attempt to fetch a page ends after the limit;
-// there are three.
+// crawl follows all links from an address, and returns when no page is left. An
+// attempt to fetch a page ends after the limit; there are three.
 //
 //	frontier ──new──▶ fetch ──page──▶ extract
 //	    ▲                                │
 //	    └────────────── links ───────────┘
 //
-// The connection from extract to frontier closes the loop, so frontier accepts commands from it beyond its capacity. When
-// fetch is full, frontier waits.
+// The connection from extract to frontier closes the loop, so frontier accepts
+// commands from it beyond its capacity. When fetch is full, frontier waits.
 func crawl(ctx context.Context, client *http.Client, limit time.Duration, from *url.URL, progress io.Writer) (*result, error) {
 	r := newResult()
 	seen := map[string]bool{} // addresses that were sent to be fetched; frontier has one worker

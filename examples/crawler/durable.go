@@ -16,7 +16,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// store is a crawl that is kept in a directory. Its addresses are relative to the site.
+// store is a crawl that is kept in a directory. Its addresses are relative to
+// the site.
 type store struct {
 	conn     *nats.Conn
 	frontier *nats.Inlet[string] // addresses to be fetched
@@ -50,14 +51,16 @@ func openStore(ctx context.Context, dir string, base *url.URL) (s *store, err er
 	return s, nil
 }
 
-// crawl is the function crawl with a frontier that outlives the process. The loop goes through an inlet:
+// crawl is the function crawl with a frontier that outlives the process. The
+// loop goes through an inlet:
 //
 //	inlet ──▶ fetch ──page──▶ extract ──new──▶ frontier ──▶ remember
 //	  ▲                                            │
 //	  └────────────────────────────────────────────┘
 //
-// An address is remembered when it is in the inlet, and not before. So a process that is killed in between has an address fetched twice,
-// and never lost.
+// An address is remembered when it is in the inlet, and not before. So a
+// process that is killed in between has an address fetched twice, and never
+// lost.
 func (s *store) crawl(ctx context.Context, client *http.Client, limit time.Duration, progress io.Writer) (*result, error) {
 	r := newResult()
 	get := getter(client)
@@ -110,7 +113,8 @@ func (s *store) crawl(ctx context.Context, client *http.Client, limit time.Durat
 	return r, err
 }
 
-// relative returns an address without the site, which is on another port each time.
+// relative returns an address without the site, which is on another port each
+// time.
 func (s *store) relative(address *url.URL) string {
 	return strings.TrimPrefix(address.String(), s.base.String())
 }
@@ -139,7 +143,8 @@ func (s *store) remember(ctx context.Context, address string) error {
 	return err
 }
 
-// result adds to a result the pages that earlier processes have read, out of the given number, and all pages that failed for good.
+// result adds to a result the pages that earlier processes have read, out of
+// the given number, and all pages that failed for good.
 func (s *store) result(ctx context.Context, r *result, pages int) error {
 	clear(r.pages)
 	for n := range pages {

@@ -1,13 +1,15 @@
-// Crawler follows the links of a generated web site until no page is left: a loop that fans out, with retries, a time
-// limit, slow pages and pages that fail.
+// Crawler follows the links of a generated web site until no page is left: a
+// loop that fans out, with retries, a time limit, slow pages and pages that
+// fail.
 //
 //	go run ./examples/crawler
 //	go run ./examples/crawler -pages 20000 -links 10
 //	go run ./examples/crawler -slow 0.2 -flaky 0.2 -broken 0.1
 //	go run ./examples/crawler -store /tmp/crawl     # kill it, and start it again: it goes on
 //
-// Every page that can be read is read once. Every page that cannot be read is reported with its error. At the end both are
-// compared with a sequential search of the site; the exit status is 1 if they differ.
+// Every page that can be read is read once. Every page that cannot be read is
+// reported with its error. At the end both are compared with a sequential
+// search of the site; the exit status is 1 if they differ.
 package main
 
 import (

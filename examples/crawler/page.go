@@ -40,7 +40,8 @@ func getter(client *http.Client) func(ctx context.Context, address *url.URL) (pa
 	}
 }
 
-// links returns the addresses of the links of the page. An invalid link leads nowhere.
+// links returns the addresses of the links of the page. An invalid link leads
+// nowhere.
 func (p page) links() (all []*url.URL) {
 	tokens := html.NewTokenizer(strings.NewReader(p.body))
 	for kind := tokens.Next(); kind != html.ErrorToken; kind = tokens.Next() {

@@ -54,8 +54,8 @@ func (r *result) progress() string {
 	return fmt.Sprintf("read %d pages, %d failed, %d links followed", len(r.pages), len(r.failed), r.links.Load())
 }
 
-// report writes the result of the crawl, and returns an error if it differs from what a sequential search of the site
-// finds.
+// report writes the result of the crawl, and returns an error if it differs
+// from what a sequential search of the site finds.
 func (r *result) report(w io.Writer, s *site, base *url.URL, took time.Duration) error {
 	readable, failing := s.reachable()
 	_, _ = fmt.Fprintf(w, "pages found: %d, links followed: %d\nread: %d\nfailed: %d\n",
@@ -69,7 +69,8 @@ func (r *result) report(w io.Writer, s *site, base *url.URL, took time.Duration)
 		compare("reported as failed", base, failing, r.failed))
 }
 
-// compare returns an error if a page that was wanted was not met exactly once, or if another page was met.
+// compare returns an error if a page that was wanted was not met exactly once,
+// or if another page was met.
 func compare(how string, base *url.URL, want []int, met map[string]int) error {
 	var missing, twice []string
 	for _, page := range want {

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// site is a generated web site, the same for the same seed. Page 0 is its root. Every page links to random pages, and
-// to its children in a binary tree, so that all pages could be found from the root.
+// site is a generated web site, the same for the same seed. Page 0 is its root.
+// Every page links to random pages, and to its children in a binary tree, so
+// that all pages could be found from the root.
 type site struct {
 	pages, links int
 	seed         uint64

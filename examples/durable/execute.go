@@ -74,7 +74,8 @@ func (c config) publish(ctx context.Context, j job) (err error) {
 	return all.Wait()
 }
 
-// spawn starts a child and kills it a while after its pipeline has started. It returns whether the child has done all before that.
+// spawn starts a child and kills it a while after its pipeline has started. It
+// returns whether the child has done all before that.
 func (j job) spawn(ctx context.Context, while time.Duration) (done bool, err error) {
 	work, err := json.Marshal(j)
 	if err != nil {
@@ -176,7 +177,8 @@ func kept(ctx context.Context, conn *nats.Conn, ledger string) (uint64, error) {
 // removeTime is how long the removal may take: the server may be away.
 const removeTime = 10 * time.Second
 
-// remove removes all from a server that is not our own, also what an interrupted run has left.
+// remove removes all from a server that is not our own, also what an
+// interrupted run has left.
 func (j job) remove(ctx context.Context) (err error) {
 	if j.NATS == "" {
 		return nil
@@ -196,7 +198,8 @@ func (j job) remove(ctx context.Context) (err error) {
 	return err
 }
 
-// linesOf counts the lines of a file. The last one may be incomplete after a kill: then its command was handled again.
+// linesOf counts the lines of a file. The last one may be incomplete after a
+// kill: then its command was handled again.
 func linesOf(name string) (map[string]int, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -123,7 +123,8 @@ func (j job) work(ctx context.Context, ready func()) (err error) {
 // workEnv has the job of a child process.
 const workEnv = "GOLDA_DURABLE_JOB"
 
-// child is the main function of a child process. It writes a line when its pipeline has started.
+// child is the main function of a child process. It writes a line when its
+// pipeline has started.
 func child(work string) (status int) {
 	var j job
 	err := json.Unmarshal([]byte(work), &j)

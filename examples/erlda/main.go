@@ -1,11 +1,14 @@
-// Erlda is a program as the article of Areias and Neto (2025) has it: three stages whose handlers answer ok, forward or error
-// (Listing 1), with the article's controller, which looks at each queue every five seconds. One command crashes its handler.
+// Erlda is a program as the article of Areias and Neto (2025) has it: three
+// stages whose handlers answer ok, forward or error (Listing 1), with the
+// article's controller, which looks at each queue every five seconds. One
+// command crashes its handler.
 //
 //	go run ./examples/erlda
 //	go run ./examples/erlda 84/2 1/0 seven ping   # commands of yours
 //
-// In the end the program prints the supervision tree, with the workers of each stage, their crashes and their replacements. The
-// exit status is 1 if a command was lost.
+// In the end the program prints the supervision tree, with the workers of each
+// stage, their crashes and their replacements. The exit status is 1 if a
+// command was lost.
 package main
 
 import (
@@ -29,7 +32,8 @@ func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stder
 // division is the command of the second stage.
 type division struct{ a, b int }
 
-// parse is the first stage. Its next stage is a value, as NextStagePid is in the article.
+// parse is the first stage. Its next stage is a value, as NextStagePid is in
+// the article.
 type parse struct{ next *stage.Stage[division] }
 
 // HandleCommand answers with each of the three outcomes.
@@ -69,7 +73,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return show.Status(stderr, "erlda", calculate(ctx, commands, stdout))
 }
 
-// calculate sends each command to the first stage and prints its answer, and the tree in the end.
+// calculate sends each command to the first stage and prints its answer, and
+// the tree in the end.
 func calculate(ctx context.Context, commands []string, stdout io.Writer) error {
 	last := stage.New("format", format{}, stage.Workers(1, 10))
 	second := stage.New("divide", divide{last}, stage.Out(last), stage.Workers(2, 10))

@@ -90,8 +90,8 @@ func (p progress) percent(of int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(of)/float64(max(p.Total, 1)))
 }
 
-// spawn starts a child, and kills it when it has read a part of the log, and a checkpoint was saved. It returns the position at which
-// the child began.
+// spawn starts a child, and kills it when it has read a part of the log, and a
+// checkpoint was saved. It returns the position at which the child began.
 func (j job) spawn(ctx context.Context, at float64, to io.Writer) (began int64, last place, err error) {
 	cmd, out, stderr, err := j.start(ctx)
 	if err != nil {
@@ -147,7 +147,8 @@ func (j job) start(ctx context.Context) (cmd *exec.Cmd, out io.Reader, stderr *b
 	return cmd, out, stderr, cmd.Start()
 }
 
-// compare compares the reports with each other, and with what a loop makes of the log.
+// compare compares the reports with each other, and with what a loop makes of
+// the log.
 func (r *result) compare(log string, smooth, rough job) error {
 	want, err := inALoop(log)
 	if err != nil {

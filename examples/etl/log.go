@@ -56,7 +56,8 @@ func parse(_ context.Context, line string) (h hit, err error) {
 	return hit{at.Unix(), fields[1], bytes}, err
 }
 
-// writeLog writes a log of a day, the same for the same number of lines, and returns how many bytes it has.
+// writeLog writes a log of a day, the same for the same number of lines, and
+// returns how many bytes it has.
 func writeLog(name string, lines int) (size int64, err error) {
 	f, err := os.Create(name)
 	if err != nil {

@@ -116,11 +116,12 @@ func (s *summer) Restore(state any) error {
 	return nil
 }
 
-// results is a file with a line for each result. What a process writes again after a kill has the same key, and the last line of a
-// key counts.
+// results is a file with a line for each result. What a process writes again
+// after a kill has the same key, and the last line of a key counts.
 type results struct{ *os.File }
 
-// openResults opens the file, without the end of a line that a kill has cut off.
+// openResults opens the file, without the end of a line that a kill has cut
+// off.
 func openResults(name string) (results, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -136,7 +137,8 @@ func openResults(name string) (results, error) {
 	return results{f}, nil
 }
 
-// put writes a result. A line is one call of Write, so that several stages may write at once.
+// put writes a result. A line is one call of Write, so that several stages may
+// write at once.
 func (r results) put(key string, c count) error {
 	_, err := fmt.Fprintf(r, "%s: %d requests, %d bytes\n", key, c.Requests, c.Bytes)
 	return err
@@ -159,7 +161,8 @@ func (r results) report(name string) error {
 // workEnv has the job of a child process.
 const workEnv = "GOLDA_ETL_JOB"
 
-// child is the main function of a child process. It writes where it is, again and again.
+// child is the main function of a child process. It writes where it is, again
+// and again.
 func child(work string) (status int) {
 	var j job
 	err := json.Unmarshal([]byte(work), &j)

@@ -1,5 +1,6 @@
-// Eventloop is an echo server with a status line, written as an event scheduler: handlers read and write as if they
-// blocked, and their shared state needs no lock.
+// Eventloop is an echo server with a status line, written as an event
+// scheduler: handlers read and write as if they blocked, and their shared state
+// needs no lock.
 //
 //	go run ./examples/eventloop            # then, elsewhere: nc 127.0.0.1 7777
 //

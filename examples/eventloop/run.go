@@ -38,7 +38,8 @@ func run(stop scheduler.Source, args []string, stdout, stderr io.Writer) int {
 	return show.StatusOK
 }
 
-// parseFlags turns arguments into a config, or returns everything that is wrong with them.
+// parseFlags turns arguments into a config, or returns everything that is wrong
+// with them.
 func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("eventloop", flag.ContinueOnError)
 	f.StringVar(&c.addr, "addr", "127.0.0.1:7777", "listen at this `address`; 127.0.0.1 accepts connections from this machine only")

@@ -6,8 +6,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// census counts the images that are decoded and neither saved nor abandoned, and remembers the largest count. It is
-// safe for concurrent use. The zero census is ready to use.
+// census counts the images that are decoded and neither saved nor abandoned,
+// and remembers the largest count. It is safe for concurrent use. The zero
+// census is ready to use.
 type census struct {
 	mu        sync.Mutex // guards the fields below
 	now, peak int

@@ -17,10 +17,11 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// A comparison runs each policy in a child: this program once more, with a heap of its own. A child gets its orders
-// from its standard input and not from signals, because Ctrl-C at a terminal reaches both processes, and only the
-// parent knows whether it is the second one. One byte is the first Ctrl-C; the end of the input, which is also the end
-// of the parent, is the second.
+// A comparison runs each policy in a child: this program once more, with a heap
+// of its own. A child gets its orders from its standard input and not from
+// signals, because Ctrl-C at a terminal reaches both processes, and only the
+// parent knows whether it is the second one. One byte is the first Ctrl-C; the
+// end of the input, which is also the end of the parent, is the second.
 
 const childEnv = "GOLDA_IMAGES_CHILD"
 
@@ -55,7 +56,8 @@ type row struct {
 	report *report // nil if the child printed none
 }
 
-// spawn runs one policy in a child. When ctx ends, the child finishes the images in progress.
+// spawn runs one policy in a child. When ctx ends, the child finishes the
+// images in progress.
 func (r *runner) spawn(ctx context.Context, pol controller.Policy) row {
 	done := row{policy: pol.Name(), status: show.StatusFailed}
 	self, err := os.Executable()
@@ -84,7 +86,8 @@ func (r *runner) spawn(ctx context.Context, pol controller.Policy) row {
 	return done
 }
 
-// readReport finds the report in the output of a child. If there is none, the error is the child's end.
+// readReport finds the report in the output of a child. If there is none, the
+// error is the child's end.
 func readReport(stdout []byte, end error) (*report, error) {
 	var got report
 	if err := json.Unmarshal(stdout, &got); err != nil {

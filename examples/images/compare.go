@@ -14,8 +14,9 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// compare runs the policies one after another on the same images, and prints the results side by side. When ctx ends,
-// the current run ends, and no other is started.
+// compare runs the policies one after another on the same images, and prints
+// the results side by side. When ctx ends, the current run ends, and no other
+// is started.
 func (r *runner) compare(ctx context.Context) int {
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
 		return show.Faults(r.stderr, "images", show.StatusFailed, err)

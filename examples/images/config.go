@@ -37,8 +37,8 @@ type config struct {
 	metrics   string // address to serve metrics at; empty: no metrics
 }
 
-// parse turns arguments into a config, or returns everything that is wrong with them. [flag.ErrHelp] means that -help
-// was given.
+// parse turns arguments into a config, or returns everything that is wrong with
+// them. [flag.ErrHelp] means that -help was given.
 func parse(args []string, stdout io.Writer) (config, error) {
 	c := config{n: defaultDrawn}
 	var size, pol, pols string

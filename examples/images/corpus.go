@@ -20,8 +20,8 @@ type corpus struct {
 	seed uint64
 }
 
-// draw draws the captchas, with one goroutine for each processor, each of which has one captcha in memory. It ends
-// early, with the reason, when ctx ends.
+// draw draws the captchas, with one goroutine for each processor, each of which
+// has one captcha in memory. It ends early, with the reason, when ctx ends.
 func (c corpus) draw(ctx context.Context, box *outbox, drawn *atomic.Int64) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
@@ -57,8 +57,8 @@ func (c corpus) one(ctx context.Context, artist *captcha.Painter, box *outbox, i
 	return box.put(filepath.Join(c.dir, c.name(i)), file)
 }
 
-// name returns a name with everything that a captcha depends on, so that another run may draw into the same directory
-// without damaging it.
+// name returns a name with everything that a captcha depends on, so that
+// another run may draw into the same directory without damaging it.
 func (c corpus) name(i int) string {
 	return fmt.Sprintf("captcha-%s-%d-%05d.jpg", c.set, c.seed, i)
 }

@@ -9,8 +9,9 @@ import (
 	"slices"
 )
 
-// digest returns a digest of files of one directory, of names and contents. It is the SHA-256 of the output of
-// sha256sum for the files, in the order of their names:
+// digest returns a digest of files of one directory, of names and contents. It
+// is the SHA-256 of the output of sha256sum for the files, in the order of
+// their names:
 //
 //	cd out/images/erlda && LC_ALL=C sha256sum *.png | sha256sum
 func digest(files []string) (string, error) {

@@ -47,7 +47,8 @@ func (c config) written() []folder {
 	return all
 }
 
-// outs returns the directories for images: one for each policy that is compared.
+// outs returns the directories for images: one for each policy that is
+// compared.
 func (c config) outs() []string {
 	if c.policies == nil {
 		return []string{c.out}
@@ -59,12 +60,14 @@ func (c config) outs() []string {
 	return dirs
 }
 
-// outOf returns a policy's own directory. File names should have no colon, and no policy's name has an underscore.
+// outOf returns a policy's own directory. File names should have no colon, and
+// no policy's name has an underscore.
 func (c config) outOf(pol controller.Policy) string {
 	return filepath.Join(c.out, strings.ReplaceAll(pol.Name(), ":", "_"))
 }
 
-// apart refuses to write into the input directory: a.png would overwrite itself.
+// apart refuses to write into the input directory: a.png would overwrite
+// itself.
 func (c config) apart(d folder) error {
 	if c.in == "" {
 		return nil
@@ -104,8 +107,9 @@ func (d folder) open(box *outbox) error {
 	return probe.Close()
 }
 
-// permitted checks the directory, or the nearest existing parent: it must be a directory and writable. The superuser
-// could write anyway, but a read-only directory is meant to stay unchanged.
+// permitted checks the directory, or the nearest existing parent: it must be a
+// directory and writable. The superuser could write anyway, but a read-only
+// directory is meant to stay unchanged.
 func permitted(dir string) error {
 	for {
 		info, err := os.Stat(dir)
@@ -121,9 +125,10 @@ func permitted(dir string) error {
 	}
 }
 
-// listed returns the names of the files in a directory, at most n of them if n is not 0, in alphabetical order. Every
-// file counts as an image, whatever its name; the load stage reports files that are none. Directories and hidden files
-// are left out.
+// listed returns the names of the files in a directory, at most n of them if n
+// is not 0, in alphabetical order. Every file counts as an image, whatever its
+// name; the load stage reports files that are none. Directories and hidden
+// files are left out.
 func listed(dir string, n int) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -150,9 +155,10 @@ func isDir(dir string, e os.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// outNames gives each image the name of its PNG file: a.jpg becomes a.png. Images that would share a name keep their
-// extension as well, so that a.jpg and a.gif become a.jpg.png and a.gif.png and none is lost. Names that differ only in
-// upper and lower case count as the same, as on many file systems.
+// outNames gives each image the name of its PNG file: a.jpg becomes a.png.
+// Images that would share a name keep their extension as well, so that a.jpg
+// and a.gif become a.jpg.png and a.gif.png and none is lost. Names that differ
+// only in upper and lower case count as the same, as on many file systems.
 func outNames(files []string) []string {
 	names := make([]string, len(files))
 	for i, file := range files {
@@ -164,8 +170,10 @@ func outNames(files []string) []string {
 	return names
 }
 
-// lengthen gives the images that share a name their longer one, and reports whether there were any. A longer name may
-// equal another image's short one (a.jpg, a.gif and a.jpg.gif), hence the rounds; each lengthens a name, so they end.
+// lengthen gives the images that share a name their longer one, and reports
+// whether there were any. A longer name may equal another image's short one
+// (a.jpg, a.gif and a.jpg.gif), hence the rounds; each lengthens a name, so
+// they end.
 func lengthen(names, files []string) (changed bool) {
 	holders := make(map[string]int, len(names))
 	for _, name := range names {

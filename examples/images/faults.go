@@ -8,8 +8,9 @@ import (
 	"github.com/golda-dev/golda/examples/images/picture"
 )
 
-// faults makes a share of the images crash, each in a random stage. The randomness depends on the seed and the name of
-// the file, so the same run crashes in the same places.
+// faults makes a share of the images crash, each in a random stage. The
+// randomness depends on the seed and the name of the file, so the same run
+// crashes in the same places.
 type faults struct {
 	seed   uint64
 	share  float64

@@ -17,19 +17,22 @@ import (
 	"github.com/golda-dev/golda/examples/images/picture"
 )
 
-// job is the command: one image on its way through the seven stages. A behaviour changes it only at the very end, when
-// nothing can fail any more, so that an attempt that crashes half-way leaves it unchanged.
+// job is the command: one image on its way through the seven stages. A
+// behaviour changes it only at the very end, when nothing can fail any more, so
+// that an attempt that crashes half-way leaves it unchanged.
 type job struct {
 	path string // where the image is read
 	out  string // where it is written
-	// crashIn names the stage that must crash at its first attempt; empty: none.
+	// crashIn names the stage that must crash at its first attempt; empty:
+	// none.
 	crashIn string
 	img     *picture.Canvas // the current image; nil before load and after save
 	spare   *picture.Canvas // of the same size, to work on
 	alive   atomic.Bool
 }
 
-// fail answers a job with an error that names the file. The engine adds the stage.
+// fail answers a job with an error that names the file. The engine adds the
+// stage.
 func (j *job) fail(err error) behaviour.Outcome {
 	return behaviour.Error(fmt.Errorf("%s: %w", j.path, err))
 }
@@ -42,8 +45,9 @@ func (j *job) crashOnPurpose(ctx context.Context, stage string) {
 	}
 }
 
-// copied copies the image into the spare canvas, so that a filter that crashes half-way damages the copy only. Two
-// canvases for all stages make less garbage than a new one for each filter.
+// copied copies the image into the spare canvas, so that a filter that crashes
+// half-way damages the copy only. Two canvases for all stages make less garbage
+// than a new one for each filter.
 func (j *job) copied() *picture.Canvas {
 	if j.spare == nil {
 		j.spare = picture.Clone(j.img)
@@ -96,8 +100,8 @@ type save struct {
 	alive *census
 }
 
-// HandleCommand answers with the name of the file that was written. If it cannot be written, that is final, too, and
-// the image is released.
+// HandleCommand answers with the name of the file that was written. If it
+// cannot be written, that is final, too, and the image is released.
 func (s save) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
 	j.crashOnPurpose(ctx, "save")
 	outcome := s.save(j)
@@ -117,8 +121,9 @@ func (s save) save(j *job) behaviour.Outcome {
 	return behaviour.OK(j.out)
 }
 
-// maxPixels is how many pixels an image may have by default: a file of a few bytes may decode to gigabytes. It allows
-// 32 million pixels, eight times the largest image of the dissertation, or 128 MiB.
+// maxPixels is how many pixels an image may have by default: a file of a few
+// bytes may decode to gigabytes. It allows 32 million pixels, eight times the
+// largest image of the dissertation, or 128 MiB.
 const maxPixels = 32 << 20
 
 // decode reads an image; of a GIF it reads the first one.
@@ -144,7 +149,8 @@ func decode(path string, most int) (*picture.Canvas, error) {
 	return picture.From(img), nil
 }
 
-// openRegular opens a file, but no pipe or device: reading from one could take for ever.
+// openRegular opens a file, but no pipe or device: reading from one could take
+// for ever.
 func openRegular(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -160,7 +166,8 @@ func openRegular(path string) (*os.File, error) {
 	return f, bare(err)
 }
 
-// weight returns how many bytes of memory an image takes on its way, or 0 if load will refuse the file.
+// weight returns how many bytes of memory an image takes on its way, or 0 if
+// load will refuse the file.
 func weigh(path string, most int) int {
 	f, err := openRegular(path)
 	if err != nil {
@@ -174,8 +181,8 @@ func weigh(path string, most int) int {
 	return head.Width * head.Height * bytesPerPixel(head.ColorModel)
 }
 
-// bytesPerPixel returns the memory of a pixel: in the two canvases, or in one canvas and the decoded image if that is
-// more.
+// bytesPerPixel returns the memory of a pixel: in the two canvases, or in one
+// canvas and the decoded image if that is more.
 func bytesPerPixel(decoded color.Model) int {
 	switch decoded {
 	case color.RGBA64Model, color.NRGBA64Model:

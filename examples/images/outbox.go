@@ -11,9 +11,10 @@ import (
 // errAbandoned is the error of a file that is written after the second Ctrl-C.
 var errAbandoned = errors.New("interrupted")
 
-// outbox writes files whole or not at all: first into a temporary file in the same directory, which it renames when it
-// is complete. It remembers the temporary files, so that they can be removed when the program must end at once. It is
-// safe for concurrent use. The zero outbox is ready to use.
+// outbox writes files whole or not at all: first into a temporary file in the
+// same directory, which it renames when it is complete. It remembers the
+// temporary files, so that they can be removed when the program must end at
+// once. It is safe for concurrent use. The zero outbox is ready to use.
 type outbox struct {
 	mu     sync.Mutex // guards the fields below
 	open   map[string]bool
@@ -37,8 +38,9 @@ func (o *outbox) put(path string, data []byte) (err error) {
 	return os.Rename(temp.Name(), path)
 }
 
-// create makes a temporary file. Its name includes the process; a file of that name was left by a process that has
-// ended. (os.CreateTemp would make a file that only its owner may read.)
+// create makes a temporary file. Its name includes the process; a file of that
+// name was left by a process that has ended. (os.CreateTemp would make a file
+// that only its owner may read.)
 func (o *outbox) create(dir string) (*os.File, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

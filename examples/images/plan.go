@@ -13,15 +13,17 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// capacity is the capacity of each stage's inbox. Decoded images wait there, so it is small: when an inbox is full, the
-// stage before it waits, and in the end the source does.
+// capacity is the capacity of each stage's inbox. Decoded images wait there, so
+// it is small: when an inbox is full, the stage before it waits, and in the end
+// the source does.
 const capacity = 16
 
-// again retries an image that crashed its handler twice. An error, such as a corrupt file, is an answer and final.
+// again retries an image that crashed its handler twice. An error, such as a
+// corrupt file, is an answer and final.
 var again = stage.RetryPolicy{Attempts: 3, Backoff: 5 * time.Millisecond, Jitter: 0.2, If: stage.Crashed}
 
-// plan makes the pipeline load → five filters → save, and returns it with its entry. The census counts the images in
-// it.
+// plan makes the pipeline load → five filters → save, and returns it with its
+// entry. The census counts the images in it.
 func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pipeline, *stage.Stage[*job], error) {
 	line := newLine(c)
 	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{most: c.maxPixels, alive: alive, next: next} })
@@ -34,14 +36,15 @@ func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pip
 	return p, entry, err
 }
 
-// errorLog returns a logger that reports why a pipeline gave up, and nothing else: crashes are counted in the table,
-// and failed images are reported at the end.
+// errorLog returns a logger that reports why a pipeline gave up, and nothing
+// else: crashes are counted in the table, and failed images are reported at the
+// end.
 func errorLog(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-// line connects stages in a row: each forwards to a port of its own, which is wired to the stage that is added next. No
-// stage knows its neighbours.
+// line connects stages in a row: each forwards to a port of its own, which is
+// wired to the stage that is added next. No stage knows its neighbours.
 type line struct {
 	options []stage.Option
 	parts   []pipeline.Part
@@ -56,8 +59,8 @@ func newLine(c config) *line {
 	}}
 }
 
-// fewest returns one worker, to which the policy adds more. If the policy does not set the number of workers, all run
-// from the start.
+// fewest returns one worker, to which the policy adds more. If the policy does
+// not set the number of workers, all run from the start.
 func fewest(c config) int {
 	pol, says := c.policy.(controller.Claimer)
 	if says && !slices.Contains(pol.Claims(), controller.KnobWorkers) {

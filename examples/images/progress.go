@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows how far a task is: a bar on a terminal, or else a plain line now and then. It polls the count, so that
-// the task does not depend on it.
+// progress shows how far a task is: a bar on a terminal, or else a plain line
+// now and then. It polls the count, so that the task does not depend on it.
 type progress struct {
 	w      io.Writer
 	title  string
@@ -43,7 +43,8 @@ func newProgress(w io.Writer, title string, total int, count func() int) *progre
 	}
 }
 
-// widthOf returns a function for the current width of a terminal, or nil if w is not a terminal.
+// widthOf returns a function for the current width of a terminal, or nil if w
+// is not a terminal.
 func widthOf(w io.Writer) func() int {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -113,8 +114,8 @@ const (
 	mostBar = 120
 )
 
-// barOf returns a bar of exactly that many columns. If the space is too small, it leaves out first the bar, then the
-// title, then the rate.
+// barOf returns a bar of exactly that many columns. If the space is too small,
+// it leaves out first the bar, then the title, then the rate.
 func barOf(title string, n, total int, since time.Duration, columns int) string {
 	columns = max(min(columns, mostBar), 0)
 	count := fmt.Sprintf("%d/%d", n, total)

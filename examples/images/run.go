@@ -22,8 +22,8 @@ import (
 // drainTime is how long the stages may take to stop when no image is left.
 const drainTime = 10 * time.Second
 
-// run runs the program and returns its exit status. When ctx ends, no more images are started; those in progress are
-// finished.
+// run runs the program and returns its exit status. When ctx ends, no more
+// images are started; those in progress are finished.
 func run(ctx context.Context, args []string, box *outbox, stdout, stderr io.Writer) int {
 	r := &runner{box: box, stdout: stdout, stderr: stderr}
 	return r.main(ctx, args)
@@ -156,7 +156,8 @@ func (r *runner) jobs() iter.Seq[*job] {
 	}
 }
 
-// written returns the files of the images that a source submitted and that did not fail.
+// written returns the files of the images that a source submitted and that did
+// not fail.
 func (r *runner) written(s *source) (outs []string) {
 	for j := range r.jobs() {
 		if len(outs)+len(s.failures.paths) == s.begun {
@@ -169,8 +170,8 @@ func (r *runner) written(s *source) (outs []string) {
 	return outs
 }
 
-// settle stops the pipeline. It takes the snapshot when all commands have ended but the workers still exist, so that
-// they are counted.
+// settle stops the pipeline. It takes the snapshot when all commands have ended
+// but the workers still exist, so that they are counted.
 func settle(ctx context.Context, p *pipeline.Pipeline) (pipeline.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()

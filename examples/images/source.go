@@ -8,12 +8,14 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// source submits jobs to the first stage. It keeps at most window of them open, with at most budget bytes of pixels
-// together: before it submits another, it waits for the oldest. This keeps the memory of a run about the same for 500
+// source submits jobs to the first stage. It keeps at most window of them open,
+// with at most budget bytes of pixels together: before it submits another, it
+// waits for the oldest. This keeps the memory of a run about the same for 500
 // images and for 5,000, and for small ones and large ones.
 //
-// The source waits, not a handler: if several stages share a worker, the handler might occupy the only worker that
-// could end the image that it waits for.
+// The source waits, not a handler: if several stages share a worker, the
+// handler might occupy the only worker that could end the image that it waits
+// for.
 type source struct {
 	entry  *stage.Stage[*job]
 	window int
@@ -33,15 +35,18 @@ type pending struct {
 	ticket *stage.Ticket
 }
 
-// window returns how many images may be in progress: a full inbox, and one for each worker that a stage may have.
+// window returns how many images may be in progress: a full inbox, and one for
+// each worker that a stage may have.
 func window(c config) int { return capacity + c.workers }
 
-// byteBudget is how many bytes of pixels may be in progress: 256 MiB, two wallpapers of 16 million pixels or a window
-// of smaller images. A larger image passes alone.
+// byteBudget is how many bytes of pixels may be in progress: 256 MiB, two
+// wallpapers of 16 million pixels or a window of smaller images. A larger image
+// passes alone.
 const byteBudget = 256 << 20
 
-// run submits all jobs, or as many as it can before ctx ends, and waits for the end of each that was accepted. The
-// error says why the pipeline accepted no more; the end of ctx is not an error.
+// run submits all jobs, or as many as it can before ctx ends, and waits for the
+// end of each that was accepted. The error says why the pipeline accepted no
+// more; the end of ctx is not an error.
 func (s *source) run(ctx context.Context, jobs iter.Seq[*job]) (refused error) {
 	for j := range jobs {
 		if refused = s.submit(ctx, j); refused != nil {
@@ -57,8 +62,8 @@ func (s *source) run(ctx context.Context, jobs iter.Seq[*job]) (refused error) {
 	return refused
 }
 
-// submit submits a job when the window and the budget allow it. An image that is larger than the budget is in progress
-// alone.
+// submit submits a job when the window and the budget allow it. An image that
+// is larger than the budget is in progress alone.
 func (s *source) submit(ctx context.Context, j *job) error {
 	size := weigh(j.path, s.most)
 	for len(s.open) > 0 && (len(s.open) == s.window || s.bytes+size > s.budget) {
@@ -79,7 +84,8 @@ func (s *source) submit(ctx context.Context, j *job) error {
 	return nil
 }
 
-// collect waits for the oldest job. It needs no other way out: every accepted command ends, even if the pipeline fails.
+// collect waits for the oldest job. It needs no other way out: every accepted
+// command ends, even if the pipeline fails.
 func (s *source) collect() {
 	first := s.open[0]
 	s.open = s.open[1:]

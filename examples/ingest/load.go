@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// load is the clients of the server and their records of every job: how it was answered, and how often it was done.
+// load is the clients of the server and their records of every job: how it was
+// answered, and how often it was done.
 type load struct {
 	url string // the URL of the jobs
 
@@ -29,8 +30,9 @@ func newLoad(address string) *load {
 	return &load{url: "http://" + address + "/jobs", answer: map[string]int{}, times: map[string]int{}}
 }
 
-// newClient returns a client with one connection. With more, some may be opened and not used: Shutdown waits five seconds for the
-// first request of a connection.
+// newClient returns a client with one connection. With more, some may be opened
+// and not used: Shutdown waits five seconds for the first request of a
+// connection.
 func newClient() *http.Client { return &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}} }
 
 // done records that a job was done.
@@ -40,8 +42,9 @@ func (l *load) done(job string) {
 	l.times[job]++
 }
 
-// start starts n clients that send jobs, one after the other, until ctx has ended and the server no longer answers. The
-// function that it returns waits for them.
+// start starts n clients that send jobs, one after the other, until ctx has
+// ended and the server no longer answers. The function that it returns waits
+// for them.
 func (l *load) start(ctx context.Context, n int) (join func()) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -55,8 +58,9 @@ func (l *load) start(ctx context.Context, n int) (join func()) {
 	return all.Wait
 }
 
-// send posts a job, records the answer and reports whether the client should continue. A client that is refused waits
-// as long as the server asks for, or until ctx ends.
+// send posts a job, records the answer and reports whether the client should
+// continue. A client that is refused waits as long as the server asks for, or
+// until ctx ends.
 func (l *load) send(ctx context.Context, client *http.Client, job string, wait bool) (more bool) {
 	url := l.url
 	if wait {
@@ -78,7 +82,8 @@ func (l *load) send(ctx context.Context, client *http.Client, job string, wait b
 	return true
 }
 
-// post posts a job. It returns the status of the answer and, if that is 503, how long the server asks to wait.
+// post posts a job. It returns the status of the answer and, if that is 503,
+// how long the server asks to wait.
 func post(ctx context.Context, client *http.Client, url, job string) (status int, after time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(job))
 	if err != nil {

@@ -1,14 +1,15 @@
-// Ingest is an HTTP server that feeds a pipeline and loses no job when it is stopped: the server stops first, then the
-// pipeline drains.
+// Ingest is an HTTP server that feeds a pipeline and loses no job when it is
+// stopped: the server stops first, then the pipeline drains.
 //
 //	go run ./examples/ingest                     # two seconds of requests by eight clients of its own
 //	go run ./examples/ingest -clients 32 -capacity 4
 //	go run ./examples/ingest -clients 0 -for 0 -listen 127.0.0.1:8080   # serves until SIGTERM
 //
-// POST /jobs queues the job in the request's body and answers 202. POST /jobs/done answers 204 when the job is done.
-// When the pipeline is full, both answer 503 with Retry-After. The clients record each answer. At the end ingest
-// compares the answers with the jobs that were done. The exit status is 1 if a job that was answered 202 or 204 was not
-// done exactly once.
+// POST /jobs queues the job in the request's body and answers 202. POST
+// /jobs/done answers 204 when the job is done. When the pipeline is full, both
+// answer 503 with Retry-After. The clients record each answer. At the end
+// ingest compares the answers with the jobs that were done. The exit status is
+// 1 if a job that was answered 202 or 204 was not done exactly once.
 package main
 
 import (
@@ -79,7 +80,8 @@ func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	return errors.Join(err, s.report(stdout))
 }
 
-// report writes how the pipeline ended, and returns an error if a command is not accounted for.
+// report writes how the pipeline ended, and returns an error if a command is
+// not accounted for.
 func (s *service) report(w io.Writer) error {
 	sn := s.p.Snapshot()
 	_, _ = fmt.Fprintf(w, "ended: %s\nlaw: %s\n", s.p.Ending(), show.Law(sn))

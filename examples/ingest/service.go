@@ -17,15 +17,16 @@ import (
 //
 //	POST /jobs ──▶ check ──▶ store
 //
-// Only check refuses jobs when it is full. store makes check wait instead, so an accepted job is not dropped on its
-// way.
+// Only check refuses jobs when it is full. store makes check wait instead, so
+// an accepted job is not dropped on its way.
 type service struct {
 	p      *pipeline.Pipeline
 	check  *stage.Flow[string, string]
 	server *http.Server
 }
 
-// newService makes the service. Workers of the stage store call store with each job, several concurrently.
+// newService makes the service. Workers of the stage store call store with each
+// job, several concurrently.
 func newService(c config, store func(job string), options ...pipeline.Part) (*service, error) {
 	s := &service{check: stage.Map("check", check, stage.Capacity(c.capacity), stage.Overflow(stage.Reject))}
 	last := stage.Sink("store", func(_ context.Context, job string) error { store(job); return nil }, stage.Capacity(c.capacity))
@@ -39,7 +40,8 @@ func newService(c config, store func(job string), options ...pipeline.Part) (*se
 	return s, err
 }
 
-// run serves until ctx ends or the pipeline gives up. It returns nil if all requests were answered and the pipeline was drained.
+// run serves until ctx ends or the pipeline gives up. It returns nil if all
+// requests were answered and the pipeline was drained.
 func (s *service) run(ctx context.Context, l net.Listener) error {
 	return stagehttp.Serve(ctx, l, s.server, s.p)
 }

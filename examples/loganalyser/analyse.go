@@ -11,12 +11,14 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// analyse reads a log and sums it up by host. The parser crashes in a share of its calls.
+// analyse reads a log and sums it up by host. The parser crashes in a share of
+// its calls.
 //
 //	log ──line──▶ parse ──record──▶ count, by host
 //
-// Many lines are parsed at once. The records of one host are counted one after the other, so the totals need no lock. A line
-// whose parser crashed is parsed again; one that cannot be parsed is a failure.
+// Many lines are parsed at once. The records of one host are counted one after
+// the other, so the totals need no lock. A line whose parser crashed is parsed
+// again; one that cannot be parsed is a failure.
 func analyse(ctx context.Context, log *input, crash float64, progress io.Writer) (*report, error) {
 	sum := newReport()
 	reject := func(l stage.DeadLetter) {

@@ -1,13 +1,14 @@
-// Loganalyser reads the access log of a web server, and prints which hosts made the most requests, with their statuses and
-// bytes.
+// Loganalyser reads the access log of a web server, and prints which hosts made
+// the most requests, with their statuses and bytes.
 //
 //	go run ./examples/loganalyser                  # a generated log of 300,000 lines
 //	go run ./examples/loganalyser access.log
 //	zcat access.log.gz | go run ./examples/loganalyser -
 //	go run ./examples/loganalyser -crash 0.01      # the parser panics in 1 % of its calls
 //
-// Lines that cannot be parsed are counted, and the first of them listed. The exit status is 1 if a line that was read is
-// not counted once, whatever the parser does.
+// Lines that cannot be parsed are counted, and the first of them listed. The
+// exit status is 1 if a line that was read is not counted once, whatever the
+// parser does.
 package main
 
 import (

@@ -25,8 +25,8 @@ type record struct {
 // byHost returns the host that made the request.
 func byHost(r record) string { return r.host }
 
-// parser returns the function that parses a line in the common or the combined log format, and looks up the network of the
-// host:
+// parser returns the function that parses a line in the common or the combined
+// log format, and looks up the network of the host:
 //
 //	192.0.2.7 - - [10/Oct/2000:13:55:36 -0700] "GET /index.html HTTP/1.0" 200 2326
 //

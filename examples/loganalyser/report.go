@@ -83,8 +83,8 @@ func (r *report) sum() (all totals) {
 	return all
 }
 
-// write writes the hosts with the most requests, and the bad lines. It returns an error unless each of the lines that were
-// read was counted once.
+// write writes the hosts with the most requests, and the bad lines. It returns
+// an error unless each of the lines that were read was counted once.
 func (r *report) write(w io.Writer, top int, lines int64) error {
 	all := r.sum()
 	hosts := slices.SortedFunc(maps.Keys(r.hosts), func(a, b string) int {

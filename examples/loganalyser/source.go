@@ -18,8 +18,8 @@ type input struct {
 	read atomic.Int64 // lines, so far
 }
 
-// lines calls submit with each line, until it returns an error. It is a [source.Source]. To read again would not help against
-// its own errors.
+// lines calls submit with each line, until it returns an error. It is a
+// [source.Source]. To read again would not help against its own errors.
 func (in *input) lines(_ context.Context, submit func(line) error) error {
 	scanner := bufio.NewScanner(in.from)
 	scanner.Buffer(nil, 1<<20)
@@ -38,7 +38,8 @@ func (in *input) lines(_ context.Context, submit func(line) error) error {
 // progress says how far the analysis is.
 func (in *input) progress() string { return fmt.Sprintf("%d lines read", in.read.Load()) }
 
-// generator is a reader of a log of random requests, the same for the same seed.
+// generator is a reader of a log of random requests, the same for the same
+// seed.
 type generator struct {
 	left, hosts int
 	bad         float64 // the share of the lines that cannot be parsed, from 0 to 1

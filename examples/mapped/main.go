@@ -1,4 +1,5 @@
-// Mapped is a pipeline of three groups of stages that run in one process, or in as many processes on as many machines as wanted.
+// Mapped is a pipeline of three groups of stages that run in one process, or in
+// as many processes on as many machines as wanted.
 //
 //	go run ./examples/mapped                                                  # all in one process; no server
 //
@@ -7,8 +8,10 @@
 //	go run ./examples/mapped -nats nats://127.0.0.1:4222 -groups load         # ends when all documents are sent
 //	go run ./examples/mapped -nats nats://127.0.0.1:4222 -status              # meanwhile: a table of the processes and the waiting messages
 //
-// The process of group load makes documents, the processes of group ocr read them, which takes long, and the process of group index counts their
-// words. Which process runs which group is said by pipeline.Assign, and which process this one is by pipeline.RunsHere: the stages do not know.
+// The process of group load makes documents, the processes of group ocr read
+// them, which takes long, and the process of group index counts their words.
+// Which process runs which group is said by pipeline.Assign, and which process
+// this one is by pipeline.RunsHere: the stages do not know.
 package main
 
 import (
@@ -76,7 +79,8 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 // pipelineName is the name of the pipeline in all processes.
 const pipelineName = "mapped"
 
-// work runs the stages of this process, until all documents are indexed, or have been sent, or ctx ends.
+// work runs the stages of this process, until all documents are indexed, or
+// have been sent, or ctx ends.
 func (c config) work(ctx context.Context, stdout io.Writer) (err error) {
 	index, err := newIndex(c.out, c.documents)
 	if err != nil {
@@ -126,7 +130,8 @@ func (c config) execute(ctx context.Context, p *pipeline.Pipeline, index *index,
 	return errors.Join(err, failed, c.interrupted(ctx, s))
 }
 
-// interrupted returns an error if the process should have come to an end by itself, and did not because ctx has ended.
+// interrupted returns an error if the process should have come to an end by
+// itself, and did not because ctx has ended.
 func (c config) interrupted(ctx context.Context, s pipeline.Snapshot) error {
 	for _, st := range s.Stages {
 		here, done := st.Process == "", st.OK+st.Forwarded

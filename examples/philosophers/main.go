@@ -1,14 +1,18 @@
-// Philosophers dine with an atomic rule: a philosopher picks up both forks or none.
+// Philosophers dine with an atomic rule: a philosopher picks up both forks or
+// none.
 //
 //	go run ./examples/philosophers
 //	go run ./examples/philosophers -philosophers 9 -meals 100 -eat 0
 //	go run ./examples/philosophers -separately   # a deadlock, as intended
 //
-// Each fork is a process that one philosopher at a time may hold. A philosopher asks for both forks at once and has no rule of its own; a
-// synchronizer for each of them makes the two requests one.
+// Each fork is a process that one philosopher at a time may hold. A philosopher
+// asks for both forks at once and has no rule of its own; a synchronizer for
+// each of them makes the two requests one.
 //
-// With -separately there are no synchronizers: each philosopher has its left fork before it asks for the right one. As soon as all have
-// their left fork they wait for each other. The program notices that nothing has happened for a while, and ends.
+// With -separately there are no synchronizers: each philosopher has its left
+// fork before it asks for the right one. As soon as all have their left fork
+// they wait for each other. The program notices that nothing has happened for a
+// while, and ends.
 package main
 
 import (
@@ -62,7 +66,8 @@ func (r report) write(w io.Writer, asJSON bool) error {
 	return err
 }
 
-// parseFlags turns arguments into a config, or returns everything that is wrong with them.
+// parseFlags turns arguments into a config, or returns everything that is wrong
+// with them.
 func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("philosophers", flag.ContinueOnError)
 	f.IntVar(&c.philosophers, "philosophers", 5, "`number` of philosophers, and of forks")

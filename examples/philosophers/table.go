@@ -18,7 +18,8 @@ type none = struct{}
 // errDeadlock ends a dinner at which each philosopher waits for another one.
 var errDeadlock = errors.New("deadlock")
 
-// fork is the init of a fork: one philosopher at a time has it, and only that one puts it down.
+// fork is the init of a fork: one philosopher at a time has it, and only that
+// one puts it down.
 func fork(p *rpc.Process) error {
 	holder := 0
 	rpc.Func(p, "pickup", func(_ coroutine.Context, philosopher int) (none, error) { holder = philosopher; return none{}, nil })

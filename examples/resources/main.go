@@ -1,16 +1,19 @@
-// Resources composes two synchronizers: at most one of five resources is on at a time, and each is turned on once in each round. Neither
-// rule is in the code of the resources, and neither synchronizer knows the other.
+// Resources composes two synchronizers: at most one of five resources is on at
+// a time, and each is turned on once in each round. Neither rule is in the code
+// of the resources, and neither synchronizer knows the other.
 //
 //	go run ./examples/resources
 //	go run ./examples/resources -rules one     # without rounds
 //	go run ./examples/resources -rules none    # all at once
 //	go run ./examples/resources -crash 3       # each synchronizer crashes three times
 //
-// Each resource is a process with two functions and a client that turns it on and off. A request that a rule holds back waits; its
-// client does not notice why.
+// Each resource is a process with two functions and a client that turns it on
+// and off. A request that a rule holds back waits; its client does not notice
+// why.
 //
-// With -crash a synchronizer crashes and is restarted. Its rules are written with counters, which it fetches from the resources before it
-// allows anything: so the rules hold all the same.
+// With -crash a synchronizer crashes and is restarted. Its rules are written
+// with counters, which it fetches from the resources before it allows anything:
+// so the rules hold all the same.
 package main
 
 import (
@@ -119,7 +122,8 @@ func (r report) write(w io.Writer, asJSON bool) error {
 	return err
 }
 
-// parseFlags turns arguments into a config, or returns everything that is wrong with them.
+// parseFlags turns arguments into a config, or returns everything that is wrong
+// with them.
 func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("resources", flag.ContinueOnError)
 	f.IntVar(&c.resources, "resources", 5, "`number` of resources")

@@ -55,7 +55,8 @@ func (b *board) turn(name string, by int) {
 	}
 }
 
-// rounds returns how many rounds there were, from the beginning, in which each resource was turned on once.
+// rounds returns how many rounds there were, from the beginning, in which each
+// resource was turned on once.
 func (b *board) rounds() (n int) {
 	for round := range slices.Chunk(b.turnedOn, len(b.resources)) {
 		if len(slices.Compact(slices.Sorted(slices.Values(round)))) < len(b.resources) {

@@ -9,7 +9,8 @@ import (
 	"github.com/golda-dev/golda/coordination/synchronizer"
 )
 
-// oneAtATime has a resource turned on when all others are off: when as many turn_off have ended as turn_on have begun.
+// oneAtATime has a resource turned on when all others are off: when as many
+// turn_off have ended as turn_on have begun.
 func oneAtATime(of []rpc.Address) func(s *synchronizer.Synchronizer) {
 	return func(s *synchronizer.Synchronizer) {
 		for _, r := range of {
@@ -44,7 +45,8 @@ const (
 	rulesNone  = "none"
 )
 
-// synchronize starts the synchronizers, and returns how often they were started.
+// synchronize starts the synchronizers, and returns how often they were
+// started.
 func (c config) synchronize(ctx context.Context, node *rpc.Node, of []rpc.Address) (*atomic.Int64, error) {
 	var started atomic.Int64
 	start := func(name string, rules func(s *synchronizer.Synchronizer)) error {
@@ -69,7 +71,8 @@ func (c config) synchronize(ctx context.Context, node *rpc.Node, of []rpc.Addres
 	return &started, nil
 }
 
-// fault is a constraint that panics now and then. It outlives the incarnations of its synchronizer, one of which runs at a time.
+// fault is a constraint that panics now and then. It outlives the incarnations
+// of its synchronizer, one of which runs at a time.
 type fault struct {
 	left      int // panics that are still to come
 	evaluated int

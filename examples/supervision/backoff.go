@@ -11,7 +11,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// printer is a behaviour that can be switched off. It records the failed attempts to print.
+// printer is a behaviour that can be switched off. It records the failed
+// attempts to print.
 type printer struct {
 	on      atomic.Bool
 	printed atomic.Int64
@@ -31,9 +32,11 @@ func (p *printer) HandleCommand(context.Context, string) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-// backoff: a stage in which every command crashes does not spin. Its worker is replaced at once the first time, then
-// after pauses that double. The stage is given a longest pause, because a printer that is off is not the fault of a page: so the
-// commands in the queue stay there. Without it the pauses would delay no page by more than a tenth of a second.
+// backoff: a stage in which every command crashes does not spin. Its worker is
+// replaced at once the first time, then after pauses that double. The stage is
+// given a longest pause, because a printer that is off is not the fault of a
+// page: so the commands in the queue stay there. Without it the pauses would
+// delay no page by more than a tenth of a second.
 func backoff(ctx context.Context, s *story) error {
 	const pages, off = 40, 1200 * time.Millisecond
 	printer := &printer{}

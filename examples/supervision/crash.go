@@ -8,8 +8,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// crash: a handler panics in the middle of a queue. The caller of that command gets an error; a fresh worker handles
-// the commands after it.
+// crash: a handler panics in the middle of a queue. The caller of that command
+// gets an error; a fresh worker handles the commands after it.
 func crash(ctx context.Context, s *story) error {
 	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
 		return behaviour.OK(100 / n)

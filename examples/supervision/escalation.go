@@ -17,8 +17,9 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// asker asks a server over a connection of its own. If the connection breaks, it panics on purpose: a fresh instance
-// makes a fresh connection, if there still is a server.
+// asker asks a server over a connection of its own. If the connection breaks,
+// it panics on purpose: a fresh instance makes a fresh connection, if there
+// still is a server.
 type asker struct {
 	server string
 	conn   net.Conn
@@ -46,8 +47,10 @@ func (a *asker) HandleCommand(_ context.Context, question string) behaviour.Outc
 	return behaviour.OK(a.lines.Text())
 }
 
-// escalation: the resource of a stage is gone for good. The stage tries, pauses, tries again, and gives up. The
-// pipeline stops, every waiting command becomes a dead letter, and Run returns an error that includes the whole story.
+// escalation: the resource of a stage is gone for good. The stage tries,
+// pauses, tries again, and gives up. The pipeline stops, every waiting command
+// becomes a dead letter, and Run returns an error that includes the whole
+// story.
 func escalation(ctx context.Context, s *story) error {
 	server, err := newServer(ctx)
 	if err != nil {
@@ -102,7 +105,8 @@ func escalation(ctx context.Context, s *story) error {
 	return nil
 }
 
-// firstCall repeats the first call until the pipeline accepts commands, because Run has only just been called.
+// firstCall repeats the first call until the pipeline accepts commands, because
+// Run has only just been called.
 func firstCall(ctx context.Context, p *pipeline.Pipeline, ask *stage.Stage[string], question string) (answer string, err error) {
 	for {
 		answer, err = stage.Call[string](ctx, ask, question)

@@ -8,8 +8,9 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// fix: commands in quarantine are not lost. A command can be corrected by hand and retried. When the fault in the code
-// is fixed, all its commands are retried. The rest is dropped on purpose.
+// fix: commands in quarantine are not lost. A command can be corrected by hand
+// and retried. When the fault in the code is fixed, all its commands are
+// retried. The rest is dropped on purpose.
 func fix(ctx context.Context, s *story) error {
 	var fixed atomic.Bool
 	p, err := poisoned(ctx, s, &fixed)
@@ -42,7 +43,8 @@ func fix(ctx context.Context, s *story) error {
 	return s.end(p) //nolint:contextcheck // it stops softly although ctx has ended
 }
 
-// fingerprintAt returns the fingerprint of the group whose error contains a text.
+// fingerprintAt returns the fingerprint of the group whose error contains a
+// text.
 func fingerprintAt(store *pipeline.Letters, says string) string {
 	for _, g := range store.Groups() {
 		if g.Example.Err != nil && strings.Contains(g.Example.Err.Error(), says) {

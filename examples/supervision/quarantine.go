@@ -11,7 +11,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// order is a number of pieces of an item, and the number of boxes to pack them into.
+// order is a number of pieces of an item, and the number of boxes to pack them
+// into.
 type order struct {
 	item          string
 	pieces, boxes int
@@ -22,7 +23,8 @@ func (o order) String() string { return fmt.Sprintf("%d %q in %d boxes", o.piece
 // initial is faulty: an item may have no name.
 func initial(item string) byte { return item[0] }
 
-// perBox is faulty, too: an order may have no boxes. Once the fault is fixed, such an order has one.
+// perBox is faulty, too: an order may have no boxes. Once the fault is fixed,
+// such an order has one.
 func perBox(o order, fixed bool) int {
 	if fixed {
 		return o.pieces / max(o.boxes, 1)
@@ -52,8 +54,8 @@ func ordersOf() (all []order) {
 	return all
 }
 
-// quarantine: a command that crashes its handler at every attempt is kept, with its stack. Letters with the same cause
-// form one group.
+// quarantine: a command that crashes its handler at every attempt is kept, with
+// its stack. Letters with the same cause form one group.
 func quarantine(ctx context.Context, s *story) error {
 	p, err := poisoned(ctx, s, new(atomic.Bool))
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// till is a behaviour with state, and with a fault: at its third sale it jams for good.
+// till is a behaviour with state, and with a fault: at its third sale it jams
+// for good.
 type till struct {
 	number int64
 	sold   int
@@ -28,8 +29,9 @@ func (t *till) HandleCommand(ctx context.Context, item string) behaviour.Outcome
 	return behaviour.OK(receipt{item, t.number, behaviour.Attempt(ctx)})
 }
 
-// restart: a crash discards the instance, with its faulty state, and the factory makes a fresh one. The caller of a
-// command that may be retried does not notice.
+// restart: a crash discards the instance, with its faulty state, and the
+// factory makes a fresh one. The caller of a command that may be retried does
+// not notice.
 func restart(ctx context.Context, s *story) error {
 	var tills atomic.Int64
 	sell := stage.Each("sell", func() behaviour.Behaviour[string] { return &till{number: tills.Add(1)} },

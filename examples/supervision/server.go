@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// server answers each line with "yes", until it is closed. It is the resource of a stage.
+// server answers each line with "yes", until it is closed. It is the resource
+// of a stage.
 type server struct {
 	at net.Listener
 

@@ -12,7 +12,8 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// story prints to a terminal: actions at the margin, their results indented below.
+// story prints to a terminal: actions at the margin, their results indented
+// below.
 type story struct{ out io.Writer }
 
 func (s *story) title(n int, text string) {
@@ -30,10 +31,12 @@ func (s *story) sawf(format string, args ...any) {
 	}
 }
 
-// printf writes to the terminal; if the terminal is gone, the error cannot be reported.
+// printf writes to the terminal; if the terminal is gone, the error cannot be
+// reported.
 func (s *story) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
 
-// startQuietly starts a pipeline that does not log its crashes, because the story reports them.
+// startQuietly starts a pipeline that does not log its crashes, because the
+// story reports them.
 func startQuietly(ctx context.Context, name string, parts ...pipeline.Part) (*pipeline.Pipeline, error) {
 	p, err := pipeline.New(name, append(parts, pipeline.Logger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {

@@ -164,7 +164,8 @@ func (b *buffer) showf(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.out, "%-36s [%s]\n", fmt.Sprintf(format, args...), picture)
 }
 
-// parseFlags turns arguments into a config, or returns everything that is wrong with them.
+// parseFlags turns arguments into a config, or returns everything that is wrong
+// with them.
 func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("tasks", flag.ContinueOnError)
 	f.IntVar(&c.producers, "producers", 2, "`number` of producers")

@@ -34,8 +34,9 @@ func newCache(limit int64, fresh time.Duration) *cache {
 	return &cache{limit: limit, fresh: fresh, files: map[string]*list.Element{}}
 }
 
-// get returns the file of that path, and whether it may be used as it is. If it is no longer fresh, only the first
-// caller gets false, and must compare it with the disk. For other callers it is fresh until then.
+// get returns the file of that path, and whether it may be used as it is. If it
+// is no longer fresh, only the first caller gets false, and must compare it
+// with the disk. For other callers it is fresh until then.
 func (c *cache) get(path string, now time.Duration) (f *file, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,8 @@ func (c *cache) get(path string, now time.Duration) (f *file, fresh bool) {
 	return f, false
 }
 
-// last returns the last known version of the file of that path, or nil if it is not kept.
+// last returns the last known version of the file of that path, or nil if it is
+// not kept.
 func (c *cache) last(path string) *file {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +66,8 @@ func (c *cache) last(path string) *file {
 	return nil
 }
 
-// put keeps a file, in place of an older one of that path, and drops the files that were not requested for longest.
+// put keeps a file, in place of an older one of that path, and drops the files
+// that were not requested for longest.
 func (c *cache) put(path string, f *file, now time.Duration) {
 	f.checked.Store(int64(now))
 	c.mu.Lock()

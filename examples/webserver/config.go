@@ -28,8 +28,8 @@ type config struct {
 	metrics     string // address to serve metrics at; empty: no metrics
 }
 
-// parseFlags turns arguments into a config, or returns everything that is wrong with them. [flag.ErrHelp] means that
-// -help was given.
+// parseFlags turns arguments into a config, or returns everything that is wrong
+// with them. [flag.ErrHelp] means that -help was given.
 func parseFlags(args []string, stdout io.Writer) (config, error) {
 	var c config
 	var pol string
@@ -66,8 +66,8 @@ func (c config) check() error {
 	)
 }
 
-// checkFiles checks whether there may be that many connections: each is an open file, and some of their answers are
-// files, too.
+// checkFiles checks whether there may be that many connections: each is an open
+// file, and some of their answers are files, too.
 func (c config) checkFiles() error {
 	files, err := openFiles()
 	if err != nil {
@@ -81,11 +81,12 @@ func (c config) checkFiles() error {
 		c.connections, most, files)
 }
 
-// mostConnections returns how many connections there may be with that many open files.
+// mostConnections returns how many connections there may be with that many open
+// files.
 func mostConnections(files int) int { return (files - spareFiles) / 2 }
 
-// defaultConnections returns the default number of connections. It is at least 1, so that checkFiles reports one fault
-// if there can be none.
+// defaultConnections returns the default number of connections. It is at least
+// 1, so that checkFiles reports one fault if there can be none.
 func defaultConnections() int {
 	files, err := openFiles()
 	if err != nil { // checkFiles reports it
@@ -94,7 +95,8 @@ func defaultConnections() int {
 	return max(1, min(defaultLimits().connections, mostConnections(files)))
 }
 
-// spareFiles are for refused connections, the listener, the standard streams and so on.
+// spareFiles are for refused connections, the listener, the standard streams
+// and so on.
 const spareFiles = 128
 
 func (c config) checkRoot() error {

@@ -15,8 +15,8 @@ const (
 	lingering              // after the last answer: further bytes are discarded
 )
 
-// awaited is what a connection that reads waits for. Each kind has a time limit of its own, which starts when the wait
-// does.
+// awaited is what a connection that reads waits for. Each kind has a time limit
+// of its own, which starts when the wait does.
 type awaited uint8
 
 const (
@@ -25,7 +25,8 @@ const (
 	restOfBody
 )
 
-// awaited returns what the connection waits for, when everything that it has sent is in c.in.
+// awaited returns what the connection waits for, when everything that it has
+// sent is in c.in.
 func (c *conn) awaited() awaited {
 	switch {
 	case c.body > 0:
@@ -47,11 +48,13 @@ func (c *conn) await(what awaited, l limits, now time.Duration) {
 	}
 }
 
-// conn is a connection, and the command that passes through the stages: it carries one request and its answer at a
-// time. The next request is parsed when the answer to the previous one is written. That keeps the answers in order and
-// limits what a connection can hold.
+// conn is a connection, and the command that passes through the stages: it
+// carries one request and its answer at a time. The next request is parsed when
+// the answer to the previous one is written. That keeps the answers in order
+// and limits what a connection can hold.
 //
-// Only its owner may access its fields (see signals). They are reused for the next client.
+// Only its owner may access its fields (see signals). They are reused for the
+// next client.
 type conn struct {
 	tag      tag // of its events; only the source changes and reads the generation
 	signals  signals
@@ -70,7 +73,8 @@ type conn struct {
 	ans  answer
 }
 
-// open assigns the connection to a new client. Events of earlier clients no longer reach it.
+// open assigns the connection to a new client. Events of earlier clients no
+// longer reach it.
 func (c *conn) open(s socket, excess bool, deadline time.Duration) {
 	c.tag.generation++
 	c.sock, c.excess, c.state = s, excess, reading
@@ -96,7 +100,8 @@ func (c *conn) expires(at time.Duration) { c.deadline.Store(int64(at)) }
 
 func (c *conn) expired(now time.Duration) bool { return int64(now) >= c.deadline.Load() }
 
-// keep keeps bytes that are not parsed yet. They may be part of the bytes that are kept already.
+// keep keeps bytes that are not parsed yet. They may be part of the bytes that
+// are kept already.
 func (c *conn) keep(rest []byte) {
 	if len(rest) == 0 {
 		c.in = nil // an idle connection holds no memory

@@ -90,7 +90,8 @@ func excuse(err error) answer {
 	}
 }
 
-// moved redirects a client to a path. A clean path starts with one slash, so it leads to no other host.
+// moved redirects a client to a path. A clean path starts with one slash, so it
+// leads to no other host.
 func moved(p, query string) answer {
 	a := text(http.StatusMovedPermanently, "it is at "+p+"\n")
 	a.extra = "Location: " + (&url.URL{Path: p, RawQuery: query}).String() + "\r\n"

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// fields is the information in the header lines of a request that [http.ReadRequest] does not return. net/http's server
-// uses it to refuse requests; a server that is built on ReadRequest has to find it out itself.
+// fields is the information in the header lines of a request that
+// [http.ReadRequest] does not return. net/http's server uses it to refuse
+// requests; a server that is built on ReadRequest has to find it out itself.
 type fields struct {
 	hosts  int    // the number of Host lines
 	host   []byte // the value of the last of them

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// file is what the server knows about a file. It is immutable except for checked, so that many answers can share it.
+// file is what the server knows about a file. It is immutable except for
+// checked, so that many answers can share it.
 type file struct {
 	modTime time.Time
 	stamp   stamp // of the version on the disk
@@ -28,8 +29,8 @@ type file struct {
 	checked atomic.Int64 // when it was last compared with the disk, on the server's clock
 }
 
-// newFile describes a file. The data is nil if it stays on the disk. If the name does not determine the content type,
-// the content does in either case.
+// newFile describes a file. The data is nil if it stays on the disk. If the
+// name does not determine the content type, the content does in either case.
 func newFile(name string, info fs.FileInfo, data []byte, content io.ReaderAt) *file {
 	f := &file{modTime: info.ModTime(), stamp: stampOf(info), size: info.Size(), data: data}
 	if data != nil {
@@ -46,15 +47,16 @@ func newFile(name string, info fs.FileInfo, data []byte, content io.ReaderAt) *f
 	return f
 }
 
-// stamp changes when a file does, even if its size and its time of modification stay the same.
+// stamp changes when a file does, even if its size and its time of modification
+// stay the same.
 type stamp struct {
 	modified int64  // nanoseconds
 	changed  int64  // nanoseconds: the system sets it at each change, and programs cannot set it
 	inode    uint64 // differs if the file replaced an older one
 }
 
-// tag returns an identifier of a version of a file: made of its times and its size, or, for embedded files, which have
-// no time, of its bytes.
+// tag returns an identifier of a version of a file: made of its times and its
+// size, or, for embedded files, which have no time, of its bytes.
 func (f *file) tag() string {
 	if f.modTime.IsZero() {
 		sum := sha256.Sum256(f.data)
@@ -80,7 +82,8 @@ func (f *file) same(info fs.FileInfo) bool {
 	return f.stamp == stampOf(info) && f.size == info.Size()
 }
 
-// answer answers a request with the file. The body is not set if the file is not in memory.
+// answer answers a request with the file. The body is not set if the file is
+// not in memory.
 func (f *file) answer(req *http.Request) answer {
 	if !conditional(req) {
 		return answer{status: http.StatusOK, lines: f.lines, text: f.data, length: f.size, left: f.size}
@@ -98,8 +101,9 @@ func conditional(req *http.Request) bool {
 	return false
 }
 
-// judge answers a request that has conditions or asks for a part. [http.ServeContent] implements those rules: it gets
-// the request and a file without content, and its result is converted into an answer.
+// judge answers a request that has conditions or asks for a part.
+// [http.ServeContent] implements those rules: it gets the request and a file
+// without content, and its result is converted into an answer.
 func (f *file) judge(req *http.Request) answer {
 	if !partial(req) {
 		req.Header.Del("Range")
@@ -123,8 +127,9 @@ func (f *file) judge(req *http.Request) answer {
 	}
 }
 
-// partial reports whether a request asks for one part of a file. Requests for several parts, which browsers do not
-// make, and those in another unit than bytes are answered with the whole file, as RFC 9110 (14.2) allows.
+// partial reports whether a request asks for one part of a file. Requests for
+// several parts, which browsers do not make, and those in another unit than
+// bytes are answered with the whole file, as RFC 9110 (14.2) allows.
 func partial(req *http.Request) bool {
 	unit, parts, _ := strings.Cut(textproto.TrimString(req.Header.Get("Range")), "=")
 	return req.Method == http.MethodGet && strings.EqualFold(unit, "bytes") && !strings.Contains(parts, ",")
@@ -142,7 +147,8 @@ func contentRange(v *verdict) string {
 	return "Content-Range: " + v.header.Get("Content-Range") + "\r\n"
 }
 
-// verdict is a ResponseWriter that records what ServeContent decided and drops all bytes.
+// verdict is a ResponseWriter that records what ServeContent decided and drops
+// all bytes.
 type verdict struct {
 	header http.Header
 	status int

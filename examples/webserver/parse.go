@@ -8,10 +8,11 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// parse is the first stage: it reads the bytes that a client has sent so far, and parses a request.
+// parse is the first stage: it reads the bytes that a client has sent so far,
+// and parses a request.
 //
-// Each worker has an instance with a buffer. A connection has no buffer of its own, except for the rest of a read that
-// held more than one request, or less.
+// Each worker has an instance with a buffer. A connection has no buffer of its
+// own, except for the rest of a read that held more than one request, or less.
 type parse struct {
 	*server
 	next    *port // requests to be served
@@ -93,8 +94,8 @@ func tooMany() *refusal {
 	}
 }
 
-// frame records what the request implies beyond its answer: the body that follows, and whether the connection stays
-// open.
+// frame records what the request implies beyond its answer: the body that
+// follows, and whether the connection stays open.
 func (p *parse) frame(c *conn) {
 	req := c.req
 	if req == nil {
@@ -109,8 +110,9 @@ func (p *parse) frame(c *conn) {
 	c.ans.keep = !req.ProtoAtLeast(1, 1)
 }
 
-// fill reads more bytes, behind the bytes that are there. It takes the signals before it reads, and puts them back only if
-// it has read something and there may be more. So a signal without bytes costs one read.
+// fill reads more bytes, behind the bytes that are there. It takes the signals
+// before it reads, and puts them back only if it has read something and there
+// may be more. So a signal without bytes costs one read.
 func (p *parse) fill(c *conn) error {
 	woken := c.signals.take(readable | hungUp)
 	if woken == 0 {
@@ -125,7 +127,8 @@ func (p *parse) fill(c *conn) error {
 	return err
 }
 
-// wait parks the connection until there are bytes to read, or ends it if its time limit has passed.
+// wait parks the connection until there are bytes to read, or ends it if its
+// time limit has passed.
 func (p *parse) wait(c *conn) (out behaviour.Outcome, done bool) {
 	c.keep(p.data)
 	p.data = c.in
@@ -157,8 +160,8 @@ func (p *parse) giveUp(c *conn) behaviour.Outcome {
 	return p.send(c, nil, &refusal{status: http.StatusRequestTimeout, words: "the request took too long", final: true})
 }
 
-// linger discards the bytes after a last answer: if the connection were closed with unread bytes, the client might
-// never see the answer.
+// linger discards the bytes after a last answer: if the connection were closed
+// with unread bytes, the client might never see the answer.
 func (p *parse) linger(c *conn) behaviour.Outcome {
 	for {
 		if c.signals.has(late) {

@@ -48,12 +48,14 @@ func (s *server) plan(st staff, stderr io.Writer) (err error) {
 	return err
 }
 
-// few returns the options of a stage that never waits: it cannot use more workers than there are processors.
+// few returns the options of a stage that never waits: it cannot use more
+// workers than there are processors.
 func (c staff) few(s *server, more ...stage.Option) []stage.Option {
 	return c.options(s, min(c.workers, runtime.GOMAXPROCS(0)), more)
 }
 
-// many returns the options of a stage that waits for the disk, or computes for long.
+// many returns the options of a stage that waits for the disk, or computes for
+// long.
 func (c staff) many(s *server, more ...stage.Option) []stage.Option {
 	return c.options(s, c.workers, more)
 }
@@ -64,8 +66,8 @@ func (c staff) options(s *server, most int, more []stage.Option) []stage.Option 
 		stage.Capacity(s.limits.connections+s.limits.spare)) // a connection is in one stage at a time
 }
 
-// fewest returns one worker, to which the policy adds more. A policy that does not set the number of workers gets all
-// from the start.
+// fewest returns one worker, to which the policy adds more. A policy that does
+// not set the number of workers gets all from the start.
 func (c staff) fewest(most int) int {
 	if c.policy == (policy.Fixed{}) {
 		return most

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// refusal is the reason for which a request is not served: the status and a line for the client.
+// refusal is the reason for which a request is not served: the status and a
+// line for the client.
 type refusal struct {
 	status int
 	words  string
@@ -29,7 +30,8 @@ func (r *refusal) answer() answer {
 	return a
 }
 
-// whole returns the answer as bytes, for connections that cannot pass through the pipeline.
+// whole returns the answer as bytes, for connections that cannot pass through
+// the pipeline.
 func (r *refusal) whole() []byte {
 	a := r.answer()
 	return append(a.appendHead(nil, []byte(time.Now().UTC().Format(http.TimeFormat))), a.text...)
@@ -39,8 +41,9 @@ func malformed(why string) *refusal {
 	return &refusal{status: http.StatusBadRequest, words: why, final: true}
 }
 
-// parser turns bytes into requests, with net/http's own parser. It decides where a request ends and which requests the
-// server accepts. It accepts no request that net/http's server refuses.
+// parser turns bytes into requests, with net/http's own parser. It decides
+// where a request ends and which requests the server accepts. It accepts no
+// request that net/http's server refuses.
 type parser struct {
 	limits limits
 	bytes  bytes.Reader
@@ -51,8 +54,8 @@ func newParser(l limits) *parser {
 	return &parser{limits: l, reader: bufio.NewReaderSize(nil, 4096)}
 }
 
-// next parses a request at the front of b, and returns how many bytes it has. It returns 0 and nil as long as the
-// request is not complete.
+// next parses a request at the front of b, and returns how many bytes it has.
+// It returns 0 and nil as long as the request is not complete.
 func (p *parser) next(b []byte) (n int, req *http.Request, err *refusal) {
 	skipped := emptyLines(b)
 	b = b[skipped:]
@@ -85,13 +88,14 @@ func emptyLines(b []byte) (n int) {
 	return n
 }
 
-// isToken reports whether a method may start with the byte; a TLS greeting, for example, does not. A single carriage
-// return may still become an empty line.
+// isToken reports whether a method may start with the byte; a TLS greeting, for
+// example, does not. A single carriage return may still become an empty line.
 func isToken(b byte) bool {
 	return b == '\r' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
 }
 
-// headEnd returns the length of a head including the empty line that ends it, or 0 if it is not complete.
+// headEnd returns the length of a head including the empty line that ends it,
+// or 0 if it is not complete.
 func headEnd(b []byte) int {
 	end := bytes.Index(b, []byte("\n\r\n")) + 3
 	if end < 3 {
@@ -116,7 +120,8 @@ func (p *parser) parse(head []byte) (*http.Request, *refusal) {
 	return req, p.check(head, req)
 }
 
-// check refuses requests that net/http's parser accepts, but that its server or this one does not serve.
+// check refuses requests that net/http's parser accepts, but that its server or
+// this one does not serve.
 func (p *parser) check(head []byte, req *http.Request) *refusal {
 	if req.ProtoMajor != 1 {
 		return &refusal{status: http.StatusHTTPVersionNotSupported, words: "this server supports HTTP/1.1", final: true}
@@ -165,7 +170,8 @@ func target(req *http.Request) (string, *refusal) {
 	}
 }
 
-// cleanPath returns the request's path with no empty or dotted parts. It keeps a slash at the end.
+// cleanPath returns the request's path with no empty or dotted parts. It keeps
+// a slash at the end.
 func cleanPath(req *http.Request) (string, *refusal) {
 	p := req.URL.Path
 	if p == "" && req.URL.Opaque == "" { // http://host is the same as http://host/
@@ -181,8 +187,9 @@ func cleanPath(req *http.Request) (string, *refusal) {
 	return clean, nil
 }
 
-// climbs reports whether a path goes up. Clients resolve such a path before they send it, so this one is suspect. The
-// site would not let it escape, but it is refused anyway.
+// climbs reports whether a path goes up. Clients resolve such a path before
+// they send it, so this one is suspect. The site would not let it escape, but
+// it is refused anyway.
 func climbs(p string) bool {
 	return strings.Contains(p, "..") && slices.Contains(strings.FieldsFunc(p, func(r rune) bool { return r == '/' || r == '\\' }), "..")
 }

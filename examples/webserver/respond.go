@@ -12,8 +12,9 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// respond is the last stage: it writes an answer, as far as the socket accepts it at once. It does not wait for a slow
-// client: the connection is parked until the socket accepts more.
+// respond is the last stage: it writes an answer, as far as the socket accepts
+// it at once. It does not wait for a slow client: the connection is parked
+// until the socket accepts more.
 type respond struct {
 	*server
 	more *port // back to itself: a long answer lets others go first now and then
@@ -26,7 +27,8 @@ type respond struct {
 	dated int64
 }
 
-// The size of the pieces in which a file is read, and how many of them are sent in a row.
+// The size of the pieces in which a file is read, and how many of them are sent
+// in a row.
 const (
 	pieceSize = 64 << 10
 	inARow    = 4
@@ -84,7 +86,8 @@ func (r *respond) date1123() []byte {
 // done reports whether the whole answer is written.
 func (a *answer) done() bool { return len(a.head)+len(a.text) == 0 && (a.file == nil || a.left == 0) }
 
-// write writes the next piece of an answer. It returns errAgain if the socket did not accept all of it.
+// write writes the next piece of an answer. It returns errAgain if the socket
+// did not accept all of it.
 func (r *respond) write(c *conn) error {
 	piece, err := r.load(&c.ans)
 	if err != nil {
@@ -136,12 +139,14 @@ func (a *answer) advance(n int) {
 	a.left -= int64(n)
 }
 
-// looks is how often a parked answer is tried again within the time in which a client may accept nothing. The system
-// signals that a socket is writable only when it has a good deal of space; a try also shows what a client accepted
+// looks is how often a parked answer is tried again within the time in which a
+// client may accept nothing. The system signals that a socket is writable only
+// when it has a good deal of space; a try also shows what a client accepted
 // before.
 const looks = 16
 
-// wait parks the connection until the socket is writable, or ends it if the client accepts nothing.
+// wait parks the connection until the socket is writable, or ends it if the
+// client accepts nothing.
 func (r *respond) wait(c *conn) (out behaviour.Outcome, done bool) {
 	c.ans.head = bytes.Clone(c.ans.head) // the worker needs its buffer for other answers
 	now := r.now()
@@ -186,8 +191,9 @@ func (r *respond) finish(c *conn) behaviour.Outcome {
 	return behaviour.Forward(r.next, c)
 }
 
-// end closes a connection after its last answer: at once, unless the client may have sent bytes that were not read.
-// Unread bytes would make the kernel reset the connection, and the client might lose the answer.
+// end closes a connection after its last answer: at once, unless the client may
+// have sent bytes that were not read. Unread bytes would make the kernel reset
+// the connection, and the client might lose the answer.
 func (r *respond) end(c *conn, unsure bool) behaviour.Outcome {
 	if !unsure && len(c.in) == 0 && c.body == 0 && !c.signals.has(readable) {
 		return r.hangUp(c)

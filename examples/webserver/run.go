@@ -20,8 +20,8 @@ import (
 // stopTime is how long the stages may take to stop when no connection is left.
 const stopTime = 5 * time.Second
 
-// run runs the program and returns its exit status. When ctx ends, no more requests are accepted; those in progress are
-// answered.
+// run runs the program and returns its exit status. When ctx ends, no more
+// requests are accepted; those in progress are answered.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -117,7 +117,8 @@ func (r *runner) run(ctx context.Context) int {
 	return show.StatusOK
 }
 
-// serveUntil serves until ctx ends or the pipeline stops, and all answers are written.
+// serveUntil serves until ctx ends or the pipeline stops, and all answers are
+// written.
 func (s *server) serveUntil(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.serve() }() //nolint:contextcheck // it is asked to drain, and then continues for a while
@@ -132,8 +133,8 @@ func (s *server) serveUntil(ctx context.Context) error {
 	return <-served
 }
 
-// settle stops the pipeline. It takes the snapshot when all commands have ended but the workers still exist, so that
-// they are counted.
+// settle stops the pipeline. It takes the snapshot when all commands have ended
+// but the workers still exist, so that they are counted.
 func settle(p *pipeline.Pipeline) (pipeline.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()

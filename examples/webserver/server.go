@@ -15,8 +15,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// server is the state that all stages share, and the source of the pipeline: one goroutine that waits for all
-// connections and submits those with something to do to a stage.
+// server is the state that all stages share, and the source of the pipeline:
+// one goroutine that waits for all connections and submits those with something
+// to do to a stage.
 type server struct {
 	limits limits
 	site   fs.FS
@@ -53,7 +54,8 @@ func (s *server) now() time.Duration { return time.Since(s.born) }
 // draining reports whether each answer is the last of its connection.
 func (s *server) draining() bool { return s.stop.Load() }
 
-// stopping reports whether a connection that waits for a request must stop waiting.
+// stopping reports whether a connection that waits for a request must stop
+// waiting.
 func (s *server) stopping(partial bool) bool { return s.draining() && !partial || s.cutting() }
 
 // cutting reports whether the time to drain is over.
@@ -68,9 +70,11 @@ func (s *server) drain(patience time.Duration) {
 	s.stop.Store(true)
 }
 
-// tag identifies the subject of an event: a connection, by its slot and by its generation, which counts the connections
-// that have used the slot. The generation is needed because events come in batches: when the source handles an event, a
-// stage may have closed its connection, and an earlier event of the batch may have put a new one into the slot.
+// tag identifies the subject of an event: a connection, by its slot and by its
+// generation, which counts the connections that have used the slot. The
+// generation is needed because events come in batches: when the source handles
+// an event, a stage may have closed its connection, and an earlier event of the
+// batch may have put a new one into the slot.
 type tag struct{ slot, generation int32 }
 
 // acceptorTag returns the tag of the acceptor.
@@ -91,8 +95,8 @@ func (s *server) open(l net.Listener) (err error) {
 	return nil
 }
 
-// serve is the source. It returns when the server was asked to drain and the last connection has ended, or when it
-// cannot watch the connections any more.
+// serve is the source. It returns when the server was asked to drain and the
+// last connection has ended, or when it cannot watch the connections any more.
 func (s *server) serve() error {
 	defer s.poller.close()
 	defer s.closeAcceptor()
@@ -116,7 +120,8 @@ func (s *server) serve() error {
 	}
 }
 
-// handle handles an event. It ignores an event of a connection that has left its slot to another.
+// handle handles an event. It ignores an event of a connection that has left
+// its slot to another.
 func (s *server) handle(of tag, what sign) {
 	if of == acceptorTag() {
 		s.acceptAll()
@@ -127,8 +132,8 @@ func (s *server) handle(of tag, what sign) {
 	}
 }
 
-// send submits a connection to the stage that it waits for. Every stage has a slot for every connection, so send never
-// waits.
+// send submits a connection to the stage that it waits for. Every stage has a
+// slot for every connection, so send never waits.
 func (s *server) send(c *conn) {
 	to := s.entry
 	if c.state == writing {
@@ -185,8 +190,9 @@ func (s *server) admit(sock socket) {
 	}
 }
 
-// slot returns a connection to use, or nil if there is none. excess reports whether the connection is only accepted to
-// be answered that there are too many.
+// slot returns a connection to use, or nil if there is none. excess reports
+// whether the connection is only accepted to be answered that there are too
+// many.
 func (s *server) slot() (c *conn, excess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +211,8 @@ func (s *server) slot() (c *conn, excess bool) {
 	return c, excess
 }
 
-// close ends a connection that the caller owns; the caller must not use it again.
+// close ends a connection that the caller owns; the caller must not use it
+// again.
 func (s *server) close(c *conn) {
 	c.forget()
 	c.in = nil
@@ -230,8 +237,9 @@ func (s *server) closeAcceptor() {
 	}
 }
 
-// lost handles the dead letter of a connection whose command ended without an answer, because a handler crashed: the
-// client is at least informed that the fault is the server's.
+// lost handles the dead letter of a connection whose command ended without an
+// answer, because a handler crashed: the client is at least informed that the
+// fault is the server's.
 func (s *server) lost(l stage.DeadLetter) {
 	c := l.Command.(*conn)
 	if c.state == reading {

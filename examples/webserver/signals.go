@@ -15,9 +15,11 @@ const (
 
 // signals hold the signals of one connection, and its ownership.
 //
-// The source raises signals. A goroutine that raises a signal on a connection without an owner becomes its owner. A
-// stage that has nothing left to do parks the connection; parking fails if a signal that it would wait for has been
-// raised meanwhile. So no signal is missed, and no two stages ever work on one connection, without a lock.
+// The source raises signals. A goroutine that raises a signal on a connection
+// without an owner becomes its owner. A stage that has nothing left to do parks
+// the connection; parking fails if a signal that it would wait for has been
+// raised meanwhile. So no signal is missed, and no two stages ever work on one
+// connection, without a lock.
 type signals struct{ bits atomic.Uint32 }
 
 // raise sets signals. It reports whether the caller owns the connection now.
@@ -35,8 +37,9 @@ func (s *signals) take(some sign) sign { return sign(s.bits.And(^uint32(some))) 
 // has reports whether any of some is set.
 func (s *signals) has(some sign) bool { return sign(s.bits.Load())&some != 0 }
 
-// park gives up the ownership of the connection until a signal is raised. It reports false, and the caller keeps the
-// connection, if any of the awaited signals is already set.
+// park gives up the ownership of the connection until a signal is raised. It
+// reports false, and the caller keeps the connection, if any of the awaited
+// signals is already set.
 func (s *signals) park(awaited sign) bool {
 	for {
 		now := s.bits.Load()

@@ -36,7 +36,8 @@ type found struct {
 // errNone means that there is no file at a path.
 var errNone = errors.New("no such file")
 
-// find opens the file of a clean path; the file of a directory is its index.html.
+// find opens the file of a clean path; the file of a directory is its
+// index.html.
 func find(site fs.FS, p string) (found, error) {
 	name := strings.Trim(p, "/")
 	if name == "" {
@@ -88,9 +89,10 @@ func (f found) read() ([]byte, error) {
 	return data[:n], err
 }
 
-// absent reports whether an error means that there is nothing at the path: no file, a path through something that is
-// not a directory, an invalid name, a link that leaves the root or leads in a circle. Other errors are faults of the
-// machine.
+// absent reports whether an error means that there is nothing at the path: no
+// file, a path through something that is not a directory, an invalid name, a
+// link that leaves the root or leads in a circle. Other errors are faults of
+// the machine.
 func absent(err error) bool {
 	var no syscall.Errno
 	if !errors.As(err, &no) {

@@ -13,14 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errAgain means that a socket cannot continue now, and that there will be a signal when it can.
+// errAgain means that a socket cannot continue now, and that there will be a
+// signal when it can.
 var errAgain = errors.New("try again")
 
-// socket is a TCP connection that never blocks: it returns errAgain if there is nothing to read, or if it cannot accept
-// bytes.
+// socket is a TCP connection that never blocks: it returns errAgain if there is
+// nothing to read, or if it cannot accept bytes.
 type socket int
 
-// read reads the available bytes. At the end of the client's bytes it returns [io.EOF].
+// read reads the available bytes. At the end of the client's bytes it returns
+// [io.EOF].
 func (s socket) read(b []byte) (int, error) {
 	for {
 		n, err := unix.Read(int(s), b)
@@ -35,7 +37,8 @@ func (s socket) read(b []byte) (int, error) {
 	}
 }
 
-// write writes as many bytes of the parts as the socket accepts. It fails only if it has written none.
+// write writes as many bytes of the parts as the socket accepts. It fails only
+// if it has written none.
 func (s socket) write(parts [][]byte) (int, error) {
 	for {
 		n, err := unix.Writev(int(s), parts)
@@ -48,7 +51,8 @@ func (s socket) write(parts [][]byte) (int, error) {
 	}
 }
 
-// orAgain returns errAgain for the errors that mean it, and other errors unchanged.
+// orAgain returns errAgain for the errors that mean it, and other errors
+// unchanged.
 func orAgain(err error) error {
 	if errors.Is(err, unix.EAGAIN) {
 		return errAgain
@@ -77,8 +81,8 @@ func newAcceptor(l net.Listener) (acceptor, error) {
 	return d, err
 }
 
-// accept accepts the next connection, or returns errAgain if there is none. Go's runtime does not know the socket: only
-// the poller watches it.
+// accept accepts the next connection, or returns errAgain if there is none.
+// Go's runtime does not know the socket: only the poller watches it.
 func (d acceptor) accept() (socket, error) {
 	for {
 		fd, _, err := unix.Accept4(d.socket, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -93,10 +97,12 @@ func (d acceptor) accept() (socket, error) {
 	}
 }
 
-// poller reports which of many sockets have events. It is Linux's epoll, edge-triggered: each signal is reported once.
+// poller reports which of many sockets have events. It is Linux's epoll,
+// edge-triggered: each signal is reported once.
 //
-// The epoll instance is itself a file that Go's runtime can wait for. So one goroutine waits for thousands of
-// connections, and holds no thread while it waits.
+// The epoll instance is itself a file that Go's runtime can wait for. So one
+// goroutine waits for thousands of connections, and holds no thread while it
+// waits.
 type poller struct {
 	file   *os.File
 	raw    syscall.RawConn
@@ -143,8 +149,8 @@ func (p *poller) watch(fd int, events uint32, tag tag) (err error) {
 // until sets the time at which [poller.wait] returns.
 func (p *poller) until(t time.Time) error { return p.file.SetReadDeadline(t) }
 
-// wait waits for events and returns how many there are. It waits at most until the time of [poller.until]; then the
-// error is [os.ErrDeadlineExceeded].
+// wait waits for events and returns how many there are. It waits at most until
+// the time of [poller.until]; then the error is [os.ErrDeadlineExceeded].
 func (p *poller) wait() (int, error) {
 	if err := p.raw.Read(p.look); err != nil {
 		return 0, err

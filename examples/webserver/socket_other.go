@@ -15,7 +15,8 @@ var (
 	errLinux = errors.New("this server waits for its connections with epoll, which only Linux has")
 )
 
-// The definitions below let the program be built on other systems, where it reports that it cannot run.
+// The definitions below let the program be built on other systems, where it
+// reports that it cannot run.
 type (
 	socket   int
 	acceptor struct{ net.Listener }

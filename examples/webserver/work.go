@@ -16,7 +16,8 @@ const (
 	mostWork = 1_000_000 // rounds; about a tenth of a second
 )
 
-// work is the stage that computes the dynamic page, which costs as much time as the client asks for.
+// work is the stage that computes the dynamic page, which costs as much time as
+// the client asks for.
 type work struct {
 	next *port
 }

@@ -1,11 +1,14 @@
-// Package actor is the only package that imports protoactor. It uses the parts that hold up under test (processes with a
-// PID, the registry, parents and children, watch, plug-in mailboxes) and adds what a pipeline needs: a mailbox that
-// takes work from a shared queue, and processes without an actor.
+// Package actor is the only package that imports protoactor. It uses the parts
+// that hold up under test (processes with a PID, the registry, parents and
+// children, watch, plug-in mailboxes) and adds what a pipeline needs: a mailbox
+// that takes work from a shared queue, and processes without an actor.
 //
-// These parts of protoactor are never used, because they lose messages, spin or cannot be stopped: bounded mailboxes,
-// routers, the built-in metrics, stash, guardians, shared futures, ActorSystem.Shutdown and the built-in strategies. An
-// actor that fails is never restarted in place either: its supervisor stops it and starts a new one under a new name.
-// So an incarnation has one straight life, and no Stop can cross a Restart.
+// These parts of protoactor are never used, because they lose messages, spin or
+// cannot be stopped: bounded mailboxes, routers, the built-in metrics, stash,
+// guardians, shared futures, ActorSystem.Shutdown and the built-in strategies.
+// An actor that fails is never restarted in place either: its supervisor stops
+// it and starts a new one under a new name. So an incarnation has one straight
+// life, and no Stop can cross a Restart.
 package actor
 
 import (
@@ -78,9 +81,11 @@ func Shared() *System {
 // buckets is how many of its registry's 1,024 buckets a system keeps.
 const buckets = 8
 
-// thin makes the registry of a new system smaller. Each bucket is 32 maps with locks: all of them take 2.8 MB when they
-// are empty, and each of ten thousand actors would have a map to itself, of 290 bytes. In 256 maps an actor takes 60
-// bytes. Only spawning, ending and sending by name take these locks: a PID that was used once knows its process.
+// thin makes the registry of a new system smaller. Each bucket is 32 maps with
+// locks: all of them take 2.8 MB when they are empty, and each of ten thousand
+// actors would have a map to itself, of 290 bytes. In 256 maps an actor takes
+// 60 bytes. Only spawning, ending and sending by name take these locks: a PID
+// that was used once knows its process.
 func thin(r *proto.ProcessRegistryValue) {
 	r.LocalPIDs.LocalPIDs = slices.Clone(r.LocalPIDs.LocalPIDs[:buckets])
 }
@@ -103,8 +108,9 @@ type Spawner interface {
 	SpawnNamed(props *proto.Props, name string) (*PID, error)
 }
 
-// Spawn starts an actor as a child of the spawner, or as a root. Its mailbox is box. The name must be new for each
-// incarnation: a stuck incarnation that ends late removes its name from the registry, even if another actor has it by
+// Spawn starts an actor as a child of the spawner, or as a root. Its mailbox is
+// box. The name must be new for each incarnation: a stuck incarnation that ends
+// late removes its name from the registry, even if another actor has it by
 // then.
 func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, error) {
 	return by.SpawnNamed(proto.PropsFromProducer(func() Actor { return shielded(make()) },
@@ -117,8 +123,9 @@ func Unique(s *System, name string) string { return name + s.ProcessRegistry.Nex
 // Local returns the PID of a process of this system by its name.
 func Local(s *System, name string) *PID { return s.NewLocalPID(name) }
 
-// Stop asks an actor to stop, if it still exists. Sending to the PID of one that has ended would leave a dead letter,
-// and that a goroutine for the log's throttle.
+// Stop asks an actor to stop, if it still exists. Sending to the PID of one
+// that has ended would leave a dead letter, and that a goroutine for the log's
+// throttle.
 func Stop(s *System, pid *PID) {
 	if p, ok := s.ProcessRegistry.GetLocal(pid.Id); ok {
 		p.Stop(pid)
@@ -132,8 +139,9 @@ func Tell(s *System, pid *PID, message any) {
 	}
 }
 
-// Abandon makes a parent forget a child that does not end: the parent is notified that the child has terminated, and
-// the child's name is free. The child's goroutine may continue, but its parent no longer listens to it.
+// Abandon makes a parent forget a child that does not end: the parent is
+// notified that the child has terminated, and the child's name is free. The
+// child's goroutine may continue, but its parent no longer listens to it.
 func Abandon(s *System, parent, child *PID) {
 	s.ProcessRegistry.Remove(child)
 	if p, ok := s.ProcessRegistry.GetLocal(parent.Id); ok {
@@ -141,12 +149,13 @@ func Abandon(s *System, parent, child *PID) {
 	}
 }
 
-// Has reports whether an actor has neither ended nor been abandoned. When its parent hears of either it reports false.
+// Has reports whether an actor has neither ended nor been abandoned. When its
+// parent hears of either it reports false.
 func Has(s *System, pid *PID) bool {
 	_, ok := s.ProcessRegistry.GetLocal(pid.Id)
 	return ok
 }
 
-// Fail notifies the parent of the actor that ctx belongs to that the actor has failed. The actor's mailbox is
-// suspended; the parent decides.
+// Fail notifies the parent of the actor that ctx belongs to that the actor has
+// failed. The actor's mailbox is suspended; the parent decides.
 func Fail(ctx Context, reason error) { ctx.(Supervisor).EscalateFailure(reason, nil) }

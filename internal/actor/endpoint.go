@@ -6,8 +6,9 @@ import (
 	proto "github.com/asynkron/protoactor-go/actor"
 )
 
-// Endpoint is a process without an actor: a message to its PID is passed to a function, in the sender's goroutine. The PID
-// stays the same however often the actors behind it are restarted.
+// Endpoint is a process without an actor: a message to its PID is passed to a
+// function, in the sender's goroutine. The PID stays the same however often the
+// actors behind it are restarted.
 type Endpoint struct {
 	system *System
 	pid    *PID
@@ -20,7 +21,8 @@ type Endpoint struct {
 
 var _ proto.Process = (*Endpoint)(nil)
 
-// OpenEndpoint registers an endpoint under a name. It reports false if the name is taken.
+// OpenEndpoint registers an endpoint under a name. It reports false if the name
+// is taken.
 func OpenEndpoint(s *System, name string, in func(message any, sender *PID)) (*Endpoint, bool) {
 	d := &Endpoint{system: s, in: in, watchers: map[string]*PID{}}
 	pid, ok := s.ProcessRegistry.Add(d, name)

@@ -16,19 +16,22 @@ type Turn struct{}
 
 var turn = &Turn{}
 
-// Feed is a source of work outside a mailbox: the feed of a worker's mailbox is the queue of its stage.
+// Feed is a source of work outside a mailbox: the feed of a worker's mailbox is
+// the queue of its stage.
 type Feed interface {
 	// Ready reports whether the actor should be given a [Turn].
 	Ready() bool
-	// Len returns the length of the queue, which counts as the length of the mailbox.
+	// Len returns the length of the queue, which counts as the length of the
+	// mailbox.
 	Len() int
 }
 
-// Mailbox is the mailbox of the project's actors. It delivers system messages first, then messages to the actor itself,
-// then turns for the feed.
+// Mailbox is the mailbox of the project's actors. It delivers system messages
+// first, then messages to the actor itself, then turns for the feed.
 //
-// Unlike protoactor's own mailbox, it may be written to before it is ready, survives runtime.Goexit in a handler, and
-// delivers nothing between Stop and the end except the ends of children.
+// Unlike protoactor's own mailbox, it may be written to before it is ready,
+// survives runtime.Goexit in a handler, and delivers nothing between Stop and
+// the end except the ends of children.
 type Mailbox struct {
 	feed    Feed
 	system  letters
@@ -50,8 +53,8 @@ func NewMailbox(feed Feed) *Mailbox {
 	return m
 }
 
-// PostUserMessage queues a message to the actor itself. It drops a nil message, on which protoactor's mailbox would
-// spin for ever.
+// PostUserMessage queues a message to the actor itself. It drops a nil message,
+// on which protoactor's mailbox would spin for ever.
 func (m *Mailbox) PostUserMessage(message any) {
 	if message == nil {
 		return
@@ -66,8 +69,8 @@ func (m *Mailbox) PostSystemMessage(message any) {
 	m.Wake()
 }
 
-// RegisterHandlers is called once, by the spawner. The dispatcher is not kept: the project has only one kind, which
-// gives each run a goroutine.
+// RegisterHandlers is called once, by the spawner. The dispatcher is not kept:
+// the project has only one kind, which gives each run a goroutine.
 func (m *Mailbox) RegisterHandlers(invoker proto.MessageInvoker, _ proto.Dispatcher) {
 	m.invoker = invoker
 	if ctx, ok := invoker.(Context); ok {
@@ -79,7 +82,8 @@ func (m *Mailbox) RegisterHandlers(invoker proto.MessageInvoker, _ proto.Dispatc
 // Start delivers messages that were posted before the mailbox was ready.
 func (m *Mailbox) Start() { m.Wake() }
 
-// UserMessageCount returns the length of the feed's queue plus the number of messages to the actor itself.
+// UserMessageCount returns the length of the feed's queue plus the number of
+// messages to the actor itself.
 func (m *Mailbox) UserMessageCount() int {
 	n := m.own.len()
 	if m.feed != nil {
@@ -88,7 +92,8 @@ func (m *Mailbox) UserMessageCount() int {
 	return n
 }
 
-// Pressing reports whether a system message waits. An actor checks it between two commands of a long turn.
+// Pressing reports whether a system message waits. An actor checks it between
+// two commands of a long turn.
 func (m *Mailbox) Pressing() bool { return m.system.len() > 0 }
 
 // Wake runs the mailbox if it does not run already. It does not block.
@@ -98,7 +103,8 @@ func (m *Mailbox) Wake() {
 	}
 }
 
-// claim reports whether the caller may run the mailbox: it is ready and no other goroutine runs it.
+// claim reports whether the caller may run the mailbox: it is ready and no
+// other goroutine runs it.
 func (m *Mailbox) claim() bool { return m.ready.Load() && m.running.CompareAndSwap(false, true) }
 
 // schedule starts the mailbox, or notifies the Pace if there is one.
@@ -110,7 +116,8 @@ func (m *Mailbox) schedule() {
 	go m.loop()
 }
 
-// process runs the mailbox until it is empty, and then the mailboxes that are run next.
+// process runs the mailbox until it is empty, and then the mailboxes that are
+// run next.
 func (m *Mailbox) process() {
 	bigstack.Grow()
 	for m != nil {
@@ -118,8 +125,9 @@ func (m *Mailbox) process() {
 	}
 }
 
-// empty runs the mailbox until it is empty, and returns the mailbox that the caller must run next, or nil if there is
-// none. If a handler ends its goroutine (runtime.Goexit), another goroutine takes over.
+// empty runs the mailbox until it is empty, and returns the mailbox that the
+// caller must run next, or nil if there is none. If a handler ends its
+// goroutine (runtime.Goexit), another goroutine takes over.
 func (m *Mailbox) empty() (next *Mailbox) {
 	exited := true
 	defer func() {
@@ -133,8 +141,8 @@ func (m *Mailbox) empty() (next *Mailbox) {
 		next, m.follower = m.follower, nil
 		suspended, stopped := m.suspended, m.stopped
 		m.running.Store(false)
-		// A message may have arrived after the last check and before running was set to false; its sender could not
-		// schedule the mailbox.
+		// A message may have arrived after the last check and before running
+		// was set to false; its sender could not schedule the mailbox.
 		if !m.pending(suspended, stopped) || !m.running.CompareAndSwap(false, true) {
 			break
 		}
@@ -174,8 +182,9 @@ type Panic struct { //nolint:errname // it is not only an error
 // Error returns the value as text, without the stack.
 func (p *Panic) Error() string { return "panic: " + plain.Text(p.Value) }
 
-// run delivers messages until there are none. A panic that reaches run does not come from a user's handler, because the
-// worker recovers those. It must not end the process either: it fails the actor, with a [*Panic].
+// run delivers messages until there are none. A panic that reaches run does not
+// come from a user's handler, because the worker recovers those. It must not
+// end the process either: it fails the actor, with a [*Panic].
 func (m *Mailbox) run() {
 	var message any
 	defer func() {
@@ -190,7 +199,8 @@ func (m *Mailbox) run() {
 	}
 }
 
-// deliver delivers one message and stores it in message. It reports false if there is none.
+// deliver delivers one message and stores it in message. It reports false if
+// there is none.
 func (m *Mailbox) deliver(message *any) bool {
 	if *message = m.system.take(); *message != nil {
 		m.release()
@@ -211,8 +221,8 @@ func (m *Mailbox) deliver(message *any) bool {
 	return true
 }
 
-// obey handles a system message. After Stop only the ends of children are delivered. A Restart is ignored: the project
-// never sends one.
+// obey handles a system message. After Stop only the ends of children are
+// delivered. A Restart is ignored: the project never sends one.
 func (m *Mailbox) obey(message any) {
 	switch message.(type) {
 	case *proto.SuspendMailbox:
@@ -228,8 +238,8 @@ func (m *Mailbox) obey(message any) {
 	}
 }
 
-// letters is a small queue of rare messages. It is a list because every idle stage has two mailboxes with two of these,
-// and a slice is larger.
+// letters is a small queue of rare messages. It is a list because every idle
+// stage has two mailboxes with two of these, and a slice is larger.
 type letters struct {
 	mu          sync.Mutex // guards first and last
 	first, last *letter

@@ -9,11 +9,13 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// shield lets an actor end although it panics, or ends its goroutine, while it handles its stop. Without the shield,
-// protoactor would neither stop the actor's children nor notify its parent, which would then wait for ever.
+// shield lets an actor end although it panics, or ends its goroutine, while it
+// handles its stop. Without the shield, protoactor would neither stop the
+// actor's children nor notify its parent, which would then wait for ever.
 type shield struct{ Actor }
 
-// shieldedSupervisor is a shield of an actor that handles the failures of its children.
+// shieldedSupervisor is a shield of an actor that handles the failures of its
+// children.
 type shieldedSupervisor struct{ shield }
 
 // HandleFailure passes a failure on.
@@ -28,8 +30,8 @@ func shielded(a Actor) Actor {
 	return shield{a}
 }
 
-// Receive passes a message on. The last two messages are handled in a goroutine of their own; a crash there becomes a
-// failure that the parent is notified of.
+// Receive passes a message on. The last two messages are handled in a goroutine
+// of their own; a crash there becomes a failure that the parent is notified of.
 func (s shield) Receive(ctx Context) {
 	switch ctx.Message().(type) {
 	case *Stopping, *Stopped:

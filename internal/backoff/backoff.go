@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Pause returns the n-th pause of a row, counted from one: first, doubled for each further one up to most, and changed by
-// a share of itself, from -1 to 1, which callers draw at random. It returns 0 if first is 0.
+// Pause returns the n-th pause of a row, counted from one: first, doubled for
+// each further one up to most, and changed by a share of itself, from -1 to 1,
+// which callers draw at random. It returns 0 if first is 0.
 func Pause(first, most time.Duration, n int, share float64) time.Duration {
 	if first == 0 {
 		return 0
@@ -21,7 +22,8 @@ func Pause(first, most time.Duration, n int, share float64) time.Duration {
 	return d + time.Duration(share*float64(d))
 }
 
-// LongestAsked is the longest pause that another program may ask for, unless the user allows longer ones.
+// LongestAsked is the longest pause that another program may ask for, unless
+// the user allows longer ones.
 const LongestAsked = time.Minute
 
 // Heed returns the pause to make when another program asks for one: the pause

@@ -12,19 +12,23 @@ type suspender interface {
 	Suspend(start func(wake func())) error
 }
 
-// Bound is a context that suspends like another one, and whose suspensions also end when a context ends.
+// Bound is a context that suspends like another one, and whose suspensions also
+// end when a context ends.
 type Bound struct {
 	context.Context // the context that ends the suspensions
 	c               suspender
 }
 
-// NewBound returns a context that suspends like c, and whose suspensions end when ctx ends.
+// NewBound returns a context that suspends like c, and whose suspensions end
+// when ctx ends.
 func NewBound(ctx context.Context, c suspender) *Bound { return &Bound{ctx, c} }
 
-// Suspend suspends c until it is woken, or until the context ends; then it returns the context's error.
+// Suspend suspends c until it is woken, or until the context ends; then it
+// returns the context's error.
 func (b *Bound) Suspend(start func(wake func())) error { return b.wait(start, b.c.Suspend) }
 
-// SuspendApart is Suspend for a wake-up by a goroutine outside the tasks; see [Config.Apart].
+// SuspendApart is Suspend for a wake-up by a goroutine outside the tasks; see
+// [Config.Apart].
 func (b *Bound) SuspendApart(start func(wake func())) error {
 	if a, ok := b.c.(interface {
 		SuspendApart(start func(wake func())) error
@@ -34,7 +38,8 @@ func (b *Bound) SuspendApart(start func(wake func())) error {
 	return b.wait(start, b.c.Suspend)
 }
 
-// wait ends with the first of two events: the wake-up, or the end of the context.
+// wait ends with the first of two events: the wake-up, or the end of the
+// context.
 func (b *Bound) wait(start func(wake func()), suspend func(start func(wake func())) error) error {
 	if err := b.Ended(); err != nil {
 		return err
@@ -61,7 +66,8 @@ func (b *Bound) wait(start func(wake func()), suspend func(start func(wake func(
 	return err
 }
 
-// Ended returns why suspensions fail now, or nil if they do not: the task was stopped, or the context has ended.
+// Ended returns why suspensions fail now, or nil if they do not: the task was
+// stopped, or the context has ended.
 func (b *Bound) Ended() error {
 	if b.Err() == nil {
 		return nil
@@ -84,7 +90,8 @@ func TaskOf(c any) (*Task, bool) {
 	return t, ok
 }
 
-// Origin returns the context that c is bound to, through any number of bounds, or c itself.
+// Origin returns the context that c is bound to, through any number of bounds,
+// or c itself.
 func Origin(c any) any {
 	for {
 		b, ok := c.(*Bound)

@@ -23,9 +23,11 @@ func newCarrier(cfg Config) *carrier {
 	return c
 }
 
-// body runs tasks until it is stopped. A task that calls runtime.Goexit ends the coroutine, too, and with the engine
-// Pull also the goroutine that runs it. So the last deferred call yields once more: the goroutine that runs the task
-// learns that the task has ended, and another goroutine lets the coroutine end (unwind).
+// body runs tasks until it is stopped. A task that calls runtime.Goexit ends
+// the coroutine, too, and with the engine Pull also the goroutine that runs it.
+// So the last deferred call yields once more: the goroutine that runs the task
+// learns that the task has ended, and another goroutine lets the coroutine end
+// (unwind).
 func (c *carrier) body(yield func(struct{}) bool) {
 	if c.check {
 		c.id = goid.ID()

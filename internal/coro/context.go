@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// A task is a context, but most tasks are never used as one. So the real context is made when it is first needed. The
-// contexts that the standard library derives from the task are then children of it, without a goroutine for each.
+// A task is a context, but most tasks are never used as one. So the real
+// context is made when it is first needed. The contexts that the standard
+// library derives from the task are then children of it, without a goroutine
+// for each.
 
 // Deadline returns the deadline of the context given to Start.
 func (t *Task) Deadline() (time.Time, bool) { return t.parent.Deadline() }
 
-// Done returns a channel that is closed when the task is stopped or has ended, or when the context given to Start is
-// done.
+// Done returns a channel that is closed when the task is stopped or has ended,
+// or when the context given to Start is done.
 func (t *Task) Done() <-chan struct{} { return t.real().Done() }
 
 // Err returns a non-nil error if Done is closed.
@@ -31,8 +33,9 @@ func (t *Task) Err() error {
 	}
 }
 
-// Value returns the value of the context given to Start for that key. Package context looks up in this way the context
-// that ends, and its cause; this is the real context.
+// Value returns the value of the context given to Start for that key. Package
+// context looks up in this way the context that ends, and its cause; this is
+// the real context.
 func (t *Task) Value(key any) any {
 	t.mu.Lock()
 	ctx := t.ctx
@@ -79,7 +82,8 @@ func (t *Task) stopContext(cause error) {
 	t.stopped.Store(true)
 }
 
-// finish ends the context of a task that has ended, as the context of an HTTP request ends.
+// finish ends the context of a task that has ended, as the context of an HTTP
+// request ends.
 func (t *Task) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

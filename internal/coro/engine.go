@@ -2,8 +2,9 @@ package coro
 
 import "iter"
 
-// Engine turns a function that yields into one that can be resumed: the type of [iter.Pull]. next and stop are called
-// by one goroutine at a time. stop makes the pending yield return false, and returns when the function has returned.
+// Engine turns a function that yields into one that can be resumed: the type of
+// [iter.Pull]. next and stop are called by one goroutine at a time. stop makes
+// the pending yield return false, and returns when the function has returned.
 type Engine func(body iter.Seq[struct{}]) (next func() (struct{}, bool), stop func())
 
 // Pull is the engine that switches without the runtime's scheduler.
@@ -11,8 +12,9 @@ func Pull(body iter.Seq[struct{}]) (next func() (struct{}, bool), stop func()) {
 	return iter.Pull(body)
 }
 
-// Baton is the engine for tasks or callers that lock OS threads: a goroutine that passes a baton back and forth with
-// the goroutine that runs it, over two channels. A switch costs several times as much (see BenchmarkSwitch).
+// Baton is the engine for tasks or callers that lock OS threads: a goroutine
+// that passes a baton back and forth with the goroutine that runs it, over two
+// channels. A switch costs several times as much (see BenchmarkSwitch).
 func Baton(body iter.Seq[struct{}]) (next func() (struct{}, bool), stop func()) {
 	b := &baton{body: body, there: make(chan bool), back: make(chan bool)}
 	return b.next, b.stop

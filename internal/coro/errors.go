@@ -6,19 +6,22 @@ import (
 )
 
 var (
-	// ErrStopped is returned to a task that suspends itself, or is suspended, when it is stopped.
+	// ErrStopped is returned to a task that suspends itself, or is suspended,
+	// when it is stopped.
 	ErrStopped = errors.New("coroutine: stopped")
 
-	// ErrNotRunning is returned to a goroutine that suspends a task that is not running: the task has ended, or is
-	// suspended already, so the goroutine cannot be the task's.
+	// ErrNotRunning is returned to a goroutine that suspends a task that is not
+	// running: the task has ended, or is suspended already, so the goroutine
+	// cannot be the task's.
 	ErrNotRunning = errors.New("coroutine: the task is not running on this goroutine: " +
 		"its function has returned, or another goroutine than the function's uses its context")
 
-	// ErrGoexit is the fault of a task whose function called runtime.Goexit, as a failing test helper does.
+	// ErrGoexit is the fault of a task whose function called runtime.Goexit, as
+	// a failing test helper does.
 	ErrGoexit = errors.New("coroutine: called runtime.Goexit")
 
-	// ErrIgnoredStop is the fault of a task that was stopped and, instead of returning, suspended itself repeatedly;
-	// see [Task.Refused].
+	// ErrIgnoredStop is the fault of a task that was stopped and, instead of
+	// returning, suspended itself repeatedly; see [Task.Refused].
 	ErrIgnoredStop = errors.New("coroutine: ended because it continued to suspend after being stopped: " +
 		"a handler must return when a suspension returns ErrStopped")
 

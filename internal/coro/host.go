@@ -9,42 +9,47 @@ import (
 // idleByDefault is how many idle coroutines a host keeps by default.
 const idleByDefault = 64
 
-// Config configures a host. Its zero value is ready for use if no task ever suspends.
+// Config configures a host. Its zero value is ready for use if no task ever
+// suspends.
 type Config struct {
-	// Idle is how many coroutines are kept for reuse; 0 means 64, and a negative number none.
+	// Idle is how many coroutines are kept for reuse; 0 means 64, and a
+	// negative number none.
 	Idle int
 
 	// Engine makes the coroutines; nil means [Pull].
 	Engine Engine
 
-	// Ready is called once for each time that a task is woken, by any goroutine, and must arrange a call of Resume. It
-	// must neither block nor call Resume itself: the waking goroutine may be running another task. If Close has unwound
-	// the task in the meantime, Resume does nothing.
+	// Ready is called once for each time that a task is woken, by any
+	// goroutine, and must arrange a call of Resume. It must neither block nor
+	// call Resume itself: the waking goroutine may be running another task. If
+	// Close has unwound the task in the meantime, Resume does nothing.
 	Ready func(*Task)
 
-	// Apart, if set, is called instead of Ready for a task that was woken from outside the tasks: by the end of a
-	// Sleep, or of a function that it awaits, or by Stop. Such wake-ups come in no defined order; an owner that needs
-	// an order may define one here.
+	// Apart, if set, is called instead of Ready for a task that was woken from
+	// outside the tasks: by the end of a Sleep, or of a function that it
+	// awaits, or by Stop. Such wake-ups come in no defined order; an owner that
+	// needs an order may define one here.
 	Apart func(*Task)
 
-	// Left, if set, is called with each task that has suspended or ended, by the goroutine that ran it, before any
-	// other goroutine can get the task.
+	// Left, if set, is called with each task that has suspended or ended, by
+	// the goroutine that ran it, before any other goroutine can get the task.
 	Left func(*Task)
 
-	// Ended, if set, is called with each task that has ended, by the goroutine that ran it, after its coroutine is free
-	// again.
+	// Ended, if set, is called with each task that has ended, by the goroutine
+	// that ran it, after its coroutine is free again.
 	Ended func(*Task)
 
-	// Closing, if set, is called with each task before Close resumes it; the returned function is called when the task
-	// has ended, or when Close could not resume it.
+	// Closing, if set, is called with each task before Close resumes it; the
+	// returned function is called when the task has ended, or when Close could
+	// not resume it.
 	Closing func(*Task) (done func())
 
-	// After, if set, wakes a sleeping task when a time has passed, instead of [time.AfterFunc]. A sleeping task that is
-	// stopped calls cancel.
+	// After, if set, wakes a sleeping task when a time has passed, instead of
+	// [time.AfterFunc]. A sleeping task that is stopped calls cancel.
 	After func(d time.Duration, w Waker) (cancel func())
 
-	// Check makes each suspension find out whether its goroutine is the task's, and fail otherwise. This costs
-	// microseconds; it is meant for tests.
+	// Check makes each suspension find out whether its goroutine is the task's,
+	// and fail otherwise. This costs microseconds; it is meant for tests.
 	Check bool
 }
 
@@ -110,8 +115,9 @@ func (h *Host) Start(ctx context.Context, tag any, f func(*Task)) (*Task, error)
 	return t, nil
 }
 
-// Resume continues a ready task until it suspends itself again or ends. It returns false, and does nothing, if the task
-// is not ready: another goroutine was first.
+// Resume continues a ready task until it suspends itself again or ends. It
+// returns false, and does nothing, if the task is not ready: another goroutine
+// was first.
 func (h *Host) Resume(t *Task) bool {
 	if !h.Claim(t) {
 		return false
@@ -121,7 +127,8 @@ func (h *Host) Resume(t *Task) bool {
 	return true
 }
 
-// Claim is the first half of Resume: if it returns true, the caller owns the task and must call GoOn.
+// Claim is the first half of Resume: if it returns true, the caller owns the
+// task and must call GoOn.
 func (h *Host) Claim(t *Task) bool { return t.move(ready, running) }
 
 // GoOn is the second half of Resume.
@@ -130,11 +137,14 @@ func (h *Host) GoOn(t *Task) {
 	h.settle(t)
 }
 
-// Close stops all tasks and runs the suspended ones to their ends, the youngest first: their suspensions return
-// ErrStopped, and their deferred calls run. A task that another goroutine runs, or that called Close itself, is stopped
-// at its next suspension. From then on no task can be started. Close waits for the tasks that it runs. A task that
-// continues to suspend is ended (see [Task.Refused]); one that neither returns nor suspends holds Close up for ever.
-// Another goroutine may call Close again meanwhile: that call runs the tasks that are still suspended.
+// Close stops all tasks and runs the suspended ones to their ends, the youngest
+// first: their suspensions return ErrStopped, and their deferred calls run. A
+// task that another goroutine runs, or that called Close itself, is stopped at
+// its next suspension. From then on no task can be started. Close waits for the
+// tasks that it runs. A task that continues to suspend is ended (see
+// [Task.Refused]); one that neither returns nor suspends holds Close up for
+// ever. Another goroutine may call Close again meanwhile: that call runs the
+// tasks that are still suspended.
 func (h *Host) Close() { h.CloseFor(nil) }
 
 // CloseFor is Close with a cause for ErrStopped.
@@ -151,7 +161,8 @@ func (h *Host) CloseFor(cause error) {
 	}
 }
 
-// Each calls f with each task that has not ended. f must neither block nor call the host.
+// Each calls f with each task that has not ended. f must neither block nor call
+// the host.
 func (h *Host) Each(f func(*Task)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,11 +178,13 @@ func (h *Host) Stats() Stats {
 	return Stats{Created: h.created, Idle: len(h.idle), Live: h.live}
 }
 
-// settle handles a task whose coroutine has yielded or ended. Once the task is parked or ready, another goroutine may
-// own it, and settle does not touch it any more.
+// settle handles a task whose coroutine has yielded or ended. Once the task is
+// parked or ready, another goroutine may own it, and settle does not touch it
+// any more.
 //
-// settle is called after the switch, and not around it: a return from a function that was called before a switch goes
-// where the processor does not predict it, and costs more than all the work here.
+// settle is called after the switch, and not around it: a return from a
+// function that was called before a switch goes where the processor does not
+// predict it, and costs more than all the work here.
 func (h *Host) settle(t *Task) {
 	if h.cfg.Left != nil {
 		h.cfg.Left(t)
@@ -191,7 +204,8 @@ func (h *Host) settle(t *Task) {
 	}
 }
 
-// again passes on a task that was woken before it had parked, as the goroutine that woke it would have done.
+// again passes on a task that was woken before it had parked, as the goroutine
+// that woke it would have done.
 func (h *Host) again(t *Task) {
 	if t.apart {
 		h.cfg.Apart(t)
@@ -200,7 +214,8 @@ func (h *Host) again(t *Task) {
 	h.cfg.Ready(t)
 }
 
-// admit gives a new task a coroutine and adds it to the live tasks, unless the host is closed.
+// admit gives a new task a coroutine and adds it to the live tasks, unless the
+// host is closed.
 func (h *Host) admit(t *Task) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,9 +255,10 @@ func (h *Host) release(t *Task) {
 	}
 }
 
-// unwind lets a coroutine end that is suspended during runtime.Goexit. The engine passes the Goexit on to the goroutine
-// that stops it, so unwind uses a new goroutine. It waits for that, since it takes no time: all deferred calls of the
-// task have run already.
+// unwind lets a coroutine end that is suspended during runtime.Goexit. The
+// engine passes the Goexit on to the goroutine that stops it, so unwind uses a
+// new goroutine. It waits for that, since it takes no time: all deferred calls
+// of the task have run already.
 func unwind(c *carrier) {
 	over := make(chan struct{})
 	go func() {

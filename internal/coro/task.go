@@ -10,7 +10,8 @@ import (
 	"github.com/golda-dev/golda/internal/goid"
 )
 
-// The states of a task. The goroutine that moves it from ready to running runs it.
+// The states of a task. The goroutine that moves it from ready to running runs
+// it.
 const (
 	running uint64 = iota // cannot be woken; it is zero, so that a new task is running
 	parking               // can be woken, but has not yet parked
@@ -20,12 +21,13 @@ const (
 	ended
 )
 
-// mostRefusals is how many suspensions of a stopped task fail before the task is ended: more than a loop that ends by
-// itself makes, and soon reached by one that does not end.
+// mostRefusals is how many suspensions of a stopped task fail before the task
+// is ended: more than a loop that ends by itself makes, and soon reached by one
+// that does not end.
 const mostRefusals = 100_000
 
-// A word holds a state in its low bits and the number of the suspension above them, so that a wake-up for an earlier
-// suspension has no effect.
+// A word holds a state in its low bits and the number of the suspension above
+// them, so that a wake-up for an earlier suspension has no effect.
 const (
 	stateBits = 3
 	stateMask = 1<<stateBits - 1
@@ -77,15 +79,17 @@ func (t *Task) Host() *Host { return t.host }
 // Ended reports whether the function has ended.
 func (t *Task) Ended() bool { return t.word.Load()&stateMask == ended }
 
-// Fault returns how the function ended, once it has: nil if it returned, a [*PanicError], ErrGoexit or ErrIgnoredStop.
+// Fault returns how the function ended, once it has: nil if it returned, a
+// [*PanicError], ErrGoexit or ErrIgnoredStop.
 func (t *Task) Fault() error { return t.fault }
 
-// Blocked reports whether a suspended task can be woken only by other tasks of its host, see Block. It may be called by
-// the goroutine that runs the task.
+// Blocked reports whether a suspended task can be woken only by other tasks of
+// its host, see Block. It may be called by the goroutine that runs the task.
 func (t *Task) Blocked() bool { return t.blocked }
 
-// Stop stops the task: its current suspension, or the next one if it is running, returns ErrStopped, and its context is
-// done, with the cause if it is not nil. A suspended task becomes ready.
+// Stop stops the task: its current suspension, or the next one if it is
+// running, returns ErrStopped, and its context is done, with the cause if it is
+// not nil. A suspended task becomes ready.
 func (t *Task) Stop(cause error) {
 	if t.interrupt(cause) {
 		t.host.cfg.Apart(t)
@@ -99,12 +103,15 @@ func (t *Task) Hurry() {
 	t.hurried = true
 }
 
-// Refused returns why the task may not suspend: nil, unless it is running and was stopped. A task that was refused
-// 100,000 times, or for which Hurry was called, ignores its stop: Refused then ends its goroutine with
-// [runtime.Goexit], so that deferred calls run, and the task's fault is ErrIgnoredStop.
+// Refused returns why the task may not suspend: nil, unless it is running and
+// was stopped. A task that was refused 100,000 times, or for which Hurry was
+// called, ignores its stop: Refused then ends its goroutine with
+// [runtime.Goexit], so that deferred calls run, and the task's fault is
+// ErrIgnoredStop.
 //
-// It is called by the function of the task, or by code that suspends on its behalf. Suspend, Yield and Sleep call it
-// themselves. Prepare and SuspendApart do not: their callers may have to restore some state first.
+// It is called by the function of the task, or by code that suspends on its
+// behalf. Suspend, Yield and Sleep call it themselves. Prepare and SuspendApart
+// do not: their callers may have to restore some state first.
 func (t *Task) Refused() error {
 	if !t.stopped.Load() || !t.runs() {
 		return nil
@@ -120,8 +127,8 @@ func (t *Task) Refused() error {
 	return err
 }
 
-// Suspend parks the task until wake has been called, from any goroutine, possibly before start returns. Further calls
-// of wake do nothing.
+// Suspend parks the task until wake has been called, from any goroutine,
+// possibly before start returns. Further calls of wake do nothing.
 func (t *Task) Suspend(start func(wake func())) error {
 	if err := t.Refused(); err != nil {
 		return err
@@ -134,7 +141,8 @@ func (t *Task) Suspend(start func(wake func())) error {
 	return t.Park()
 }
 
-// SuspendApart is Suspend for a wake-up by a goroutine outside the tasks; see [Config.Apart].
+// SuspendApart is Suspend for a wake-up by a goroutine outside the tasks; see
+// [Config.Apart].
 func (t *Task) SuspendApart(start func(wake func())) error {
 	w, err := t.Prepare()
 	if err != nil {
@@ -164,8 +172,9 @@ func (t *Task) callStart(w Waker, start func()) {
 	done = true
 }
 
-// Yield lets all other ready tasks run first. It needs no wake-up, so the task stays in the state running, in which it
-// cannot be woken: this halves the cost.
+// Yield lets all other ready tasks run first. It needs no wake-up, so the task
+// stays in the state running, in which it cannot be woken: this halves the
+// cost.
 func (t *Task) Yield() error {
 	if !t.runs() {
 		return ErrNotRunning
@@ -197,8 +206,9 @@ func (t *Task) Sleep(d time.Duration) error {
 	return nil
 }
 
-// Prepare starts a suspension: from now on the Waker may be used. A call of [Task.Park] or [Task.Block] must follow,
-// with no other suspension in between. The two halves do the same as Suspend, without its allocation.
+// Prepare starts a suspension: from now on the Waker may be used. A call of
+// [Task.Park] or [Task.Block] must follow, with no other suspension in between.
+// The two halves do the same as Suspend, without its allocation.
 func (t *Task) Prepare() (Waker, error) {
 	if !t.runs() {
 		return Waker{}, ErrNotRunning
@@ -213,8 +223,8 @@ func (t *Task) Prepare() (Waker, error) {
 	return w, nil
 }
 
-// Park completes a suspension that Prepare started: it returns when the task has been woken and resumed, with
-// ErrStopped if it was stopped.
+// Park completes a suspension that Prepare started: it returns when the task
+// has been woken and resumed, with ErrStopped if it was stopped.
 func (t *Task) Park() error {
 	t.carrier.yield(struct{}{})
 	if t.stopped.Load() {
@@ -223,8 +233,8 @@ func (t *Task) Park() error {
 	return nil
 }
 
-// Block is Park for a task that only other tasks of its host will wake. So the owner of the host can detect that all
-// tasks wait for one another.
+// Block is Park for a task that only other tasks of its host will wake. So the
+// owner of the host can detect that all tasks wait for one another.
 func (t *Task) Block() error {
 	t.blocked = true
 	err := t.Park()
@@ -246,8 +256,9 @@ func (w Waker) WakeApart() {
 	}
 }
 
-// Claim wakes the task as Wake does, but does not call Ready: if it returns true, the caller must have the task
-// resumed. If it returns false there is nothing to do.
+// Claim wakes the task as Wake does, but does not call Ready: if it returns
+// true, the caller must have the task resumed. If it returns false there is
+// nothing to do.
 func (w Waker) Claim() bool {
 	return w.task.rouse(func(turn uint64) bool { return turn == w.turn })
 }
@@ -255,13 +266,15 @@ func (w Waker) Claim() bool {
 // Task returns the task of the Waker.
 func (w Waker) Task() *Task { return w.task }
 
-// interrupt marks the task as stopped and reports whether the caller must have it resumed.
+// interrupt marks the task as stopped and reports whether the caller must have
+// it resumed.
 func (t *Task) interrupt(cause error) bool {
 	t.stopContext(cause)
 	return t.rouse(func(uint64) bool { return true })
 }
 
-// rouse moves a task that is parked or parking, if its turn is wanted. It reports whether this made the task ready.
+// rouse moves a task that is parked or parking, if its turn is wanted. It
+// reports whether this made the task ready.
 func (t *Task) rouse(wanted func(turn uint64) bool) bool {
 	for {
 		old := t.word.Load()
@@ -282,7 +295,8 @@ func (t *Task) rouse(wanted func(turn uint64) bool) bool {
 	}
 }
 
-// move changes the state, at any turn, and reports whether the old state was as expected.
+// move changes the state, at any turn, and reports whether the old state was as
+// expected.
 func (t *Task) move(from, to uint64) bool {
 	old := t.word.Load()
 	return old&stateMask == from && t.word.CompareAndSwap(old, old&^stateMask|to)
@@ -291,7 +305,8 @@ func (t *Task) move(from, to uint64) bool {
 // withdraw undoes Prepare.
 func (t *Task) withdraw(w Waker) { t.word.Store(w.turn << stateBits) }
 
-// runs reports whether the task is running, and, with Config.Check, whether the caller is on its goroutine.
+// runs reports whether the task is running, and, with Config.Check, whether the
+// caller is on its goroutine.
 func (t *Task) runs() bool {
 	return t.word.Load()&stateMask == running && (!t.carrier.check || t.carrier.id == goid.ID())
 }

@@ -23,14 +23,17 @@ func (e *FatalError) Unwrap() error { return e.Err }
 // Save keeps a position outside of the process.
 type Save func(ctx context.Context, position int64) error
 
-// Cursor is where a source is. It outlives the runs of the source. Any goroutine may use it.
+// Cursor is where a source is. It outlives the runs of the source. Any
+// goroutine may use it.
 type Cursor struct {
 	// Pipeline and Stage are the names of the pipeline and the stage that the
 	// source feeds. They are set before its first run, and do not change.
 	Pipeline, Stage string
-	// Paused reports whether the stage is paused. It is set like the names, and may be nil.
+	// Paused reports whether the stage is paused. It is set like the names, and
+	// may be nil.
 	Paused func() bool
-	// Grace is how long the source may take to return when its context has ended. It is set before each run; 0 means that it is not known.
+	// Grace is how long the source may take to return when its context has
+	// ended. It is set before each run; 0 means that it is not known.
 	Grace time.Duration
 
 	position atomic.Int64 // after the last command that was accepted
@@ -52,17 +55,20 @@ type Cursor struct {
 	window atomic.Pointer[Window]        // nil without a checkpoint
 	// Begun is called when the cursor gets its window, once.
 	Begun func(*Window, Save)
-	// Whole is why the source may not hear of the ends of its commands, nor have a checkpoint of its own; nil if it may. It is set like the
-	// names.
+	// Whole is why the source may not hear of the ends of its commands, nor
+	// have a checkpoint of its own; nil if it may. It is set like the names.
 	Whole error
-	// Stands is called when a submission has waited for the first command in the window for a minute, then for two more, and so on. It
-	// is set like the names, and may be nil.
+	// Stands is called when a submission has waited for the first command in
+	// the window for a minute, then for two more, and so on. It is set like the
+	// names, and may be nil.
 	Stands func(waited time.Duration)
-	// Full is called when the source submits nothing more until some of its commands have ended, and about every second while that
-	// lasts. It is set like the names, and may be nil.
+	// Full is called when the source submits nothing more until some of its
+	// commands have ended, and about every second while that lasts. It is set
+	// like the names, and may be nil.
 	Full func()
-	// Bounded is called when a source says how many of its commands are in the pipeline at once, and returns why it could wait for ever. It
-	// is set like the names, and may be nil.
+	// Bounded is called when a source says how many of its commands are in the
+	// pipeline at once, and returns why it could wait for ever. It is set like
+	// the names, and may be nil.
 	Bounded func(Bound) error
 }
 
@@ -71,13 +77,15 @@ type key struct{}
 // With returns a context in which a source finds its cursor.
 func With(ctx context.Context, c *Cursor) context.Context { return context.WithValue(ctx, key{}, c) }
 
-// Of returns the cursor of the source that was given the context, or nil if it runs without a feed.
+// Of returns the cursor of the source that was given the context, or nil if it
+// runs without a feed.
 func Of(ctx context.Context) *Cursor {
 	c, _ := ctx.Value(key{}).(*Cursor)
 	return c
 }
 
-// Position returns the position after the last command that was accepted. A run begins there.
+// Position returns the position after the last command that was accepted. A run
+// begins there.
 func (c *Cursor) Position() int64 {
 	if c == nil {
 		return 0
@@ -95,7 +103,8 @@ func (c *Cursor) SetTotal(n int64) {
 	}
 }
 
-// At calls submit, and lets the command that it submits have the given position instead of one more than the last.
+// At calls submit, and lets the command that it submits have the given position
+// instead of one more than the last.
 func (c *Cursor) At(next int64, submit func() error) error {
 	if c == nil {
 		return submit()
@@ -113,7 +122,8 @@ func (c *Cursor) give(next int64, given bool) {
 	c.next, c.given = next, given
 }
 
-// Start sets the position at which the first run begins. It is called before that.
+// Start sets the position at which the first run begins. It is called before
+// that.
 func (c *Cursor) Start(position int64) { c.position.Store(position) }
 
 // Hold makes later submissions wait until release is called. A submission under
@@ -153,7 +163,8 @@ func (c *Cursor) lock(ctx context.Context) error {
 	}
 }
 
-// Hear calls submit, and lets ended be called at the end of the command that it submits.
+// Hear calls submit, and lets ended be called at the end of the command that it
+// submits.
 func (c *Cursor) Hear(ended func(err error), submit func() error) error {
 	if c.Whole != nil {
 		return &FatalError{c.Whole}
@@ -174,8 +185,8 @@ func (c *Cursor) hear(ended func(err error)) {
 // IsPaused reports whether the stage that the source feeds is paused.
 func (c *Cursor) IsPaused() bool { return c != nil && c.Paused != nil && c.Paused() }
 
-// EndTime returns half of the grace of a source, and at most a time: how long the
-// source may wait for another process when its context has ended.
+// EndTime returns half of the grace of a source, and at most a time: how long
+// the source may wait for another process when its context has ended.
 func (c *Cursor) EndTime(most time.Duration) time.Duration {
 	if c == nil || c.Grace == 0 {
 		return most
@@ -183,15 +194,16 @@ func (c *Cursor) EndTime(most time.Duration) time.Duration {
 	return min(most, c.Grace/2)
 }
 
-// IsFull is called by a source that submits nothing more until some of its commands have ended, about every second.
+// IsFull is called by a source that submits nothing more until some of its
+// commands have ended, about every second.
 func (c *Cursor) IsFull() {
 	if c != nil && c.Full != nil {
 		c.Full()
 	}
 }
 
-// Since calls submit, and lets the command that it submits have waited since a time, which counts for the time to live that its stage
-// gives it.
+// Since calls submit, and lets the command that it submits have waited since a
+// time, which counts for the time to live that its stage gives it.
 func (c *Cursor) Since(at time.Time, submit func() error) error {
 	if c == nil {
 		return submit()
@@ -228,8 +240,9 @@ func (c *Cursor) Away() error {
 	return nil
 }
 
-// Begin makes the cursor begin at a position, and look for the position up to which all commands have ended. Later runs call
-// it again, which changes nothing.
+// Begin makes the cursor begin at a position, and look for the position up to
+// which all commands have ended. Later runs call it again, which changes
+// nothing.
 func (c *Cursor) Begin(from int64, save Save) {
 	if c == nil || save == nil || c.window.Load() != nil {
 		return
@@ -242,7 +255,8 @@ func (c *Cursor) Begin(from int64, save Save) {
 	}
 }
 
-// Checkpoint returns the position up to which all commands have ended, and whether the cursor looks for it.
+// Checkpoint returns the position up to which all commands have ended, and
+// whether the cursor looks for it.
 func (c *Cursor) Checkpoint() (position int64, ok bool) {
 	w := c.window.Load()
 	if w == nil {
@@ -251,7 +265,8 @@ func (c *Cursor) Checkpoint() (position int64, ok bool) {
 	return w.Reached(), true
 }
 
-// End is called at the end of a command, with its error. Done reports that it was not a hard stop that ended it.
+// End is called at the end of a command, with its error. Done reports that it
+// was not a hard stop that ended it.
 type End func(err error, done bool)
 
 // Terms are a source's wishes for one of its commands.
@@ -261,7 +276,8 @@ type Terms struct {
 	Since time.Time // when the command began to wait; zero means when it is submitted
 }
 
-// Submit calls accept for one command, and if that returns nil moves the position. Several calls wait for one another.
+// Submit calls accept for one command, and if that returns nil moves the
+// position. Several calls wait for one another.
 func (c *Cursor) Submit(ctx context.Context, accept func(Terms) error) error {
 	if err := c.lock(ctx); err != nil {
 		return err

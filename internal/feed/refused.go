@@ -14,7 +14,8 @@ type source[C any] = func(ctx context.Context, submit func(C) error) error
 // refusals has the code of the sources that [Refused] has returned.
 var refusals sync.Map
 
-// Refused returns a source that stands for a wrong argument of a constructor. [Check] returns its error, and so does a run.
+// Refused returns a source that stands for a wrong argument of a constructor.
+// [Check] returns its error, and so does a run.
 func Refused[C any](format string, args ...any) source[C] {
 	err := fmt.Errorf("source: "+format, args...)
 	src := func(context.Context, func(C) error) error { return &FatalError{err} }

@@ -12,8 +12,8 @@ import (
 // first that has not ended, ended ones included.
 const Width = 1 << 14
 
-// Window finds the position up to which all commands have ended. Commands enter it in the order of their positions and end in
-// any order.
+// Window finds the position up to which all commands have ended. Commands enter
+// it in the order of their positions and end in any order.
 type Window struct {
 	mu      sync.Mutex // guards the rest
 	places  ring.Ring[place]
@@ -25,8 +25,9 @@ type Window struct {
 	limit time.Duration // for how long a command waits until that is reported; for the command that waits
 }
 
-// firstStand is for how long a command waits until that is reported for the first time. Each report doubles the time before the next
-// one, since commands may take long.
+// firstStand is for how long a command waits until that is reported for the
+// first time. Each report doubles the time before the next one, since commands
+// may take long.
 const firstStand = time.Minute
 
 // place is the place of one command in a window.
@@ -46,7 +47,8 @@ func (w *Window) Reached() int64 {
 	return w.reached
 }
 
-// Changed returns a channel that receives when the position has changed since the last receive.
+// Changed returns a channel that receives when the position has changed since
+// the last receive.
 func (w *Window) Changed() <-chan struct{} { return w.changed }
 
 // Touch makes the channel of Changed receive, although nothing has changed.
@@ -64,7 +66,8 @@ type waiting struct {
 	stands func(waited time.Duration)
 }
 
-// enter takes a command in, and returns its number. It waits while the window is full. One command enters at a time.
+// enter takes a command in, and returns its number. It waits while the window
+// is full. One command enters at a time.
 func (w *Window) enter(ctx context.Context, position int64, calls waiting) (uint64, error) {
 	n, free := w.tryEnter(position)
 	if free == nil {
@@ -94,7 +97,8 @@ func (w *Window) enter(ctx context.Context, position int64, calls waiting) (uint
 	return n, nil
 }
 
-// tryEnter takes a command in if there is a place. Otherwise it returns a channel that is closed when a place comes free.
+// tryEnter takes a command in if there is a place. Otherwise it returns a
+// channel that is closed when a place comes free.
 func (w *Window) tryEnter(position int64) (n uint64, free <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +122,8 @@ func (w *Window) withdraw() {
 	w.leave()
 }
 
-// end ends a command. The position never passes one that ended without being done.
+// end ends a command. The position never passes one that ended without being
+// done.
 func (w *Window) end(n uint64, done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

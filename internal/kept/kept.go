@@ -1,4 +1,5 @@
-// Package kept says which Go types lose something when JSON writes and reads them.
+// Package kept says which Go types lose something when JSON writes and reads
+// them.
 package kept
 
 import (
@@ -29,7 +30,8 @@ func ByJSON(t reflect.Type) string {
 // keptTypes has the results of ByJSON by type.
 var keptTypes sync.Map
 
-// keptAt is a type where its values can be addressed, or where they cannot: there JSON does not call the methods of a pointer.
+// keptAt is a type where its values can be addressed, or where they cannot:
+// there JSON does not call the methods of a pointer.
 type keptAt struct {
 	of          reflect.Type
 	addressable bool
@@ -72,7 +74,8 @@ func (w keptWalk) value(t reflect.Type, path string, addressable bool) string {
 	}
 }
 
-// pairs are the methods with which a type is written and read, in the order in which JSON looks for them.
+// pairs are the methods with which a type is written and read, in the order in
+// which JSON looks for them.
 var pairs = []struct {
 	write, read reflect.Type
 	method      string
@@ -105,7 +108,8 @@ func (w keptWalk) marshals(t reflect.Type, path string, addressable bool) (own b
 	return false, ""
 }
 
-// promotedFrom returns the embedded field of which a struct has a method, nil if the method is its own.
+// promotedFrom returns the embedded field of which a struct has a method, nil
+// if the method is its own.
 func promotedFrom(t, writer, write reflect.Type, method string) *reflect.StructField {
 	if t.Kind() != reflect.Struct {
 		return nil

@@ -13,8 +13,9 @@ import (
 // are not UTF-8.
 var replacement = []byte(`\ufffd`)
 
-// Marshal returns the JSON of a value, as json.Marshal does. The error names a string of the value that is not UTF-8, which json.Marshal
-// changes. A type with a MarshalJSON of its own is trusted.
+// Marshal returns the JSON of a value, as json.Marshal does. The error names a
+// string of the value that is not UTF-8, which json.Marshal changes. A type
+// with a MarshalJSON of its own is trusted.
 func Marshal(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil || !bytes.Contains(data, replacement) {
@@ -26,8 +27,8 @@ func Marshal(v any) ([]byte, error) {
 	return data, nil
 }
 
-// changed returns the path of a string that package json changes; "" if there is none. The value has no cycles: json.Marshal has written
-// it.
+// changed returns the path of a string that package json changes; "" if there
+// is none. The value has no cycles: json.Marshal has written it.
 func changed(v reflect.Value, path string) string {
 	if own, valid := writesItself(v); own {
 		return unless(valid, path)
@@ -102,7 +103,8 @@ func changedEntry(v reflect.Value, path string) string {
 	return ""
 }
 
-// keepsText reports whether package json writes a key of a map as it is. Of a string it does not call the methods.
+// keepsText reports whether package json writes a key of a map as it is. Of a
+// string it does not call the methods.
 func keepsText(key reflect.Value) bool {
 	if key.Kind() == reflect.String {
 		return utf8.ValidString(key.String())

@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Codec turns the commands of a stage into bytes and back. Its functions are user code, and are called by any number of goroutines at
-// once.
+// Codec turns the commands of a stage into bytes and back. Its functions are
+// user code, and are called by any number of goroutines at once.
 type Codec struct {
 	Type   reflect.Type // of the stage's commands
 	Encode func(cmd any) ([]byte, error)
@@ -101,7 +101,8 @@ func (c Codec) read(from *line) (cmd any, err error) {
 // errStuck is why a letter in a file has no command.
 var errStuck = errors.New("the command was not encoded: its handler had not returned, and might change it")
 
-// inUse reports whether the handler of a letter's command may still run, so that the command must not be read.
+// inUse reports whether the handler of a letter's command may still run, so
+// that the command must not be read.
 func inUse(d *stage.DeadLetter) bool {
 	if d.Reason == reason.Error || !errors.Is(d.Err, stage.ErrStuck) { // the methods of a handler's error are user code
 		return false

@@ -24,7 +24,8 @@ type disk struct {
 // format is the version of the format of the files.
 const format = 1
 
-// record is a record of a file: the head, which is first, a letter, or the ID of a letter that is gone.
+// record is a record of a file: the head, which is first, a letter, or the ID
+// of a letter that is gone.
 type record struct {
 	Head *head  `json:"head,omitempty"`
 	Put  *put   `json:"put,omitempty"`

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 )
 
-// file is a file to which records are appended, each a line: a checksum in eight digits, a space, and JSON. It may end with a record
-// that was not written whole, because the process was killed or the power failed. The store that it belongs to holds its lock.
+// file is a file to which records are appended, each a line: a checksum in
+// eight digits, a space, and JSON. It may end with a record that was not
+// written whole, because the process was killed or the power failed. The store
+// that it belongs to holds its lock.
 type file struct {
 	path  string
 	f     *os.File
@@ -28,7 +30,8 @@ type extent struct {
 	n  int
 }
 
-// openFile opens a file for reading and appending, and makes it if it is not there.
+// openFile opens a file for reading and appending, and makes it if it is not
+// there.
 func openFile(path string) (*file, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -134,8 +137,9 @@ const slack = 1 << 20
 // many records that are not needed.
 func (f *file) wasteful() bool { return f.err == nil && f.size > 2*f.live+slack }
 
-// rewrite replaces the file by one with a first record and the records at the extents, which it changes to where they are now. If that
-// fails, the file stays as it is.
+// rewrite replaces the file by one with a first record and the records at the
+// extents, which it changes to where they are now. If that fails, the file
+// stays as it is.
 func (f *file) rewrite(first []byte, needed []*extent) error {
 	next, err := f.copyTo(f.path+".new", first, needed)
 	if err != nil {
@@ -189,7 +193,8 @@ func (f *file) copyTo(path string, first []byte, needed []*extent) (c copied, er
 	return c, errors.Join(w.Flush(), to.Sync())
 }
 
-// syncDir makes sure that a rename survives a power cut, where the system can do that.
+// syncDir makes sure that a rename survives a power cut, where the system can
+// do that.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()

@@ -46,8 +46,10 @@ type line struct {
 	Stack       string          `json:"stack,omitempty"`
 }
 
-// MarshalJSON writes a letter whatever its command is. A command that package json can write, and that is not too large, is
-// the field command. Any other is the field command_text, as %+v writes it; command_cut says that the text is cut.
+// MarshalJSON writes a letter whatever its command is. A command that package
+// json can write, and that is not too large, is the field command. Any other is
+// the field command_text, as %+v writes it; command_cut says that the text is
+// cut.
 func (l Letter) MarshalJSON() ([]byte, error) {
 	out := l.line()
 	if err := worker.Guard(l.Stage, func() (err error) {
@@ -74,7 +76,8 @@ func (l Letter) line() line {
 	return out
 }
 
-// textOf returns the text of an error. The methods of errors are user code, and may panic.
+// textOf returns the text of an error. The methods of errors are user code, and
+// may panic.
 func textOf(stageName string, err error) (text string) {
 	if err == nil {
 		return ""
@@ -99,7 +102,8 @@ func (x *line) letter() stage.DeadLetter {
 	return d
 }
 
-// encode returns a command as JSON, or an error if it is too large, contains itself, or has a string that JSON would change.
+// encode returns a command as JSON, or an error if it is too large, contains
+// itself, or has a string that JSON would change.
 func encode(cmd any) ([]byte, error) {
 	left := maxCommand
 	if !fits(reflect.ValueOf(cmd), 0, &left) {
@@ -108,8 +112,9 @@ func encode(cmd any) ([]byte, error) {
 	return kept.Marshal(cmd)
 }
 
-// fits reports whether the JSON of a value takes not much more than the bytes that are left, and subtracts them. A value
-// that writes itself counts as small.
+// fits reports whether the JSON of a value takes not much more than the bytes
+// that are left, and subtracts them. A value that writes itself counts as
+// small.
 func fits(v reflect.Value, depth int, left *int) bool {
 	if *left--; *left < 0 || depth > maxDepth {
 		return false

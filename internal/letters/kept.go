@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// encode makes the body of a letter for the file. It is about as large as the command.
+// encode makes the body of a letter for the file. It is about as large as the
+// command.
 func (l *Store) encode(e *Entry) {
 	e.body = l.disk.encode(e)
 	e.size = max(e.size, int64(len(e.body)))
@@ -16,7 +17,8 @@ func (l *Store) encode(e *Entry) {
 	}
 }
 
-// writeLocked writes a letter to the file. A letter that cannot be written is written by [Store.sync].
+// writeLocked writes a letter to the file. A letter that cannot be written is
+// written by [Store.sync].
 func (l *Store) writeLocked(s *slot) {
 	if s.unwritten == nil {
 		return
@@ -54,8 +56,9 @@ func (l *Store) shrinkLocked() {
 	}
 }
 
-// retriedLocked notes that the letter in a slot is retried. It stays in the file until the retry has ended, and so is there again if the
-// process is killed before.
+// retriedLocked notes that the letter in a slot is retried. It stays in the
+// file until the retry has ended, and so is there again if the process is
+// killed before.
 func (l *Store) retriedLocked(i int, c *claim) {
 	s := &l.slots[i]
 	if s.where.n > 0 && !c.ended && l.disk.file != nil {
@@ -73,7 +76,8 @@ func (l *Store) end(id uint64, c *claim) {
 	l.forgetLocked(id, c)
 }
 
-// forgetLocked removes a letter from the file that is only there because of its retry.
+// forgetLocked removes a letter from the file that is only there because of its
+// retry.
 func (l *Store) forgetLocked(id uint64, c *claim) {
 	if l.disk.retried[id] == c {
 		delete(l.disk.retried, id)
@@ -82,7 +86,8 @@ func (l *Store) forgetLocked(id uint64, c *claim) {
 	}
 }
 
-// rewriteLocked rewrites the file without the records that are not needed any more.
+// rewriteLocked rewrites the file without the records that are not needed any
+// more.
 func (l *Store) rewriteLocked() {
 	type needed struct {
 		id uint64
@@ -112,7 +117,8 @@ func (l *Store) headLocked() []byte {
 	return lineOfRecord(text)
 }
 
-// sync makes sure that the letters survive the process and a power cut, or returns why they would not.
+// sync makes sure that the letters survive the process and a power cut, or
+// returns why they would not.
 func (l *Store) sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

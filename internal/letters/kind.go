@@ -73,7 +73,8 @@ type errorShape struct {
 
 var shapes sync.Map // of *errorShape by reflect.Type
 
-// deref follows interfaces and a pointer to the value of an error. The shape is nil if there is no value.
+// deref follows interfaces and a pointer to the value of an error. The shape is
+// nil if there is no value.
 func deref(v reflect.Value) (reflect.Value, *errorShape) {
 	for v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -149,8 +150,9 @@ func (s *errorShape) describe(text []byte, v reflect.Value) []byte {
 	return text
 }
 
-// normal appends a text with a # in place of each part that varies: parts in double quotes or back quotes, words that have
-// a digit, and words that have a slash.
+// normal appends a text with a # in place of each part that varies: parts in
+// double quotes or back quotes, words that have a digit, and words that have a
+// slash.
 func normal(text []byte, s string) []byte {
 	if len(text) > 0 {
 		text = append(text, ": "...)
@@ -167,8 +169,9 @@ func normal(text []byte, s string) []byte {
 	return text
 }
 
-// word returns the length of the first word of a text, or of the character before it, and whether it varies. A character
-// that closes a word, such as a colon, is not part of it.
+// word returns the length of the first word of a text, or of the character
+// before it, and whether it varies. A character that closes a word, such as a
+// colon, is not part of it.
 func word(s string) (n int, varies bool) {
 	switch classes[s[0]] {
 	case quotes:
@@ -196,7 +199,8 @@ func word(s string) (n int, varies bool) {
 	return n, varies
 }
 
-// class is the role of a character in a word: inside it or, from quotes on, between two words.
+// class is the role of a character in a word: inside it or, from quotes on,
+// between two words.
 type class uint8
 
 const (

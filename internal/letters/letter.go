@@ -8,7 +8,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Letter is a copy of a letter in a store. Package pipeline documents it, and has a type with the same fields.
+// Letter is a copy of a letter in a store. Package pipeline documents it, and
+// has a type with the same fields.
 type Letter struct {
 	stage.DeadLetter
 	ID          uint64
@@ -29,7 +30,8 @@ type missing struct {
 // Unwrap returns the reason.
 func (m *missing) Unwrap() error { return m.error }
 
-// Group sums up the letters of one stage, reason and fingerprint; see pipeline.LetterGroup.
+// Group sums up the letters of one stage, reason and fingerprint; see
+// pipeline.LetterGroup.
 type Group struct {
 	Stage       string
 	Reason      reason.Reason
@@ -65,7 +67,8 @@ type Entry struct {
 	body    []byte // for the file; nil if the letter is not for it
 }
 
-// hang is the error of package worker for a command whose handler was given up, if it is known when that returns.
+// hang is the error of package worker for a command whose handler was given up,
+// if it is known when that returns.
 type hang interface {
 	error
 	Returned() bool

@@ -14,11 +14,14 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Notifier delivers letters to the subscribers of a pipeline, and logs the letters that no subscriber takes.
+// Notifier delivers letters to the subscribers of a pipeline, and logs the
+// letters that no subscriber takes.
 //
-// A subscriber is a function of the user. It is called for one letter at a time, in order, on a goroutine of its own; up to
-// 1,024 letters wait for it. When they do, the goroutine that delivers the next letter waits too, but no longer than 5 s for
-// a function that does not return: then the letters that find the queue full are logged until it does.
+// A subscriber is a function of the user. It is called for one letter at a
+// time, in order, on a goroutine of its own; up to 1,024 letters wait for it.
+// When they do, the goroutine that delivers the next letter waits too, but no
+// longer than 5 s for a function that does not return: then the letters that
+// find the queue full are logged until it does.
 type Notifier struct {
 	log *logs.Limiter
 	set Log
@@ -32,7 +35,8 @@ type Log struct {
 	Key  func(stage string, cmd any) (key any, keyed bool) // calls user code; nil if there are no keys
 }
 
-// NewNotifier returns a notifier for subscribers to dead letters and to failures.
+// NewNotifier returns a notifier for subscribers to dead letters and to
+// failures.
 func NewNotifier(log *logs.Limiter, set Log, dead, failures []func(stage.DeadLetter)) *Notifier {
 	n := &Notifier{log: log, set: set}
 	n.dead, n.failures = n.subscribers("dead-letter", dead), n.subscribers("failure", failures)
@@ -84,8 +88,10 @@ func (n *Notifier) NotifyCrash(letter stage.DeadLetter, id uint64, crash *stage.
 	n.deliver(n.to(letter.Reason), letter, id)
 }
 
-// NotifyLimited is like [Notifier.Notify], for a letter of a command that was refused because a limit was reached. It logs
-// the message and the limit, at most once a second; if there are no subscribers, that is in place of the letter.
+// NotifyLimited is like [Notifier.Notify], for a letter of a command that was
+// refused because a limit was reached. It logs the message and the limit, at
+// most once a second; if there are no subscribers, that is in place of the
+// letter.
 func (n *Notifier) NotifyLimited(letter stage.DeadLetter, message string, limit int) {
 	n.log.Log(lineOf(slog.LevelWarn, message, &letter), func() []any { return []any{"limit", limit} })
 	n.deliver(n.to(letter.Reason), letter, 0)
@@ -168,8 +174,9 @@ func (n *Notifier) write(letter *stage.DeadLetter, id uint64) {
 	})
 }
 
-// lineOf returns the kind of a log line about a letter. A limit on commands in flight, once reached, refuses very many
-// commands, so a line a second about it is enough.
+// lineOf returns the kind of a log line about a letter. A limit on commands in
+// flight, once reached, refuses very many commands, so a line a second about it
+// is enough.
 func lineOf(level slog.Level, message string, letter *stage.DeadLetter) logs.Kind {
 	k := logs.Kind{Level: level, Message: message, Stage: letter.Stage, Reason: string(letter.Reason)}
 	if letter.Reason == reason.MaxInFlight {
@@ -181,9 +188,11 @@ func lineOf(level slog.Level, message string, letter *stage.DeadLetter) logs.Kin
 // maxKey is how many bytes of a key the log shows.
 const maxKey = 64
 
-// describe returns which command a letter is of: its type, the number of the letter, and its key. The command itself is not read, unless the user
-// wants the log to show it: it may have personal data in it, and the program may be changing it. The function for the key reads it; the user has
-// said that keys do not change.
+// describe returns which command a letter is of: its type, the number of the
+// letter, and its key. The command itself is not read, unless the user wants
+// the log to show it: it may have personal data in it, and the program may be
+// changing it. The function for the key reads it; the user has said that keys
+// do not change.
 func (n *Notifier) describe(l *stage.DeadLetter, id uint64) []any {
 	args := []any{"command", fmt.Sprintf("%T", l.Command)}
 	if id > 0 {

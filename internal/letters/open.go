@@ -29,15 +29,17 @@ const (
 	failuresName   = "failures"
 )
 
-// Await says that the box will have files. Until [Box.Open] no letter is dropped or imported.
+// Await says that the box will have files. Until [Box.Open] no letter is
+// dropped or imported.
 func (b *Box) Await() {
 	for _, l := range b.stores() {
 		l.disk.closed = true
 	}
 }
 
-// Open reads the letters in a directory, which is made if it is not there, and has the stores write theirs to it. The directory is locked
-// until [Box.Close]. Open is called once, before letters are put into the box.
+// Open reads the letters in a directory, which is made if it is not there, and
+// has the stores write theirs to it. The directory is locked until [Box.Close].
+// Open is called once, before letters are put into the box.
 func (b *Box) Open(home Home) error {
 	if err := b.open(home); err != nil {
 		return fmt.Errorf("letters in %q: %w", home.Dir, errors.Join(err, b.closeFiles()))
@@ -221,8 +223,8 @@ func (l *Store) restoreLocked(all []loaded) {
 	}
 }
 
-// Sync makes sure that the letters survive the process and a power cut, or returns why they would not. It does nothing for stores without a
-// file.
+// Sync makes sure that the letters survive the process and a power cut, or
+// returns why they would not. It does nothing for stores without a file.
 func (b *Box) Sync() error {
 	var errs []error
 	for _, l := range b.stores() {
@@ -232,7 +234,8 @@ func (b *Box) Sync() error {
 	return errors.Join(errs...)
 }
 
-// Close closes the files, and returns how many letters could not be written to them. Stores without files log how many letters they have.
+// Close closes the files, and returns how many letters could not be written to
+// them. Stores without files log how many letters they have.
 func (b *Box) Close() (unwritten int, err error) {
 	for _, l := range b.stores() {
 		l.Flush()
@@ -269,7 +272,8 @@ func (b *Box) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// close closes the file of the store. The store keeps its letters, which cannot be dropped any more.
+// close closes the file of the store. The store keeps its letters, which cannot
+// be dropped any more.
 func (l *Store) close() error {
 	l.completeAll()
 	err := l.sync()
@@ -283,7 +287,8 @@ func (l *Store) close() error {
 	return errors.Join(err, f.close())
 }
 
-// logDiscarded logs how many letters end with the process, because the store has no file.
+// logDiscarded logs how many letters end with the process, because the store
+// has no file.
 func (l *Store) logDiscarded() {
 	if l.disk.codecs != nil {
 		return

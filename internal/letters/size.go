@@ -12,8 +12,9 @@ import (
 // errTooLarge is why a letter in a store has no command.
 var errTooLarge = errors.New("the command is larger than the store keeps; see pipeline.KeepLetterBytes")
 
-// measure sets the size of an entry. The entry loses its command if that is larger than the store. Stacks do not count: crashes with the same
-// call path share one.
+// measure sets the size of an entry. The entry loses its command if that is
+// larger than the store. Stacks do not count: crashes with the same call path
+// share one.
 func (l *Store) measure(e *Entry) {
 	if e.missing == nil {
 		e.size = l.sizeOf(e)
@@ -21,7 +22,8 @@ func (l *Store) measure(e *Entry) {
 	}
 }
 
-// limit takes the command out of an entry that is larger than the store. It reports whether it has done so.
+// limit takes the command out of an entry that is larger than the store. It
+// reports whether it has done so.
 func (l *Store) limit(e *Entry) bool {
 	if e.size <= l.bound.Bytes || e.missing != nil {
 		return false

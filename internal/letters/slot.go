@@ -16,18 +16,22 @@ type Bound struct {
 	Bytes   int64 // of their commands, about
 }
 
-// unit is how many bytes of the bound belong to a letter. One letter more than the bound can be in the store for a moment.
+// unit is how many bytes of the bound belong to a letter. One letter more than
+// the bound can be in the store for a moment.
 func (b Bound) unit() int64 { return max(1, b.Bytes/int64(b.Letters+1)) }
 
-// Measure returns about how many bytes of memory a command of a stage takes, and false if the user has not said how to find out. It calls user
-// code.
+// Measure returns about how many bytes of memory a command of a stage takes,
+// and false if the user has not said how to find out. It calls user code.
 type Measure func(stage string, cmd any) (bytes int, ok bool)
 
-// Store is a store of letters that is bounded in letters and in bytes. When it is full, the oldest letter of the group that takes the most of it is evicted
-// for a new one, so that a flood of one cause leaves the letters of other causes in the store. Evictions are counted and
-// logged. Any goroutine may use the store.
+// Store is a store of letters that is bounded in letters and in bytes. When it
+// is full, the oldest letter of the group that takes the most of it is evicted
+// for a new one, so that a flood of one cause leaves the letters of other
+// causes in the store. Evictions are counted and logged. Any goroutine may use
+// the store.
 //
-// A store may have a file, see [Store.open]: then its letters outlive the process.
+// A store may have a file, see [Store.open]: then its letters outlive the
+// process.
 type Store struct {
 	name   string
 	bound  Bound
@@ -61,8 +65,9 @@ func NewStore(name string, bound Bound, log *slog.Logger, submit Submit) *Store 
 	return &Store{name: name, bound: bound, log: log, submit: submit, groups: map[groupKey]*group{}}
 }
 
-// Submit submits a command to the stage of that name again. If ended is not nil, it is called when the command has ended with all that was
-// emitted on its way.
+// Submit submits a command to the stage of that name again. If ended is not
+// nil, it is called when the command has ended with all that was emitted on its
+// way.
 type Submit func(ctx context.Context, stage string, cmd any, ended func()) error
 
 // slot has a letter; its id is 0 if it is not in use.

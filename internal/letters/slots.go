@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Put adds a letter, and returns its number. It is called for every command that is dropped, which may be very many a second.
+// Put adds a letter, and returns its number. It is called for every command
+// that is dropped, which may be very many a second.
 func (l *Store) Put(e *Entry) (id uint64) {
 	l.measure(e)
 	if l.disk.codecs != nil && !e.Heard {
@@ -59,7 +60,8 @@ func (l *Store) groupOfLocked(k groupKey, at time.Time) *group {
 // minGroups is how many groups even a small store remembers.
 const minGroups = 64
 
-// forgetGroupLocked removes the least recently seen group that has no letters, if there are too many groups for one more.
+// forgetGroupLocked removes the least recently seen group that has no letters,
+// if there are too many groups for one more.
 func (l *Store) forgetGroupLocked() {
 	if len(l.groups) < max(l.bound.Letters, minGroups) {
 		return
@@ -149,8 +151,9 @@ func (l *Store) boundLocked() {
 	}
 }
 
-// evictLocked removes the oldest letter of the largest group. One that is being retried is lost only if it is refused, and stays in the file
-// until that is known.
+// evictLocked removes the oldest letter of the largest group. One that is being
+// retried is lost only if it is refused, and stays in the file until that is
+// known.
 func (l *Store) evictLocked() {
 	i := l.largest[0].oldest
 	if c := l.slots[i].claim; c != nil {
@@ -208,8 +211,8 @@ func (l *Store) reportLost(lost loss) {
 	}
 }
 
-// findLocked returns a letter's slot. It searches all slots: the store is built for floods, which add letters, and not for
-// people, which look one up.
+// findLocked returns a letter's slot. It searches all slots: the store is built
+// for floods, which add letters, and not for people, which look one up.
 func (l *Store) findLocked(id uint64) (at int, ok bool) {
 	at = slices.IndexFunc(l.slots, func(s slot) bool { return s.id == id })
 	return at, at >= 0 && id > 0

@@ -1,9 +1,11 @@
-// Package letters keeps and delivers the letters of a pipeline. A letter is a record of a command that ended without an
-// answer, or that failed.
+// Package letters keeps and delivers the letters of a pipeline. A letter is a
+// record of a command that ended without an answer, or that failed.
 //
-// [Box] has the three stores of a pipeline, each a [Store] with its bounds; a letter can be listed, retried and dropped there.
-// [Notifier] delivers letters to the functions that users subscribe. The package calls user code: subscribers, filters,
-// and, when it writes a letter as JSON or as a log line, the methods of commands and errors.
+// [Box] has the three stores of a pipeline, each a [Store] with its bounds; a
+// letter can be listed, retried and dropped there. [Notifier] delivers letters
+// to the functions that users subscribe. The package calls user code:
+// subscribers, filters, and, when it writes a letter as JSON or as a log line,
+// the methods of commands and errors.
 package letters
 
 import (
@@ -21,13 +23,15 @@ import (
 
 // The reasons why a letter is not retried.
 var (
-	// ErrNoLetter reports that the store does not have the letter, or no longer.
+	// ErrNoLetter reports that the store does not have the letter, or no
+	// longer.
 	ErrNoLetter = errors.New("pipeline: no such letter")
 	// ErrRetrying reports that the letter is being retried by another call.
 	ErrRetrying = errors.New("pipeline: the letter is being retried")
 )
 
-// matches reports whether the fixed fields of the filter match; If is called later, without the lock.
+// matches reports whether the fixed fields of the filter match; If is called
+// later, without the lock.
 func (f Filter) matches(s *slot) bool {
 	o := s.group.key
 	return (f.Stage == "" || f.Stage == o.stage) && (f.Reason == "" || f.Reason == o.reason) &&
@@ -117,8 +121,8 @@ func (l *Store) Get(id uint64) (Letter, bool) {
 	return l.letterLocked(i).Letter, true
 }
 
-// Groups returns a summary of each group, the most recently seen first. Groups that have no letter left are included as
-// long as there are not too many.
+// Groups returns a summary of each group, the most recently seen first. Groups
+// that have no letter left are included as long as there are not too many.
 func (l *Store) Groups() []Group {
 	l.mu.Lock()
 	groups := make([]Group, 0, len(l.groups))
@@ -139,10 +143,12 @@ func (l *Store) Groups() []Group {
 	return groups
 }
 
-// Retry submits a letter's command again, and removes the letter if the stage accepts it.
+// Retry submits a letter's command again, and removes the letter if the stage
+// accepts it.
 func (l *Store) Retry(ctx context.Context, id uint64) error { return l.retry(ctx, id, nil) }
 
-// RetryAs is like [Store.Retry], but submits another command in place of the letter's own.
+// RetryAs is like [Store.Retry], but submits another command in place of the
+// letter's own.
 func (l *Store) RetryAs(ctx context.Context, id uint64, cmd any) error { return l.retry(ctx, id, &cmd) }
 
 func (l *Store) retry(ctx context.Context, id uint64, instead *any) error {
@@ -155,8 +161,9 @@ func (l *Store) retry(ctx context.Context, id uint64, instead *any) error {
 	return l.retryAt(ctx, id, i, instead)
 }
 
-// RetryAll retries the letters that a filter selects, the oldest first, and returns how many were accepted. The error joins
-// the first refusal of each stage. If ctx ends, RetryAll stops early and the error says so.
+// RetryAll retries the letters that a filter selects, the oldest first, and
+// returns how many were accepted. The error joins the first refusal of each
+// stage. If ctx ends, RetryAll stops early and the error says so.
 func (l *Store) RetryAll(ctx context.Context, f Filter) (n int, err error) {
 	f.OldestFirst = true
 	var errs []error
@@ -205,7 +212,8 @@ func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any) err
 	return nil
 }
 
-// claim makes sure that a letter is retried by one call at a time. The letter stays in the store meanwhile.
+// claim makes sure that a letter is retried by one call at a time. The letter
+// stays in the store meanwhile.
 func (l *Store) claim(id uint64, i int) (dead stage.DeadLetter, missing error, c *claim, err error) { //nolint:revive // it is no error of claim
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +244,8 @@ func (l *Store) settle(id uint64, i int, c *claim, accepted bool) {
 	}
 }
 
-// Drop removes a letter, and reports whether it was in the store and could be removed: not from a file that is closed.
+// Drop removes a letter, and reports whether it was in the store and could be
+// removed: not from a file that is closed.
 func (l *Store) Drop(id uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,14 +278,15 @@ type Box struct {
 	lock *os.File // of the directory; nil if the letters are in memory only
 }
 
-// NewBox returns three empty stores with the same bound. Each logs the letters that it drops; the quarantine does so like the
-// dead letters.
+// NewBox returns three empty stores with the same bound. Each logs the letters
+// that it drops; the quarantine does so like the dead letters.
 func NewBox(bound Bound, dead, failures *slog.Logger, submit Submit) *Box {
 	store := func(name string, log *slog.Logger) *Store { return NewStore(name, bound, log, submit) }
 	return &Box{Dead: store(deadStore, dead), Quarantine: store(quarantineStore, dead), Failures: store(failuresStore, failures)}
 }
 
-// Measure has the stores ask how large commands are. It is called before letters are put into the box.
+// Measure has the stores ask how large commands are. It is called before
+// letters are put into the box.
 func (b *Box) Measure(sizes Measure) {
 	for _, l := range b.stores() {
 		l.sizes = sizes

@@ -13,16 +13,19 @@ import (
 const (
 	// maxQueued is how many letters wait for one subscriber.
 	maxQueued = 1024
-	// patience is how long a subscriber may take for one letter while other letters wait.
+	// patience is how long a subscriber may take for one letter while other
+	// letters wait.
 	patience = 5 * time.Second
 )
 
-// subscriber delivers letters to a function of the user. The goroutine that ends a command puts its letter into a bounded
-// queue; one goroutine takes letters out and calls the function, one letter at a time and in order. That goroutine starts
-// with the first letter and ends with [subscriber.close].
+// subscriber delivers letters to a function of the user. The goroutine that
+// ends a command puts its letter into a bounded queue; one goroutine takes
+// letters out and calls the function, one letter at a time and in order. That
+// goroutine starts with the first letter and ends with [subscriber.close].
 //
-// When the queue is full, the goroutine with the letter waits. But if the function does not return for [patience], no
-// goroutine waits until it returns: letters that find the queue full meanwhile are not delivered.
+// When the queue is full, the goroutine with the letter waits. But if the
+// function does not return for [patience], no goroutine waits until it returns:
+// letters that find the queue full meanwhile are not delivered.
 type subscriber struct {
 	f       func(stage.DeadLetter)
 	crashed func(letter stage.DeadLetter, err error) // f panicked, or ended its goroutine
@@ -77,8 +80,8 @@ func (s *subscriber) push(letter stage.DeadLetter) (ok, late bool) {
 	return true, late
 }
 
-// waitLocked waits until f returns, and releases the lock meanwhile. It reports false if f does not return for [patience],
-// or if over is closed first.
+// waitLocked waits until f returns, and releases the lock meanwhile. It reports
+// false if f does not return for [patience], or if over is closed first.
 func (s *subscriber) waitLocked(over <-chan struct{}) bool {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -137,7 +140,8 @@ func (s *subscriber) serve() error {
 	}
 }
 
-// next takes the next letter, and waits for one if there is none. It reports false if the subscriber is closed.
+// next takes the next letter, and waits for one if there is none. It reports
+// false if the subscriber is closed.
 func (s *subscriber) next() (letter stage.DeadLetter, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,11 +163,12 @@ func (s *subscriber) returnedLocked() {
 	s.changeLocked()
 }
 
-// idleLocked reports whether all letters have been delivered and f has returned.
+// idleLocked reports whether all letters have been delivered and f has
+// returned.
 func (s *subscriber) idleLocked() bool { return !s.calling && s.queue.Len() == 0 }
 
-// rest waits until all letters have been delivered and f has returned. It gives up when ctx ends, or if f does not return
-// for [patience].
+// rest waits until all letters have been delivered and f has returned. It gives
+// up when ctx ends, or if f does not return for [patience].
 func (s *subscriber) rest(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,8 @@ func (l *Store) Export(w io.Writer, codecs Codecs) error {
 	return nil
 }
 
-// whole returns the letter as JSON with its whole command, if its stage has a codec for it; else as MarshalJSON does.
+// whole returns the letter as JSON with its whole command, if its stage has a
+// codec for it; else as MarshalJSON does.
 func (l Letter) whole(codecs Codecs) ([]byte, error) {
 	out := l.line()
 	if l.Missing == nil && !inUse(&l.DeadLetter) {
@@ -46,8 +47,10 @@ func (l Letter) whole(codecs Codecs) ([]byte, error) {
 // mostFaults is how many errors of an import are joined.
 const mostFaults = 16
 
-// Import puts the letters that [Store.Export] has written into the store, as new ones, and returns how many. A line that is no letter of
-// the store, or whose command cannot be read, does not hold up the others: the error says which lines those are.
+// Import puts the letters that [Store.Export] has written into the store, as
+// new ones, and returns how many. A line that is no letter of the store, or
+// whose command cannot be read, does not hold up the others: the error says
+// which lines those are.
 func (l *Store) Import(r io.Reader, codecs Codecs) (n int, err error) {
 	var errs []error
 	faults := 0
@@ -97,10 +100,12 @@ func (l *Store) importLine(text []byte, codecs Codecs) error {
 	return l.putImported(&e)
 }
 
-// ErrClosed reports that a store takes no letters: its file is closed, or not open yet.
+// ErrClosed reports that a store takes no letters: its file is closed, or not
+// open yet.
 var ErrClosed = errors.New("pipeline: the file of the letters is not open")
 
-// putImported puts an entry, and reports an error if it cannot be written to the file that the store has.
+// putImported puts an entry, and reports an error if it cannot be written to
+// the file that the store has.
 func (l *Store) putImported(e *Entry) error {
 	l.mu.Lock()
 	shut := l.disk.closed

@@ -12,7 +12,8 @@ type Box[C any] struct {
 	cmd  C
 }
 
-// Command returns where the command is. It panics if the box is free, which is a mistake in the engine.
+// Command returns where the command is. It panics if the box is free, which is
+// a mistake in the engine.
 func (b *Box[C]) Command() *C {
 	if b.next != nil {
 		panic("link: a box is used that is free")
@@ -20,7 +21,8 @@ func (b *Box[C]) Command() *C {
 	return &b.cmd
 }
 
-// Take takes the first box off a chain, and returns the rest of the chain, nil if there is none.
+// Take takes the first box off a chain, and returns the rest of the chain, nil
+// if there is none.
 func (b *Box[C]) Take() (rest *Box[C]) {
 	rest, b.next = b.next, nil
 	if rest == b {
@@ -29,8 +31,8 @@ func (b *Box[C]) Take() (rest *Box[C]) {
 	return rest
 }
 
-// Free puts a box before a chain, which may be nil. The caller clears the command if it has pointers, so that a free box keeps
-// nothing alive.
+// Free puts a box before a chain, which may be nil. The caller clears the
+// command if it has pointers, so that a free box keeps nothing alive.
 func (b *Box[C]) Free(chain *Box[C]) {
 	if b.next = chain; chain == nil {
 		b.next = b
@@ -40,8 +42,8 @@ func (b *Box[C]) Free(chain *Box[C]) {
 // bare returns the command without its box.
 func (b *Box[C]) bare() any { return *b.Command() }
 
-// Bare returns the command of a load as users see it, for code that does not know its type. A command that was in a box is copied to the
-// heap.
+// Bare returns the command of a load as users see it, for code that does not
+// know its type. A command that was in a box is copied to the heap.
 func Bare(load any) any {
 	if b, ok := load.(interface{ bare() any }); ok {
 		return b.bare()
@@ -49,8 +51,8 @@ func Bare(load any) any {
 	return load
 }
 
-// Open returns the command of a load. If it is of another type, Open returns the zero C: so it does for the nil of an interface
-// type.
+// Open returns the command of a load. If it is of another type, Open returns
+// the zero C: so it does for the nil of an interface type.
 func Open[C any](load any) (cmd C) {
 	if b, ok := load.(*Box[C]); ok {
 		return *b.Command()

@@ -5,7 +5,8 @@ package link
 
 import "context"
 
-// Inlet is the untyped input of a stage, as the engine sees it. Users know it as behaviour.Inlet.
+// Inlet is the untyped input of a stage, as the engine sees it. Users know it
+// as behaviour.Inlet.
 type Inlet struct {
 	name  string
 	inbox any
@@ -35,16 +36,18 @@ func Load[C any](to *Inlet, cmd *C) any {
 	return *cmd
 }
 
-// EmitterKey is the key under which the context of a handler holds its [Emitter].
+// EmitterKey is the key under which the context of a handler holds its
+// [Emitter].
 type EmitterKey struct{}
 
-// SuspenderKey is the key under which the context of a handler that may suspend holds itself, so that it is found from
-// a context that was derived from it.
+// SuspenderKey is the key under which the context of a handler that may suspend
+// holds itself, so that it is found from a context that was derived from it.
 type SuspenderKey struct{}
 
 // Emitter is the engine's side of a handler's context.
 type Emitter interface {
-	// Emit sends a further command to an inlet, see behaviour.Emit. The command is given as [Load] returns it.
+	// Emit sends a further command to an inlet, see behaviour.Emit. The command
+	// is given as [Load] returns it.
 	Emit(ctx context.Context, to *Inlet, load any) error
 	// Attempt returns the number of the current try, see behaviour.Attempt.
 	Attempt() int
@@ -56,24 +59,28 @@ type Emitter interface {
 type Holder interface {
 	// HeldCommands returns how many handlers wait so.
 	HeldCommands() int
-	// ReleaseHeld has them continue. It is called in a drain, when the stage has no other commands and will get none.
+	// ReleaseHeld has them continue. It is called in a drain, when the stage
+	// has no other commands and will get none.
 	ReleaseHeld()
-	// ReleaseTimeless has those continue that no time ever lets continue, but only further commands, and returns how many groups of them
-	// there were. It is called when no further command comes before some have ended.
+	// ReleaseTimeless has those continue that no time ever lets continue, but
+	// only further commands, and returns how many groups of them there were. It
+	// is called when no further command comes before some have ended.
 	ReleaseTimeless() int
 }
 
 // Deferrer is implemented by the [Emitter] of a worker.
 type Deferrer interface {
-	// Defer has the worker call s.Settled(use, ...) when it is decided how the present try of the command has ended. It returns
-	// false if that is decided, because the handler that the context was for has returned or its worker was given up, or if
-	// s.Deferred returns false.
+	// Defer has the worker call s.Settled(use, ...) when it is decided how the
+	// present try of the command has ended. It returns false if that is
+	// decided, because the handler that the context was for has returned or its
+	// worker was given up, or if s.Deferred returns false.
 	Defer(s Settler, use any) bool
 }
 
 // Settler learns how the tries of commands have ended.
 type Settler interface {
-	// Deferred is called by Defer. If it returns false Settled is not called. It must not wait.
+	// Deferred is called by Defer. If it returns false Settled is not called.
+	// It must not wait.
 	Deferred(use any) bool
 	// Settled is called once for each Defer that returned true, before another
 	// worker gets a command of the same key: with true if the handler, and all

@@ -38,7 +38,8 @@ func (h shield) WithGroup(name string) slog.Handler { return shield{h.Handler.Wi
 // noCaller is the context of lines that belong to no caller.
 var noCaller = context.Background()
 
-// usual is how many lines of one kind are logged in a second, unless [Kind.Max] says otherwise.
+// usual is how many lines of one kind are logged in a second, unless [Kind.Max]
+// says otherwise.
 const usual = 10
 
 // Kind has the common properties of lines that are limited together.
@@ -49,8 +50,9 @@ type Kind struct {
 	Max            int    // lines in a second; 0 means 10
 }
 
-// Limiter keeps a flood of messages of one kind from becoming a flood of log lines: it writes a few of them in a second.
-// The first line of a later second says how many were left out. Any goroutine may use it.
+// Limiter keeps a flood of messages of one kind from becoming a flood of log
+// lines: it writes a few of them in a second. The first line of a later second
+// says how many were left out. Any goroutine may use it.
 type Limiter struct {
 	log *slog.Logger
 
@@ -68,15 +70,17 @@ type burst struct {
 // NewLimiter returns a limiter that writes to a log.
 func NewLimiter(log *slog.Logger) *Limiter { return &Limiter{log: log, kinds: map[Kind]*burst{}} }
 
-// Log writes a line unless there were too many of its kind; see [Limiter.Write].
+// Log writes a line unless there were too many of its kind; see
+// [Limiter.Write].
 func (l *Limiter) Log(k Kind, attrs func() []any) {
 	if leftOut, ok := l.Allow(k); ok {
 		l.Write(k, leftOut, attrs)
 	}
 }
 
-// Allow reports whether a line of this kind may be written now, and how many were left out since the last one. It is for
-// callers that want to avoid the cost of a closure for lines that are left out, as most lines of a flood are.
+// Allow reports whether a line of this kind may be written now, and how many
+// were left out since the last one. It is for callers that want to avoid the
+// cost of a closure for lines that are left out, as most lines of a flood are.
 func (l *Limiter) Allow(k Kind) (leftOut int, ok bool) {
 	if !l.log.Enabled(noCaller, k.Level) {
 		return 0, false
@@ -129,7 +133,8 @@ func (l *Limiter) Write(k Kind, leftOut int, attrs func() []any) {
 	}
 }
 
-// Flush logs how many lines of each kind were left out after the last one that was written. It is for the end.
+// Flush logs how many lines of each kind were left out after the last one that
+// was written. It is for the end.
 func (l *Limiter) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,8 +11,9 @@ const (
 	maxDepth = 4   // groups within groups
 )
 
-// Payload returns a command as the log shows it: the value of its LogValue method if it is a [slog.LogValuer], else its
-// text, 512 bytes at most. It calls methods of the command, which are user code.
+// Payload returns a command as the log shows it: the value of its LogValue
+// method if it is a [slog.LogValuer], else its text, 512 bytes at most. It
+// calls methods of the command, which are user code.
 func Payload(cmd any) any {
 	v, ok := cmd.(slog.LogValuer)
 	if !ok {

@@ -53,10 +53,12 @@ const (
 	ended
 )
 
-// Number returns the place of the request in the order of arrival at its queue, from 1.
+// Number returns the place of the request in the order of arrival at its queue,
+// from 1.
 func (r *Request) Number() uint64 { return r.number }
 
-// Queue is the queue of one process. It is not safe for concurrent use. The zero Queue is not ready: see New.
+// Queue is the queue of one process. It is not safe for concurrent use. The
+// zero Queue is not ready: see New.
 type Queue struct {
 	lines   []*line          // in the order in which methods became known
 	methods map[string]*line // the same
@@ -102,7 +104,8 @@ func (q *Queue) Count(method string) guard.Counters {
 	return guard.Counters{}
 }
 
-// Methods calls f for each method that has counters or guards, in the order in which they became known.
+// Methods calls f for each method that has counters or guards, in the order in
+// which they became known.
 func (q *Queue) Methods(f func(method string, c guard.Counters)) {
 	for _, l := range q.lines {
 		f(l.method, l.counters)
@@ -112,8 +115,9 @@ func (q *Queue) Methods(f func(method string, c guard.Counters)) {
 // Pending returns how many requests wait.
 func (q *Queue) Pending() int { return q.pending }
 
-// Arrive adds a request at the end of its method's line. The queue keeps the counters of each method for ever: the owner
-// refuses requests of methods that it does not have.
+// Arrive adds a request at the end of its method's line. The queue keeps the
+// counters of each method for ever: the owner refuses requests of methods that
+// it does not have.
 func (q *Queue) Arrive(r *Request) {
 	if r.state != fresh {
 		panic("requests: a request arrives twice")
@@ -127,7 +131,8 @@ func (q *Queue) Arrive(r *Request) {
 	l.counters.Pending++
 }
 
-// Next accepts the oldest request that may run now, and returns it, or nil if there is none.
+// Next accepts the oldest request that may run now, and returns it, or nil if
+// there is none.
 func (q *Queue) Next() *Request {
 	r := q.Candidate(nil, nil)
 	if r != nil {
@@ -136,8 +141,10 @@ func (q *Queue) Next() *Request {
 	return r
 }
 
-// Candidate returns the oldest waiting request whose guards hold, without accepting it. It passes over methods for which
-// closed, and requests for which skip, returns true; both may be nil. If a guard panics, the queue is as before.
+// Candidate returns the oldest waiting request whose guards hold, without
+// accepting it. It passes over methods for which closed, and requests for which
+// skip, returns true; both may be nil. If a guard panics, the queue is as
+// before.
 func (q *Queue) Candidate(closed func(method string) bool, skip func(*Request) bool) *Request {
 	var oldest *Request
 	for _, l := range q.lines {
@@ -169,7 +176,8 @@ func (q *Queue) Accept(r *Request) {
 	l.counters.Current++
 }
 
-// Withdraw removes a request that waits, since its caller has given up, and reports whether it did wait.
+// Withdraw removes a request that waits, since its caller has given up, and
+// reports whether it did wait.
 func (q *Queue) Withdraw(r *Request) bool {
 	if r.state != waiting {
 		return false
@@ -180,7 +188,8 @@ func (q *Queue) Withdraw(r *Request) bool {
 	return true
 }
 
-// Complete books that an accepted request has ended, in whatever way. It does nothing for a request that has ended before.
+// Complete books that an accepted request has ended, in whatever way. It does
+// nothing for a request that has ended before.
 func (q *Queue) Complete(r *Request) {
 	if r.state != accepted {
 		return
@@ -213,7 +222,8 @@ func (q *Queue) first(l *line, skip func(*Request) bool) *Request {
 	return nil
 }
 
-// open reports whether the guards that see the state only allow requests of the line.
+// open reports whether the guards that see the state only allow requests of the
+// line.
 func (q *Queue) open(l *line) bool {
 	for _, g := range l.guards {
 		if !g(q.count) {

@@ -12,7 +12,8 @@ func (q *Queue) CompleteOne(method string) {
 	}
 }
 
-// Cancel books that an accepted request of a method will not run, and does not wait any more: as if it had never arrived.
+// Cancel books that an accepted request of a method will not run, and does not
+// wait any more: as if it had never arrived.
 func (q *Queue) Cancel(method string) {
 	if l := q.methods[method]; l != nil && l.counters.Current > 0 {
 		l.counters.Invocations--
@@ -21,8 +22,9 @@ func (q *Queue) Cancel(method string) {
 	}
 }
 
-// Return puts a request back that was accepted and is not current any more: it waits before all others of its method. The request may be
-// a new one for the same command.
+// Return puts a request back that was accepted and is not current any more: it
+// waits before all others of its method. The request may be a new one for the
+// same command.
 func (q *Queue) Return(r *Request) {
 	l := q.line(r.Method)
 	r.number, r.state = 1, waiting
@@ -50,7 +52,8 @@ func (q *Queue) Oldest() (oldest *Request) {
 	return oldest
 }
 
-// Waiting calls f for each request that waits, method by method, until it returns false.
+// Waiting calls f for each request that waits, method by method, until it
+// returns false.
 func (q *Queue) Waiting(f func(*Request) bool) {
 	for _, l := range q.lines {
 		for r := l.head; r != nil; r = r.next {
@@ -67,10 +70,12 @@ func (q *Queue) Open(method string) bool {
 	return l != nil && q.open(l)
 }
 
-// Allows reports whether the guards that see requests allow a request that waits.
+// Allows reports whether the guards that see requests allow a request that
+// waits.
 func (q *Queue) Allows(r *Request) bool { return q.allows(q.methods[r.Method], r) }
 
-// Line calls f for each request of a method that waits, oldest first, until it returns false.
+// Line calls f for each request of a method that waits, oldest first, until it
+// returns false.
 func (q *Queue) Line(method string, f func(*Request) bool) {
 	l := q.methods[method]
 	if l == nil {
@@ -83,7 +88,8 @@ func (q *Queue) Line(method string, f func(*Request) bool) {
 	}
 }
 
-// Shut reports whether the guards of a method allowed none of its waiting requests when they were last evaluated.
+// Shut reports whether the guards of a method allowed none of its waiting
+// requests when they were last evaluated.
 func (q *Queue) Shut(method string) bool {
 	l := q.methods[method]
 	return l != nil && l.shut

@@ -1,5 +1,6 @@
-// Package rules has the rules of a synchronizer as data, for the protocol between processes, which evaluates them. Users write them with
-// package coordination/synchronizer.
+// Package rules has the rules of a synchronizer as data, for the protocol
+// between processes, which evaluates them. Users write them with package
+// coordination/synchronizer.
 package rules
 
 import (
@@ -64,8 +65,9 @@ func (r *Rule) String() string {
 	return strings.Join(all, ", ")
 }
 
-// Rules are the rules of one synchronizer. They do not change once they are made, but the functions of the user share state: they are
-// called one at a time.
+// Rules are the rules of one synchronizer. They do not change once they are
+// made, but the functions of the user share state: they are called one at a
+// time.
 type Rules struct {
 	Name       string
 	Members    map[string]Member // by name
@@ -125,7 +127,8 @@ func (r *Rules) Complete(q guard.Request) {
 	}
 }
 
-// Terminate runs the repair functions for a member that has terminated. Its counters are zero by then.
+// Terminate runs the repair functions for a member that has terminated. Its
+// counters are zero by then.
 func (r *Rules) Terminate(member string) {
 	for _, repair := range r.Terminated {
 		repair(r.Members[member])

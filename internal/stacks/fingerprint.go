@@ -6,10 +6,12 @@ import (
 	"slices"
 )
 
-// Fingerprint returns a short hash of the part of a crash's stack that is user code. Crashes at the same place have the
-// same fingerprint, in every run of the same program. It depends on functions and lines only: the numbers of goroutines,
-// addresses, arguments, the frames of the engine, the depth of a recursion and the value of the panic make no difference.
-// An empty stack has an empty fingerprint.
+// Fingerprint returns a short hash of the part of a crash's stack that is user
+// code. Crashes at the same place have the same fingerprint, in every run of
+// the same program. It depends on functions and lines only: the numbers of
+// goroutines, addresses, arguments, the frames of the engine, the depth of a
+// recursion and the value of the panic make no difference. An empty stack has
+// an empty fingerprint.
 func Fingerprint(stack []byte) string {
 	frames := userCalls(framesOf(stack))
 	if len(frames) == 0 {
@@ -41,7 +43,8 @@ func userCalls(frames []frame) []frame {
 	return once
 }
 
-// crashAt returns the index of the first call beneath the crash, or 0 if the stack does not show one.
+// crashAt returns the index of the first call beneath the crash, or 0 if the
+// stack does not show one.
 func crashAt(frames []frame) int {
 	return 1 + slices.IndexFunc(frames, func(f frame) bool { return f.name == "panic" || f.name == "runtime.Goexit" })
 }

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Place returns the innermost call of user code on the stack of a goroutine that handles a command, such as
-// "shop.(*Till).HandleCommand till.go:31". It skips the calls of the standard library and of the engine that the user
-// code made and waits in. It is empty if there is no user code.
+// Place returns the innermost call of user code on the stack of a goroutine
+// that handles a command, such as "shop.(*Till).HandleCommand till.go:31". It
+// skips the calls of the standard library and of the engine that the user code
+// made and waits in. It is empty if there is no user code.
 func Place(stack []byte) string {
 	frames := framesOf(stack)
 	calls := frames[:entry(frames)]
@@ -43,5 +44,6 @@ func (f frame) root() string {
 	return root
 }
 
-// imported reports whether the function's package is outside the standard library: its root is a host name.
+// imported reports whether the function's package is outside the standard
+// library: its root is a host name.
 func (f frame) imported() bool { return strings.Contains(f.root(), ".") }

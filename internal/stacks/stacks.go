@@ -19,7 +19,8 @@ import (
 // Module is the path of the module, with a slash at the end.
 var Module = strings.TrimSuffix(reflect.TypeFor[Await]().PkgPath(), "internal/stacks")
 
-// engine lists how the names of functions begin that run between an actor and user code. The first one is the outermost.
+// engine lists how the names of functions begin that run between an actor and
+// user code. The first one is the outermost.
 var engine = []string{
 	Module + "worker.", Module + "stage.", Module + "internal/engine.", Module + "behaviour.",
 	Module + "internal/control.", Module + "internal/letters.", Module + "internal/logs.",
@@ -51,9 +52,10 @@ func framesOf(stack []byte) (frames []frame) {
 	return frames
 }
 
-// entry returns how many frames lie within the engine's call of user code. User code may call the engine too, so entry
-// searches from the outermost frame inwards: it skips all up to the outermost frame of a worker, and then the frames of
-// the engine that this one called.
+// entry returns how many frames lie within the engine's call of user code. User
+// code may call the engine too, so entry searches from the outermost frame
+// inwards: it skips all up to the outermost frame of a worker, and then the
+// frames of the engine that this one called.
 func entry(frames []frame) int {
 	n := len(frames)
 	for n > 0 && !strings.HasPrefix(frames[n-1].name, engine[0]) {
@@ -71,8 +73,8 @@ func entry(frames []frame) int {
 // most bounds how many bytes of stacks [All] returns.
 const most = 8 << 20
 
-// All returns the stacks of all goroutines, the first 8 MB of them. It stops the world while the runtime writes them, so
-// it is for rare events.
+// All returns the stacks of all goroutines, the first 8 MB of them. It stops
+// the world while the runtime writes them, so it is for rare events.
 func All() []byte {
 	buf := make([]byte, 64<<10)
 	for {
@@ -84,7 +86,8 @@ func All() []byte {
 	}
 }
 
-// Each calls f with the stack of each goroutine, which is part of a larger slice. Like [All] it stops the world.
+// Each calls f with the stack of each goroutine, which is part of a larger
+// slice. Like [All] it stops the world.
 func Each(f func(stack []byte)) {
 	for stack := range bytes.SplitSeq(All(), []byte("\n\n")) {
 		f(stack)
@@ -104,9 +107,10 @@ func Header() []byte {
 // Address returns the address of a value as stacks print it.
 func Address[T any](at *T) uint64 { return uint64(reflect.ValueOf(at).Pointer()) }
 
-// Receiver returns the address of the value that a method on the stack was called with, or 0. A method is given as a line
-// of the stack begins, with a newline before it. Of several calls the outermost counts: a handler may hold another value
-// of the same type.
+// Receiver returns the address of the value that a method on the stack was
+// called with, or 0. A method is given as a line of the stack begins, with a
+// newline before it. Of several calls the outermost counts: a handler may hold
+// another value of the same type.
 func Receiver(stack, method []byte) (address uint64) {
 	for {
 		i := bytes.LastIndex(stack, method)
@@ -121,7 +125,8 @@ func Receiver(stack, method []byte) (address uint64) {
 	}
 }
 
-// firstArgument returns the first argument of the call at the start of a line, or 0 if it is not an address.
+// firstArgument returns the first argument of the call at the start of a line,
+// or 0 if it is not an address.
 func firstArgument(line []byte) uint64 {
 	line, _, _ = bytes.Cut(line, []byte("\n"))
 	_, args, ok := bytes.Cut(line, []byte("(0x"))

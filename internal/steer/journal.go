@@ -8,9 +8,11 @@ import (
 // defaultJournal is how many changes a journal holds by default.
 const defaultJournal = 256
 
-// Journal holds the most recent changes, a fixed number of them. The zero Journal is ready and holds 256.
+// Journal holds the most recent changes, a fixed number of them. The zero
+// Journal is ready and holds 256.
 //
-// A journal is not safe for concurrent use: its owner locks it, or copies the Entries.
+// A journal is not safe for concurrent use: its owner locks it, or copies the
+// Entries.
 type Journal struct {
 	changes  ring.Ring[controller.Change]
 	capacity int
@@ -29,9 +31,11 @@ func (j *Journal) Add(changes ...controller.Change) {
 	}
 }
 
-// Amend records a change in place of the newest one, if that is of the same knob, of the same stage or pool, and by the
-// same policy; the entry then has the Before of the replaced one. Otherwise Amend is Add. It is for knobs that change
-// again and again, such as a visit plan in each round, which would push all other entries out.
+// Amend records a change in place of the newest one, if that is of the same
+// knob, of the same stage or pool, and by the same policy; the entry then has
+// the Before of the replaced one. Otherwise Amend is Add. It is for knobs that
+// change again and again, such as a visit plan in each round, which would push
+// all other entries out.
 func (j *Journal) Amend(c controller.Change) {
 	last := j.newest()
 	if last == nil || last.What != c.What || last.StageName != c.StageName || last.Policy != c.Policy {

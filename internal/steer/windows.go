@@ -23,11 +23,13 @@ type window struct {
 	bound bool
 }
 
-// Fill sets the Window of each stage in s from its Total, and remembers the totals for the next call. It sets Bound,
-// too. Workers that are blocked by stages ahead resume when half of the queue there is free, and fill it again at once;
-// so a stage stays bound until a window shows no blocked worker and no queue ahead is half full. Stages are identified
-// by name: the window of a new stage is its whole total, and a stage that is gone is forgotten. A stage for which
-// nothing was ever counted takes no memory.
+// Fill sets the Window of each stage in s from its Total, and remembers the
+// totals for the next call. It sets Bound, too. Workers that are blocked by
+// stages ahead resume when half of the queue there is free, and fill it again
+// at once; so a stage stays bound until a window shows no blocked worker and no
+// queue ahead is half full. Stages are identified by name: the window of a new
+// stage is its whole total, and a stage that is gone is forgotten. A stage for
+// which nothing was ever counted takes no memory.
 func (w *Windows) Fill(s *controller.Snapshot) {
 	if w.seen == nil {
 		w.seen = map[string]*window{}
@@ -70,7 +72,8 @@ func busyAhead(s *controller.Snapshot, st *controller.StageStats) bool {
 	return false
 }
 
-// forget drops the stages that are not in s, so that a pipeline that adds and removes stages does not leak memory.
+// forget drops the stages that are not in s, so that a pipeline that adds and
+// removes stages does not leak memory.
 func (w *Windows) forget(s *controller.Snapshot) {
 	here := make(map[string]bool, len(s.Stages))
 	for i := range s.Stages {
@@ -79,9 +82,10 @@ func (w *Windows) forget(s *controller.Snapshot) {
 	maps.DeleteFunc(w.seen, func(name string, _ *window) bool { return !here[name] })
 }
 
-// blocked reports whether workers waited for a free slot in a stage ahead for a tenth or more of the time in which they
-// had commands.
+// blocked reports whether workers waited for a free slot in a stage ahead for a
+// tenth or more of the time in which they had commands.
 func blocked(c controller.Counters) bool { return c.Blocked > 0 && c.Blocked >= c.Busy/busyForBlocked }
 
-// busyForBlocked is the ratio of busy to blocked time above which workers do not count as blocked.
+// busyForBlocked is the ratio of busy to blocked time above which workers do
+// not count as blocked.
 const busyForBlocked = 9

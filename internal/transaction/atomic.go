@@ -16,8 +16,9 @@ type Event struct {
 	If              func(guard.Request) bool
 }
 
-// atomicRule makes events happen together or not at all. It locks the processes in order, without waiting: if one refuses,
-// it gives back the locks that it has.
+// atomicRule makes events happen together or not at all. It locks the processes
+// in order, without waiting: if one refuses, it gives back the locks that it
+// has.
 type atomicRule struct {
 	name   string
 	events []Event     // by process, in order
@@ -29,9 +30,10 @@ type atomicRule struct {
 	age    ID // since when it could happen, by the logical clocks of its processes; zero if it cannot
 }
 
-// Together adds an atomic rule: requests that match the events run together, or wait. It fails if there are fewer than two events, or
-// two of one process. The methods of the events must have no constraints, and triggers at acceptance only of this
-// synchronizer: see [Process.Conflicts].
+// Together adds an atomic rule: requests that match the events run together, or
+// wait. It fails if there are fewer than two events, or two of one process. The
+// methods of the events must have no constraints, and triggers at acceptance
+// only of this synchronizer: see [Process.Conflicts].
 func (s *Synchronizer) Together(events ...Event) error {
 	if len(events) < 2 {
 		return fmt.Errorf("synchronizer %q: an atomic rule of %d events: it needs two", s.self, len(events))
@@ -138,7 +140,8 @@ func (s *Synchronizer) granted(m Message) {
 	s.attempt(a)
 }
 
-// refusedLock gives back the locks that a rule has. The process that refused says when it is worth another attempt.
+// refusedLock gives back the locks that a rule has. The process that refused
+// says when it is worth another attempt.
 func (s *Synchronizer) refusedLock(m Message) {
 	if a := s.trying(m); a != nil {
 		s.giveUp(a, true)
@@ -181,7 +184,8 @@ func (s *Synchronizer) trying(m Message) *atomicRule {
 	return nil
 }
 
-// withdraw drops a request from all rules. A rule that it was the next request of starts again.
+// withdraw drops a request from all rules. A rule that it was the next request
+// of starts again.
 func (s *Synchronizer) withdraw(process string, number uint64) {
 	s.dropOffers(func(o Message) bool { return o.From == process && o.Number == number })
 }

@@ -32,12 +32,16 @@
 // reach its successor. Each message has the epoch of its synchronizer and the
 // incarnation of its process; a message for another one is ignored.
 //
-//   - A process dies while it has a synchronizer's lock: the synchronizer asks the others of the transaction. It was committed
-//     if one has committed it, and it was not if all have seen the death without a commit. Then the counters of the process
-//     become zero.
-//   - A synchronizer dies: requests of its methods wait, and no others. Its successor has a higher epoch, and fetches the
-//     counters of all processes before it agrees to anything. Then it decides on the locks that atomic rules had.
-//   - A notice was wrong: the synchronizer installs its rules again, and the process answers with its counters.
+//   - A process dies while it has a synchronizer's lock: the synchronizer asks
+//     the others of the transaction. It was committed if one has committed it,
+//     and it was not if all have seen the death without a commit. Then the
+//     counters of the process become zero.
+//   - A synchronizer dies: requests of its methods wait, and no others. Its
+//     successor has a higher epoch, and fetches the counters of all processes
+//     before it agrees to anything. Then it decides on the locks that atomic
+//     rules had.
+//   - A notice was wrong: the synchronizer installs its rules again, and the
+//     process answers with its counters.
 //
 // # How an owner uses them
 //

@@ -33,7 +33,8 @@ type booking struct {
 	reminded bool // the synchronizer knows that the request can run
 }
 
-// offer offers a request to the synchronizers that have atomic rules for its method.
+// offer offers a request to the synchronizers that have atomic rules for its
+// method.
 func (p *Process) offer(r *requests.Request, to []string) {
 	p.clock++
 	o := &offer{request: r, stamp: p.clock}
@@ -98,7 +99,8 @@ func (p *Process) unoffer(r *requests.Request, but string) {
 	}
 }
 
-// lock grants a rule the lock if its request can run now, and no older rule waits whose request of the same method can.
+// lock grants a rule the lock if its request can run now, and no older rule
+// waits whose request of the same method can.
 func (p *Process) lock(m Message) {
 	p.clock = max(p.clock, m.Age.Counter)
 	o := p.offered[m.Number]
@@ -128,7 +130,8 @@ func (p *Process) older(g grant) bool {
 	})
 }
 
-// do has the request run that has the lock. Others of its rule may run already, so it is not given up any more.
+// do has the request run that has the lock. Others of its rule may run already,
+// so it is not given up any more.
 func (p *Process) do(m Message) {
 	g := p.end(m)
 	if g == nil {
@@ -144,8 +147,10 @@ func (p *Process) do(m Message) {
 	}
 }
 
-// nextDue accepts the first request that is due and whose guards hold, or returns nil. They held when the lock was granted, but a
-// function that was suspended may have changed the state, and so may methods that a left lock does not hold.
+// nextDue accepts the first request that is due and whose guards hold, or
+// returns nil. They held when the lock was granted, but a function that was
+// suspended may have changed the state, and so may methods that a left lock
+// does not hold.
 func (p *Process) nextDue() *requests.Request {
 	if p.granted != nil {
 		return nil
@@ -160,7 +165,8 @@ func (p *Process) nextDue() *requests.Request {
 	return nil
 }
 
-// unlock gives up the lock, or the booking. A rule that will try again keeps its place.
+// unlock gives up the lock, or the booking. A rule that will try again keeps
+// its place.
 func (p *Process) unlock(m Message) {
 	p.unbook(m.Rule)
 	g := p.end(m)
@@ -173,7 +179,8 @@ func (p *Process) unlock(m Message) {
 	}
 }
 
-// end ends the lock that a message is about, and returns it, or nil if there is none.
+// end ends the lock that a message is about, and returns it, or nil if there is
+// none.
 func (p *Process) end(m Message) *grant {
 	if g := p.granted; g != nil && g.id == m.Grant {
 		p.granted = nil
@@ -196,8 +203,8 @@ func (p *Process) leave(synchronizer string) {
 	}
 }
 
-// isLeft reports whether a lock that was left holds a method. It holds its request's in any case: the synchronizer may have
-// other rules now.
+// isLeft reports whether a lock that was left holds a method. It holds its
+// request's in any case: the synchronizer may have other rules now.
 func (p *Process) isLeft(method string) bool {
 	for s, g := range p.left {
 		if g.request.Method == method || p.synchronizers[s].methods[method] != (Part{}) {

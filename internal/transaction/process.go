@@ -9,7 +9,8 @@ import (
 	"github.com/golda-dev/golda/internal/requests"
 )
 
-// Process is the side of a transaction that has the request. It is not safe for concurrent use.
+// Process is the side of a transaction that has the request. It is not safe for
+// concurrent use.
 type Process struct {
 	self        string
 	incarnation uint64
@@ -30,8 +31,8 @@ type Process struct {
 	offeredTo map[string][]string // by method: the synchronizers that have atomic rules, sorted
 	offered   map[uint64]*offer
 	granted   *grant // nil if no rule has the lock
-	// left has by synchronizer the locks of synchronizers that have died or begun
-	// anew.
+	// left has by synchronizer the locks of synchronizers that have died or
+	// begun anew.
 	left   map[string]*grant
 	due    []*requests.Request // to run as soon as their guards hold, since rules said so
 	booked []*booking
@@ -62,9 +63,11 @@ type attempt struct {
 	aborted bool
 }
 
-// NewProcess returns the machine of a process that nothing coordinates yet. Each incarnation of a process has a number
-// higher than those before. The owner keeps the last [Install] of each synchronizer, and has a new incarnation receive them before its
-// first request: so a process that is restarted runs nothing that it would not have run before.
+// NewProcess returns the machine of a process that nothing coordinates yet.
+// Each incarnation of a process has a number higher than those before. The
+// owner keeps the last [Install] of each synchronizer, and has a new
+// incarnation receive them before its first request: so a process that is
+// restarted runs nothing that it would not have run before.
 //
 // The queue may have requests already, which wait or run.
 func NewProcess(self string, incarnation uint64, q *requests.Queue) *Process {
@@ -117,8 +120,9 @@ func (p *Process) Next() *requests.Request {
 	}
 }
 
-// Conflict is a method that some synchronizers constrain while others, or the same, have atomic rules for it. Its requests wait until one
-// of the synchronizers installs other rules.
+// Conflict is a method that some synchronizers constrain while others, or the
+// same, have atomic rules for it. Its requests wait until one of the
+// synchronizers installs other rules.
 type Conflict struct {
 	Method             string
 	Constrains, Atomic []string // the synchronizers, sorted
@@ -145,9 +149,10 @@ func (p *Process) Complete(r *requests.Request) {
 	}
 }
 
-// Withdraw removes a request that waits, and reports whether it did wait. Call Next afterwards. A request for which an atomic
-// rule has the lock may have begun to run elsewhere: it is removed if it has not, and Withdraw returns false. If it has, Next
-// returns it.
+// Withdraw removes a request that waits, and reports whether it did wait. Call
+// Next afterwards. A request for which an atomic rule has the lock may have
+// begun to run elsewhere: it is removed if it has not, and Withdraw returns
+// false. If it has, Next returns it.
 func (p *Process) Withdraw(r *requests.Request) bool {
 	if g := p.grantFor(r); g != nil {
 		g.withdrawn = true
@@ -167,8 +172,10 @@ func (p *Process) Withdraw(r *requests.Request) bool {
 	return true
 }
 
-// Down reports that a synchronizer seems to have died. Its methods are held back until it, or its successor, has installed
-// its rules again, and no other methods are. The notice is about one epoch of it; 0 stands for the last one known.
+// Down reports that a synchronizer seems to have died. Its methods are held
+// back until it, or its successor, has installed its rules again, and no other
+// methods are. The notice is about one epoch of it; 0 stands for the last one
+// known.
 func (p *Process) Down(synchronizer string, epoch uint64) {
 	l := p.synchronizers[synchronizer]
 	if l == nil || l.down || epoch != 0 && epoch < l.epoch {
@@ -183,8 +190,8 @@ func (p *Process) Down(synchronizer string, epoch uint64) {
 	p.Repeat()
 }
 
-// Repeat asks the synchronizers that seem to have died to install their rules again: a death notice may be wrong. The owner
-// calls it from time to time.
+// Repeat asks the synchronizers that seem to have died to install their rules
+// again: a death notice may be wrong. The owner calls it from time to time.
 func (p *Process) Repeat() {
 	for _, s := range p.Awaits() {
 		p.send(Message{Kind: Join, To: s})
@@ -202,7 +209,8 @@ func (p *Process) Awaits() (names []string) {
 	return names
 }
 
-// Held returns, for the synchronizers that seem to have died, the methods with requests that wait for them, sorted.
+// Held returns, for the synchronizers that seem to have died, the methods with
+// requests that wait for them, sorted.
 func (p *Process) Held() map[string][]string {
 	held := map[string][]string{}
 	for _, s := range p.Awaits() {
@@ -295,7 +303,8 @@ func (p *Process) begin(r *requests.Request) {
 	p.again()
 }
 
-// again starts the first or a further attempt of the transaction. Its identifier is the same each time.
+// again starts the first or a further attempt of the transaction. Its
+// identifier is the same each time.
 func (p *Process) again() {
 	p.attempts++
 	if p.text.countsAttempts {
@@ -319,8 +328,10 @@ func (p *Process) ask() {
 	})
 }
 
-// conclude ends a transaction that all synchronizers have agreed to, and returns its request. The state of the process may
-// have changed since the guards were evaluated: if they do not hold any longer, it gives the transaction up.
+// conclude ends a transaction that all synchronizers have agreed to, and
+// returns its request. The state of the process may have changed since the
+// guards were evaluated: if they do not hold any longer, it gives the
+// transaction up.
 func (p *Process) conclude() *requests.Request {
 	t := p.tx
 	if t == nil || t.oks < len(t.ask) || p.granted != nil {
@@ -372,7 +383,8 @@ func (p *Process) cancelIfAsked(synchronizer string) {
 	}
 }
 
-// refuse keeps a request out of the scans until the synchronizer has sent a notification.
+// refuse keeps a request out of the scans until the synchronizer has sent a
+// notification.
 func (p *Process) refuse(r *requests.Request, by string) {
 	p.refused[r] = by
 	p.byNumber[r.Number()] = r
@@ -384,8 +396,8 @@ func (p *Process) admit(r *requests.Request) {
 	delete(p.byNumber, r.Number())
 }
 
-// notified handles a notification. It may arrive while another request is verified: it is remembered because the request
-// is in the next scan.
+// notified handles a notification. It may arrive while another request is
+// verified: it is remembered because the request is in the next scan.
 func (p *Process) notified(m Message) {
 	if p.text.losesNotifications && p.tx != nil {
 		return
@@ -395,8 +407,10 @@ func (p *Process) notified(m Message) {
 	}
 }
 
-// install handles the rules of a synchronizer that is new, has restarted, or has taken this process for dead. In each case
-// it knows nothing of transactions and refusals of before. A synchronizer that has no rules any more has ended for good.
+// install handles the rules of a synchronizer that is new, has restarted, or
+// has taken this process for dead. In each case it knows nothing of
+// transactions and refusals of before. A synchronizer that has no rules any
+// more has ended for good.
 func (p *Process) install(m Message) {
 	l := p.synchronizers[m.From]
 	if l != nil && m.Epoch < l.epoch {
@@ -450,8 +464,8 @@ func (p *Process) installed(s string) {
 	p.send(m)
 }
 
-// rebuild computes which synchronizers each method has to ask. All processes ask in sorted order, so they seldom meet
-// crosswise.
+// rebuild computes which synchronizers each method has to ask. All processes
+// ask in sorted order, so they seldom meet crosswise.
 func (p *Process) rebuild() {
 	p.asked, p.hears, p.offeredTo = map[string][]string{}, map[string][]string{}, map[string][]string{}
 	for _, s := range p.names() {

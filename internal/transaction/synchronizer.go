@@ -7,9 +7,11 @@ import (
 	"github.com/golda-dev/golda/coordination/guard"
 )
 
-// Synchronizer is the side of a transaction that has the rules. It is not safe for concurrent use. Its owner adds the rules,
-// calls Start, and passes on messages and death notices: of the processes, and of the synchronizers that it sends to. If a
-// constraint, trigger or pattern panics the synchronizer is not to be used any more: its successor has a higher epoch.
+// Synchronizer is the side of a transaction that has the rules. It is not safe
+// for concurrent use. Its owner adds the rules, calls Start, and passes on
+// messages and death notices: of the processes, and of the synchronizers that
+// it sends to. If a constraint, trigger or pattern panics the synchronizer is
+// not to be used any more: its successor has a higher epoch.
 type Synchronizer struct {
 	self      string
 	epoch     uint64
@@ -81,7 +83,8 @@ type transaction struct {
 
 type set map[string]struct{}
 
-// NewSynchronizer returns a synchronizer without rules. Each incarnation has an epoch higher than those before.
+// NewSynchronizer returns a synchronizer without rules. Each incarnation has an
+// epoch higher than those before.
 func NewSynchronizer(self string, epoch uint64) *Synchronizer {
 	return &Synchronizer{
 		self: self, epoch: epoch, rules: map[method]*rule{}, processes: map[string]*member{}, fetching: set{},
@@ -89,15 +92,16 @@ func NewSynchronizer(self string, epoch uint64) *Synchronizer {
 	}
 }
 
-// Constrain holds back the requests of a method for which check is false. It is evaluated when a request is verified, and
-// for refused requests whenever counters or triggers may have changed the state.
+// Constrain holds back the requests of a method for which check is false. It is
+// evaluated when a request is verified, and for refused requests whenever
+// counters or triggers may have changed the state.
 func (s *Synchronizer) Constrain(process, name string, check func(guard.Request) bool) {
 	r := s.rule(process, name)
 	r.constraints = append(r.constraints, check)
 }
 
-// WhenAccepted adds a trigger that runs when a request has been accepted. Its process has to ask, even if there is no
-// constraint.
+// WhenAccepted adds a trigger that runs when a request has been accepted. Its
+// process has to ask, even if there is no constraint.
 func (s *Synchronizer) WhenAccepted(process, name string, trigger func(guard.Request)) {
 	r := s.rule(process, name)
 	r.accepted = append(r.accepted, trigger)
@@ -109,7 +113,8 @@ func (s *Synchronizer) WhenCompleted(process, name string, trigger func(guard.Re
 	r.completed = append(r.completed, trigger)
 }
 
-// WhenTerminated adds a function that runs when a process has died or restarted, after its counters have become zero.
+// WhenTerminated adds a function that runs when a process has died or
+// restarted, after its counters have become zero.
 func (s *Synchronizer) WhenTerminated(repair func(process string)) {
 	s.repairs = append(s.repairs, repair)
 }
@@ -125,8 +130,9 @@ func (s *Synchronizer) Watches(process, name string) bool {
 // Processes returns the processes that have rules, sorted.
 func (s *Synchronizer) Processes() []string { return slices.Sorted(maps.Keys(s.processes)) }
 
-// Count returns the counters of a method, as of its last request that was accepted or completed, or zero for one that
-// has no rule or whose process is dead.
+// Count returns the counters of a method, as of its last request that was
+// accepted or completed, or zero for one that has no rule or whose process is
+// dead.
 func (s *Synchronizer) Count(process, name string) guard.Counters {
 	if p := s.processes[process]; p != nil {
 		return p.counters[name]
@@ -134,7 +140,8 @@ func (s *Synchronizer) Count(process, name string) guard.Counters {
 	return guard.Counters{}
 }
 
-// Start installs the rules. The synchronizer answers when each process has sent its counters, or is known to be dead.
+// Start installs the rules. The synchronizer answers when each process has sent
+// its counters, or is known to be dead.
 func (s *Synchronizer) Start() {
 	for _, process := range s.Processes() {
 		s.install(process)
@@ -144,7 +151,8 @@ func (s *Synchronizer) Start() {
 	}
 }
 
-// Fetched reports whether the counters of all processes are known that are not dead: only then is anything allowed.
+// Fetched reports whether the counters of all processes are known that are not
+// dead: only then is anything allowed.
 func (s *Synchronizer) Fetched() bool { return len(s.fetching) == 0 }
 
 // Awaits returns the names to which Repeat sends.
@@ -257,8 +265,9 @@ func (s *Synchronizer) Receive(m Message) {
 	}
 }
 
-// Down reports that an incarnation of a process or synchronizer seems to have died; 0 stands for the last one known. A late
-// notice, of an incarnation that has a successor, changes nothing.
+// Down reports that an incarnation of a process or synchronizer seems to have
+// died; 0 stands for the last one known. A late notice, of an incarnation that
+// has a successor, changes nothing.
 func (s *Synchronizer) Down(address string, incarnation uint64) {
 	if p := s.processes[address]; p != nil {
 		if !p.down && (incarnation == 0 || incarnation >= p.incarnation) {
@@ -406,7 +415,8 @@ func (s *Synchronizer) proceed() {
 	}
 }
 
-// notify sends a notification for each refused request whose constraints hold now.
+// notify sends a notification for each refused request whose constraints hold
+// now.
 func (s *Synchronizer) notify() {
 	kept := s.refused[:0]
 	for _, t := range s.refused {
@@ -450,8 +460,8 @@ func (s *Synchronizer) serve() {
 	s.aborted = nil
 }
 
-// installed handles the counters of a process that is new, has restarted, or was taken for dead. It has nothing under way
-// with this synchronizer.
+// installed handles the counters of a process that is new, has restarted, or
+// was taken for dead. It has nothing under way with this synchronizer.
 func (s *Synchronizer) installed(p *member, m Message) {
 	if m.ID.Incarnation < p.incarnation {
 		return
@@ -511,7 +521,8 @@ func (s *Synchronizer) forget(process string) {
 	s.forgetOffers(process)
 }
 
-// recover finds out how the transaction of a dead process has ended: it was committed if it was committed anywhere.
+// recover finds out how the transaction of a dead process has ended: it was
+// committed if it was committed anywhere.
 func (s *Synchronizer) recover() {
 	s.asking = set{}
 	for _, other := range s.lock.participants {
@@ -532,8 +543,8 @@ func (s *Synchronizer) ask() {
 	}
 }
 
-// asked answers another synchronizer that has seen a process die. While this one has not, the process may still commit:
-// the answer waits.
+// asked answers another synchronizer that has seen a process die. While this
+// one has not, the process may still commit: the answer waits.
 func (s *Synchronizer) asked(m Message) {
 	p := s.processes[m.ID.Process]
 	switch {
@@ -561,7 +572,8 @@ func (s *Synchronizer) settle(p *member) {
 	}
 }
 
-// gone reports whether nothing more is accepted from an incarnation of the process.
+// gone reports whether nothing more is accepted from an incarnation of the
+// process.
 func (p *member) gone(incarnation uint64) bool {
 	return p.down || p.known && incarnation < p.incarnation
 }
@@ -572,7 +584,8 @@ func (s *Synchronizer) answered(m Message) {
 	}
 }
 
-// answer ends the transaction of a dead process if one other synchronizer has committed it, or none has.
+// answer ends the transaction of a dead process if one other synchronizer has
+// committed it, or none has.
 func (s *Synchronizer) answer(from string, committed bool) {
 	if _, ok := s.asking[from]; !ok {
 		return

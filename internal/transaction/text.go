@@ -1,7 +1,8 @@
 package transaction
 
-// text turns corrections of the text off, one by one: with them off the machines do what the text says. Only tests set
-// its fields, to show that they would notice.
+// text turns corrections of the text off, one by one: with them off the
+// machines do what the text says. Only tests set its fields, to show that they
+// would notice.
 type text struct {
 	// Of a process.
 	retriesAtOnce      bool // an aborted attempt is made again at once, without a hint

@@ -17,7 +17,8 @@ import (
 
 // Net is a network of one kind of transport, for one test.
 type Net interface {
-	// Join returns a further node that reaches all others, with a name of its own choice. The test closes it.
+	// Join returns a further node that reaches all others, with a name of its
+	// own choice. The test closes it.
 	Join(t *testing.T) transport.Transport
 	// Cut breaks the connections between two nodes. Both continue, and may
 	// connect again.
@@ -139,7 +140,8 @@ func inOrder(t *testing.T, net Net) {
 	assert.Empty(t, in)
 }
 
-// crowd has every node send to every other at once, so that connections are made from both ends at the same time.
+// crowd has every node send to every other at once, so that connections are
+// made from both ends at the same time.
 func crowd(t *testing.T, net Net) {
 	const nodes, senders, each = 4, 3, 100
 	var trs []transport.Transport
@@ -188,7 +190,8 @@ func answers(t *testing.T, net Net) {
 	}
 }
 
-// refused is about a transport that encodes. One that does not carries any value.
+// refused is about a transport that encodes. One that does not carries any
+// value.
 func refused(t *testing.T, net Net) {
 	a, _ := join(t, net)
 	b, in := join(t, net)
@@ -297,8 +300,9 @@ func again(t *testing.T, net Net) {
 	}
 }
 
-// sent sends a message until it arrives, and returns the channel of the next loss. The other node may notice a loss later than this one,
-// so a message may meet the end of the connection before; but that is another loss.
+// sent sends a message until it arrives, and returns the channel of the next
+// loss. The other node may notice a loss later than this one, so a message may
+// meet the end of the connection before; but that is another loss.
 func sent(t *testing.T, from, to transport.Transport, in inbox, call uint64) (lost chan error) {
 	t.Helper()
 	deadline := time.After(patience)

@@ -30,10 +30,12 @@ const (
 	jpegQuality = 90
 )
 
-// Painter draws captchas. A captcha depends only on the seed, the set of sizes and its number; so captchas may be drawn
-// in any order, and by several painters. A painter reuses its canvas; use each painter from one goroutine.
+// Painter draws captchas. A captcha depends only on the seed, the set of sizes
+// and its number; so captchas may be drawn in any order, and by several
+// painters. A painter reuses its canvas; use each painter from one goroutine.
 //
-// The same seed gives the same bytes with the same release of Go (image/jpeg changes now and then).
+// The same seed gives the same bytes with the same release of Go (image/jpeg
+// changes now and then).
 type Painter struct {
 	font   *sfnt.Font
 	glyphs sfnt.Buffer
@@ -42,7 +44,8 @@ type Painter struct {
 	file   bytes.Buffer
 }
 
-// NewPainter returns a painter. An error would mean that Go's own font does not parse.
+// NewPainter returns a painter. An error would mean that Go's own font does not
+// parse.
 func NewPainter() (*Painter, error) {
 	f, err := sfnt.Parse(gobold.TTF)
 	if err != nil {
@@ -51,7 +54,8 @@ func NewPainter() (*Painter, error) {
 	return &Painter{font: f, img: &image.RGBA{}}, nil
 }
 
-// JPEG draws captcha number i and returns it as a JPEG file. The bytes are valid until the next call.
+// JPEG draws captcha number i and returns it as a JPEG file. The bytes are
+// valid until the next call.
 func (p *Painter) JPEG(seed uint64, set Sizes, i int) ([]byte, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(i)))
 	if err := p.draw(r, set.next(r)); err != nil {
@@ -137,8 +141,8 @@ func (p *Painter) letter(r *rand.Rand, letter rune, cell image.Rectangle) error 
 	return nil
 }
 
-// tilted returns the mapping from the outline's points to a cell's: tilted both ways by up to a quarter, moved to about
-// the middle.
+// tilted returns the mapping from the outline's points to a cell's: tilted both
+// ways by up to a quarter, moved to about the middle.
 func tilted(r *rand.Rand, cell image.Rectangle, height int) func(fixed.Point26_6) (x, y float32) {
 	lean := func() float32 { return float32(r.IntN(51)-25) / 100 }
 	shift := func(room int) float32 { return float32(r.IntN(max(1, room/5))) - float32(room/10) }
@@ -147,8 +151,8 @@ func tilted(r *rand.Rand, cell image.Rectangle, height int) func(fixed.Point26_6
 	base := float32(cell.Dy()+height*7/10)/2 + shift(cell.Dy())
 	return func(p fixed.Point26_6) (float32, float32) {
 		x, y := float32(p.X)/64, float32(p.Y)/64
-		// The conversions keep products and sums apart: a fused instruction, on machines that have one, would round
-		// differently.
+		// The conversions keep products and sums apart: a fused instruction, on
+		// machines that have one, would round differently.
 		return left + (x - float32(leanX*y)), base + (y + float32(leanY*x))
 	}
 }

@@ -1,9 +1,11 @@
-// Package picture has the image operations of the image application: the five filters of LEDA (Cruz 2015, section 5.1),
-// exact to the bit, and the conversions into and out of their format.
+// Package picture has the image operations of the image application: the five
+// filters of LEDA (Cruz 2015, section 5.1), exact to the bit, and the
+// conversions into and out of their format.
 //
-// The filters are plain functions of an image, independent of stages and commands, so that a test can compare the
-// pipeline with a loop that calls them, and the benchmark suite can compare other pipelines with this one. A function
-// owns its argument until it returns.
+// The filters are plain functions of an image, independent of stages and
+// commands, so that a test can compare the pipeline with a loop that calls
+// them, and the benchmark suite can compare other pipelines with this one. A
+// function owns its argument until it returns.
 package picture
 
 import (
@@ -11,14 +13,16 @@ import (
 	"image/draw"
 )
 
-// Canvas is the image that passes through the pipeline: 8-bit RGBA with straight colours (not multiplied by alpha)
-// whose bounds start at (0, 0). Make one with [From].
+// Canvas is the image that passes through the pipeline: 8-bit RGBA with
+// straight colours (not multiplied by alpha) whose bounds start at (0, 0). Make
+// one with [From].
 type Canvas = image.NRGBA
 
 // From copies any decoded image into a canvas.
 //
-// Transparency: the colours count as they are stored, and grayscale drops alpha, as Imlib2 did. So a transparent pixel
-// is not blended with a background; a GIF's transparent colour is stored as black.
+// Transparency: the colours count as they are stored, and grayscale drops
+// alpha, as Imlib2 did. So a transparent pixel is not blended with a
+// background; a GIF's transparent colour is stored as black.
 func From(src image.Image) *Canvas {
 	size := src.Bounds().Size()
 	dst := image.NewNRGBA(image.Rectangle{Max: size})
@@ -27,7 +31,8 @@ func From(src image.Image) *Canvas {
 		return dst
 	}
 	if opaque, ok := src.(interface{ Opaque() bool }); ok && opaque.Opaque() {
-		// Opaque pixels are the same in both formats, and package draw has fast paths into image.RGBA only.
+		// Opaque pixels are the same in both formats, and package draw has fast
+		// paths into image.RGBA only.
 		same := &image.RGBA{Pix: dst.Pix, Stride: dst.Stride, Rect: dst.Rect}
 		draw.Draw(same, same.Rect, src, src.Bounds().Min, draw.Src)
 		return dst
@@ -49,8 +54,9 @@ func copyRows(dst, src *image.NRGBA) {
 
 // grayscale sets R, G and B to int(0.3 R + 0.59 G + 0.11 B) and alpha to 255.
 //
-// The sum uses whole hundredths. In floating point 0.3, 0.59 and 0.11 are a little off, and for some colours the sum
-// falls just short of the exact whole number.
+// The sum uses whole hundredths. In floating point 0.3, 0.59 and 0.11 are a
+// little off, and for some colours the sum falls just short of the exact whole
+// number.
 func grayscale(img *Canvas) {
 	for i := 0; i+3 < len(img.Pix); i += 4 {
 		p := img.Pix[i : i+4 : i+4]
@@ -61,8 +67,10 @@ func grayscale(img *Canvas) {
 
 // threshold sets each of R, G and B to 255 if it is more than limit, else to 0.
 //
-// The text (section 5.1) has it the other way round: above the threshold is black. Then two dark pixels in a square of four are
-// enough for the blurred square to stay, and thin lines of noise stay with the letters. Here it takes three.
+// The text (section 5.1) has it the other way round: above the threshold is
+// black. Then two dark pixels in a square of four are enough for the blurred
+// square to stay, and thin lines of noise stay with the letters. Here it takes
+// three.
 func threshold(limit uint8) func(*Canvas) {
 	var level [256]uint8
 	for v := int(limit) + 1; v < 256; v++ {
@@ -76,8 +84,8 @@ func threshold(limit uint8) func(*Canvas) {
 	}
 }
 
-// invert sets R, G and B to 255 minus their value. (The original inverted alpha too, and so made every picture
-// invisible.)
+// invert sets R, G and B to 255 minus their value. (The original inverted alpha
+// too, and so made every picture invisible.)
 func invert(img *Canvas) {
 	for i := 0; i+3 < len(img.Pix); i += 4 {
 		p := img.Pix[i : i+4 : i+4]
@@ -85,10 +93,11 @@ func invert(img *Canvas) {
 	}
 }
 
-// blur averages windows of 2 by 2 pixels in place: for each column from the left and in it for each row from the top,
-// the window [x, x+2) × [y, y+2), cut at the border, is filled with its average, per channel, before the next window is
-// processed. So a window sees the results of its neighbours above and to the left: this is not an ordinary box filter,
-// and the order is part of it.
+// blur averages windows of 2 by 2 pixels in place: for each column from the
+// left and in it for each row from the top, the window [x, x+2) × [y, y+2), cut
+// at the border, is filled with its average, per channel, before the next
+// window is processed. So a window sees the results of its neighbours above and
+// to the left: this is not an ordinary box filter, and the order is part of it.
 func blur(img *Canvas) {
 	width, height := img.Rect.Dx(), img.Rect.Dy()
 	for x := range width {
@@ -127,8 +136,9 @@ func blurTwo(a, b []uint8) {
 	}
 }
 
-// Filters returns the five filters in the order of the dissertation, each with the name of its stage. Several
-// goroutines may apply them at once, each to a canvas of its own.
+// Filters returns the five filters in the order of the dissertation, each with
+// the name of its stage. Several goroutines may apply them at once, each to a
+// canvas of its own.
 func Filters() []Filter {
 	return []Filter{
 		{"grayscale", grayscale},
@@ -145,7 +155,8 @@ type Filter struct {
 	Apply func(*Canvas) // changes the canvas in place
 }
 
-// Clone copies a canvas, so that a filter that crashes half-way damages the copy only.
+// Clone copies a canvas, so that a filter that crashes half-way damages the
+// copy only.
 func Clone(img *Canvas) *Canvas {
 	c := *img
 	c.Pix = append([]uint8(nil), img.Pix...)

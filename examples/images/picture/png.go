@@ -6,14 +6,17 @@ import (
 	"sync"
 )
 
-// Encode writes a canvas as a PNG file, fast rather than small. Several goroutines may call it at once.
+// Encode writes a canvas as a PNG file, fast rather than small. Several
+// goroutines may call it at once.
 func Encode(w io.Writer, img *Canvas) error { return encoder.Encode(w, img) }
 
-// encoder writes PNG files. Without the pool each file would allocate most of a megabyte.
+// encoder writes PNG files. Without the pool each file would allocate most of a
+// megabyte.
 var encoder = png.Encoder{CompressionLevel: png.BestSpeed, BufferPool: new(encoderPool)}
 
-// encoderPool keeps the buffers of an encoder: as many as were ever in use at once, and so at most one for each worker
-// of save. (A sync.Pool keeps some for each processor.)
+// encoderPool keeps the buffers of an encoder: as many as were ever in use at
+// once, and so at most one for each worker of save. (A sync.Pool keeps some for
+// each processor.)
 type encoderPool struct {
 	mu   sync.Mutex // guards free
 	free []*png.EncoderBuffer

@@ -1,4 +1,5 @@
-// Package page reads the code blocks of the project's pages, so that a test can compare them with the sources that they show.
+// Package page reads the code blocks of the project's pages, so that a test can
+// compare them with the sources that they show.
 package page
 
 import (
@@ -10,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Block is a code block of a page that follows a comment such as <!-- source: examples/quickstart/main.go -->.
+// Block is a code block of a page that follows a comment such as <!-- source:
+// examples/quickstart/main.go -->.
 type Block struct {
 	Kind string // "source" or "output"
 	Of   string // the file or program that the comment names
@@ -19,8 +21,8 @@ type Block struct {
 
 var block = regexp.MustCompile("(?s)<!-- (source|output): (\\S+) -->\n\n```\\w+\n(.*?)```\n")
 
-// Blocks returns the blocks of one kind of a page, in order. Root is the project's directory as seen from the test, and file
-// the page's path in it.
+// Blocks returns the blocks of one kind of a page, in order. Root is the
+// project's directory as seen from the test, and file the page's path in it.
 func Blocks(t *testing.T, root, file, kind string) []Block {
 	t.Helper()
 	var found []Block

@@ -10,7 +10,8 @@ import (
 	"github.com/golda-dev/golda/adapter/nats/fleet"
 )
 
-// Show writes a table of all processes that run a pipeline on a server, and of the messages that wait for them.
+// Show writes a table of all processes that run a pipeline on a server, and of
+// the messages that wait for them.
 func Show(ctx context.Context, w io.Writer, url, pipeline string) (err error) {
 	conn, err := nats.Connect(ctx, url)
 	if err != nil {

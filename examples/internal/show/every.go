@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Every writes a line about the progress of a program every second until stop is called. No line is written once stop has
-// returned. If the writer is nil, it does nothing.
+// Every writes a line about the progress of a program every second until stop
+// is called. No line is written once stop has returned. If the writer is nil,
+// it does nothing.
 func Every(w io.Writer, line func() string) (stop func()) {
 	if w == nil {
 		return func() {}

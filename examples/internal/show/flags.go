@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Parse parses arguments as f.Parse does. The error of an unknown flag names -help, which lists the known flags; other
-// errors name their flag. For -help it writes a line about the program and all flags to the writer, and returns
+// Parse parses arguments as f.Parse does. The error of an unknown flag names
+// -help, which lists the known flags; other errors name their flag. For -help
+// it writes a line about the program and all flags to the writer, and returns
 // [flag.ErrHelp]. It writes nothing else.
 func Parse(f *flag.FlagSet, args []string, about string, help io.Writer) error {
 	f.SetOutput(io.Discard)

@@ -17,8 +17,9 @@ func PeakMemory() uint64 {
 	return maxRSS()
 }
 
-// highWater finds the peak in the status that Linux reports for a process. The alternative, getrusage, also counts the
-// parent process, whose memory the process had until it got its own.
+// highWater finds the peak in the status that Linux reports for a process. The
+// alternative, getrusage, also counts the parent process, whose memory the
+// process had until it got its own.
 func highWater(status string) (bytes uint64, ok bool) {
 	for line := range strings.Lines(status) {
 		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {

@@ -14,7 +14,8 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// Listen opens a port, so that a port in use is reported before anything is started, with the name of the flag.
+// Listen opens a port, so that a port in use is reported before anything is
+// started, with the name of the flag.
 func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -23,7 +24,8 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// ServeMetrics serves the pipeline's metrics until stop is called. If the listener is nil, it does nothing.
+// ServeMetrics serves the pipeline's metrics until stop is called. If the
+// listener is nil, it does nothing.
 func ServeMetrics(l net.Listener, p *pipeline.Pipeline) (stop func()) {
 	if l == nil {
 		return func() {}

@@ -1,5 +1,5 @@
-// Package show has what the larger examples share: flags and exit statuses, the cells of their tables, the memory and
-// time that they used, and their metrics.
+// Package show has what the larger examples share: flags and exit statuses, the
+// cells of their tables, the memory and time that they used, and their metrics.
 package show
 
 import (
@@ -10,7 +10,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Workers returns the number of the stage's own workers, or the name of the shared pool that serves it.
+// Workers returns the number of the stage's own workers, or the name of the
+// shared pool that serves it.
 func Workers(s stage.Snapshot) string {
 	if s.Pool != s.Name {
 		return fmt.Sprintf("of %q", s.Pool)
@@ -18,7 +19,8 @@ func Workers(s stage.Snapshot) string {
 	return fmt.Sprintf("%d/%d", s.Workers, s.WorkersMost)
 }
 
-// Quantiles returns the median and the 99th percentile, if anything was measured.
+// Quantiles returns the median and the 99th percentile, if anything was
+// measured.
 func Quantiles(q stage.Quantiles) string {
 	if q.Count == 0 {
 		return "-"

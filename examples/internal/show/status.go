@@ -20,7 +20,8 @@ const (
 	StatusInterrupted = 130 // ended by Ctrl-C, as shells define it
 )
 
-// Usage writes an error of the flags of a program and returns the exit status. [flag.ErrHelp] is no error.
+// Usage writes an error of the flags of a program and returns the exit status.
+// [flag.ErrHelp] is no error.
 func Usage(stderr io.Writer, program string, err error) (status int) {
 	if errors.Is(err, flag.ErrHelp) {
 		return StatusOK
@@ -29,7 +30,8 @@ func Usage(stderr io.Writer, program string, err error) (status int) {
 	return StatusUsage
 }
 
-// Status returns the exit status of a program, and writes its error if there is one.
+// Status returns the exit status of a program, and writes its error if there is
+// one.
 func Status(stderr io.Writer, program string, err error) (status int) {
 	if err == nil {
 		return StatusOK
@@ -43,7 +45,8 @@ func complain(stderr io.Writer, program string, err error) {
 	_, _ = fmt.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// Faults writes joined errors of a program, each in a line of its own, and returns the exit status that it is given.
+// Faults writes joined errors of a program, each in a line of its own, and
+// returns the exit status that it is given.
 func Faults(stderr io.Writer, program string, status int, err error) int {
 	for line := range strings.Lines(err.Error()) {
 		_, _ = fmt.Fprintf(stderr, "%s: %s\n", program, strings.TrimSpace(line)) // if stderr is closed, the status must do
@@ -64,8 +67,9 @@ func NoArguments(f *flag.FlagSet) error {
 	return Fault(f.NArg() > 0, "stray argument %q; everything is set with flags, see -help", f.Arg(0))
 }
 
-// Main runs a program until it ends, and ends the process with its exit status. The first signal to stop ends the context of the program, and
-// a second one ends the process at once.
+// Main runs a program until it ends, and ends the process with its exit status.
+// The first signal to stop ends the context of the program, and a second one
+// ends the process at once.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Lines counts the lines of code of Go files: the lines with more than white space and comments, without the package clause
-// and the imports.
+// Lines counts the lines of code of Go files: the lines with more than white
+// space and comments, without the package clause and the imports.
 func Lines(files ...string) (n int, err error) {
 	for _, name := range files {
 		source, err := os.ReadFile(name)

@@ -1,6 +1,7 @@
-// Package twin compares an example with its twin: a program that does the same without Golda, with goroutines and channels. It
-// counts the lines of code of both, measures both, has both crash in a process of their own, and keeps the table of the
-// results in the example's README true.
+// Package twin compares an example with its twin: a program that does the same
+// without Golda, with goroutines and channels. It counts the lines of code of
+// both, measures both, has both crash in a process of their own, and keeps the
+// table of the results in the example's README true.
 package twin
 
 import (
@@ -30,7 +31,8 @@ var (
 // Row is a row of the table.
 type Row struct{ Name, Golda, Hand string }
 
-// Code returns the rows with the lines of code: of the files that differ, and of the whole programs with what they share.
+// Code returns the rows with the lines of code: of the files that differ, and
+// of the whole programs with what they share.
 func Code(t *testing.T, golda, hand string, shared ...string) []Row {
 	t.Helper()
 	count := func(files ...string) int {
@@ -51,8 +53,9 @@ func Code(t *testing.T, golda, hand string, shared ...string) []Row {
 // done.
 type Work func() error
 
-// Cost returns the rows with what both cost: time, CPU time and allocations, the medians of nine runs of each, in turn. They
-// are measured only with the flag -measure; otherwise those in the README are kept.
+// Cost returns the rows with what both cost: time, CPU time and allocations,
+// the medians of nine runs of each, in turn. They are measured only with the
+// flag -measure; otherwise those in the README are kept.
 func Cost(t *testing.T, item string, items int, golda, hand Work) []Row {
 	t.Helper()
 	rows := []Row{
@@ -170,10 +173,12 @@ func table(rows []Row, earlier string) string {
 	return b.String()
 }
 
-// child is the environment variable that has the name of what a child process should do.
+// child is the environment variable that has the name of what a child process
+// should do.
 const child = "GOLDA_TWIN"
 
-// Main runs what a parent process asks for with [Child], and does nothing in other processes. TestMain calls it first.
+// Main runs what a parent process asks for with [Child], and does nothing in
+// other processes. TestMain calls it first.
 func Main(works map[string]Work) {
 	name := os.Getenv(child)
 	if name == "" {
@@ -190,7 +195,8 @@ func Main(works map[string]Work) {
 	os.Exit(0)
 }
 
-// Child does a work of [Main] in a process of its own. It returns what that wrote and its exit status.
+// Child does a work of [Main] in a process of its own. It returns what that
+// wrote and its exit status.
 func Child(t *testing.T, work string) (stdout, stderr string, status int) {
 	t.Helper()
 	self, err := os.Executable()

@@ -16,8 +16,9 @@ import (
 // Program runs a program and returns its exit status.
 type Program func(args []string, stdout, stderr io.Writer) (status int)
 
-// Refused requires that a program refuses arguments, starts nothing, and says why in one line. The cases are the arguments and the line
-// on the standard error, by name.
+// Refused requires that a program refuses arguments, starts nothing, and says
+// why in one line. The cases are the arguments and the line on the standard
+// error, by name.
 func Refused(t *testing.T, run Program, cases map[string][2]string) {
 	t.Helper()
 	for name, c := range cases {
@@ -30,7 +31,8 @@ func Refused(t *testing.T, run Program, cases map[string][2]string) {
 	}
 }
 
-// Help requires that -help is no error, and that its text begins with the purpose of the program.
+// Help requires that -help is no error, and that its text begins with the
+// purpose of the program.
 func Help(t *testing.T, run Program, about string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -1,4 +1,5 @@
-// Crash shows the cost of a panic in a handler: the command that was being handled, and nothing else.
+// Crash shows the cost of a panic in a handler: the command that was being
+// handled, and nothing else.
 //
 //	go run ./examples/quickstart/crash
 package main

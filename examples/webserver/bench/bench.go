@@ -113,7 +113,8 @@ type key struct {
 	connections int
 }
 
-// print prints the medians over the rounds, and the ratios of the first side to the second.
+// print prints the medians over the rounds, and the ratios of the first side to
+// the second.
 func (b bench) print(sides []side, results map[key][]measure) error {
 	fmt.Printf("medians of %d rounds of %d s; %s, %d processors, shared with wrk; %s\n\n",
 		b.rounds, b.seconds, processor(), runtime.NumCPU(), runtime.Version())

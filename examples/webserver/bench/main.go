@@ -1,6 +1,8 @@
-// Bench runs the web server and a plain net/http file server, with the same bytes and the same load, and prints the
-// results. wrk makes the load, on the same machine. The two servers take turns, and every measurement has a new
-// process, so that neither has an advantage by the time of day or by the age of its heap.
+// Bench runs the web server and a plain net/http file server, with the same
+// bytes and the same load, and prints the results. wrk makes the load, on the
+// same machine. The two servers take turns, and every measurement has a new
+// process, so that neither has an advantage by the time of day or by the age of
+// its heap.
 //
 //	go run ./examples/webserver/bench -rounds 3 -seconds 5
 package main

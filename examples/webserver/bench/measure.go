@@ -24,7 +24,8 @@ func (m measure) String() string {
 	return fmt.Sprintf("%6.0f requests/s  p50 %-8s p99 %-8s %.1f MiB  %d errors", m.rate, m.p50, m.p99, m.peak/(1<<20), m.errors)
 }
 
-// wrk loads a server. It uses as many threads as this small machine has processors.
+// wrk loads a server. It uses as many threads as this small machine has
+// processors.
 func wrk(ctx context.Context, url string, connections int, d time.Duration) (measure, error) {
 	args := []string{"-t2", "-c" + strconv.Itoa(connections), "-d" + d.String(), "--latency", url}
 	out, err := exec.CommandContext(ctx, "wrk", args...).CombinedOutput() //nolint:gosec // our own arguments

@@ -67,7 +67,8 @@ func (p *process) ready(ctx context.Context, url string) error {
 	}
 }
 
-// get sends a request that leaves nothing behind: no connection is kept, and no redirect is followed.
+// get sends a request that leaves nothing behind: no connection is kept, and no
+// redirect is followed.
 func get(ctx context.Context, url string) ([]byte, error) {
 	client := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
@@ -100,7 +101,8 @@ func (p *process) peak() (float64, error) {
 	return 0, errors.New("/proc has no VmHWM")
 }
 
-// stop ends the process. How a server ends is not measured, but a crash is reported.
+// stop ends the process. How a server ends is not measured, but a crash is
+// reported.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	err := p.cmd.Wait()

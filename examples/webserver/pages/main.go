@@ -1,11 +1,14 @@
-// Pages is the web server of chapter 5 of the dissertation of Cruz (2015), in its five stages:
+// Pages is the web server of chapter 5 of the dissertation of Cruz (2015), in
+// its five stages:
 //
 //	start → parse → dynamic and static → send
 //
-// Each request needs both pages: the dynamic one, which is 2001 × 10001 additions, and the static one, which is a text. They are made in
-// parallel, and the last stage sends both in one answer when the second of them has come. Each connection has one request, as
-// in the dissertation's measurements. The program uses package net alone and runs on any operating system; the server one
-// directory up serves files, and is made to be fast.
+// Each request needs both pages: the dynamic one, which is 2001 × 10001
+// additions, and the static one, which is a text. They are made in parallel,
+// and the last stage sends both in one answer when the second of them has come.
+// Each connection has one request, as in the dissertation's measurements. The
+// program uses package net alone and runs on any operating system; the server
+// one directory up serves files, and is made to be fast.
 //
 //	go run ./examples/webserver/pages
 //	go run ./examples/webserver/pages -policy seda:cruz -workers 4 -instances 10
@@ -55,7 +58,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return show.Status(stderr, "pages", c.serve(ctx, stdout, stderr))
 }
 
-// parseFlags turns arguments into a config, or returns everything that is wrong with them.
+// parseFlags turns arguments into a config, or returns everything that is wrong
+// with them.
 func parseFlags(args []string, help io.Writer) (c config, err error) {
 	var name string
 	f := flag.NewFlagSet("pages", flag.ContinueOnError)

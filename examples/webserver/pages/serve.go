@@ -13,7 +13,8 @@ import (
 	"github.com/golda-dev/golda/source"
 )
 
-// serve runs the server until ctx ends; then it answers the requests that it has, and reports.
+// serve runs the server until ctx ends; then it answers the requests that it
+// has, and reports.
 func (c config) serve(ctx context.Context, stdout, stderr io.Writer) error {
 	l, err := show.Listen(ctx, "-addr", c.addr)
 	if err != nil {

@@ -16,10 +16,12 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// patience is how long the server waits for a client to send its request, or to take the answer.
+// patience is how long the server waits for a client to send its request, or to
+// take the answer.
 const patience = 5 * time.Second
 
-// request is a connection with its one request. Between parse and send the two halves of its page are made, in two stages at once.
+// request is a connection with its one request. Between parse and send the two
+// halves of its page are made, in two stages at once.
 type request struct {
 	conn   net.Conn
 	target string
@@ -48,7 +50,8 @@ type pages struct {
 	sent, bad, failed atomic.Uint64
 }
 
-// plan makes the pipeline. A stage declares the next ones, so they are made first.
+// plan makes the pipeline. A stage declares the next ones, so they are made
+// first.
 func (p *pages) plan(connections source.Source[net.Conn]) (*pipeline.Pipeline, error) {
 	send := stage.Func("send", p.send, p.options()...)
 	static := stage.Func("static", static(send), p.options(stage.Out(send))...)
@@ -112,7 +115,8 @@ func (p *pages) dynamic(send *stage.Stage[half]) behaviour.Func[*request] {
 	}
 }
 
-// added is the script of the dissertation's dynamic page: rows × columns additions.
+// added is the script of the dissertation's dynamic page: rows × columns
+// additions.
 func added(rows, columns int) (count int) {
 	for i := range rows {
 		for j := columns - 1; j >= 0; j-- {
@@ -129,7 +133,8 @@ func static(send *stage.Stage[half]) behaviour.Func[*request] {
 	}
 }
 
-// send joins the two halves of a page: the second one that comes has the answer sent.
+// send joins the two halves of a page: the second one that comes has the answer
+// sent.
 func (p *pages) send(_ context.Context, h half) behaviour.Outcome {
 	r := h.of
 	r.halves[h.at] = h.text
@@ -143,7 +148,8 @@ func (p *pages) send(_ context.Context, h half) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-// errEnded is the error of a request that was answered already: one half of its page was lost.
+// errEnded is the error of a request that was answered already: one half of its
+// page was lost.
 var errEnded = errors.New("the request has an answer already")
 
 // answer sends an answer and closes the connection, once.
@@ -160,7 +166,8 @@ func (r *request) answer(status int, body string) error {
 	return err
 }
 
-// lost answers requests whose commands ended without an answer: a handler crashed, or the server stopped hard.
+// lost answers requests whose commands ended without an answer: a handler
+// crashed, or the server stopped hard.
 func (p *pages) lost(l stage.DeadLetter) {
 	p.failed.Add(1)
 	switch cmd := l.Command.(type) {

@@ -1,4 +1,5 @@
-// Plain is the server for comparison: net/http's file server in its simplest form.
+// Plain is the server for comparison: net/http's file server in its simplest
+// form.
 //
 //	plain ADDRESS DIRECTORY
 package main
@@ -24,7 +25,8 @@ func main() {
 	os.Exit(1)
 }
 
-// index serves /index.html as a file; the file server would redirect the client to / first.
+// index serves /index.html as a file; the file server would redirect the client
+// to / first.
 func index(files http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/index.html" {

@@ -30,17 +30,18 @@ const (
 	States     = "states"
 )
 
-// System returns the actor system of all pipelines of the test kit. They share one because a system costs three
-// megabytes.
+// System returns the actor system of all pipelines of the test kit. They share
+// one because a system costs three megabytes.
 var System = sync.OnceValue(func() *actor.System { return actor.NewSystem(slog.New(slog.DiscardHandler)) })
 
 var numbers atomic.Uint64
 
-// Number returns a number that makes the name of a pipeline unique, so that its actors can be told apart.
+// Number returns a number that makes the name of a pipeline unique, so that its
+// actors can be told apart.
 func Number() uint64 { return numbers.Add(1) }
 
-// Mix maps numbers that are close to each other to numbers that are far apart (the finalizer of splitmix64, Steele, Lea
-// and Flood 2014).
+// Mix maps numbers that are close to each other to numbers that are far apart
+// (the finalizer of splitmix64, Steele, Lea and Flood 2014).
 func Mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -93,7 +94,8 @@ func Diagnose(s pipeline.Snapshot) string {
 	return strings.Join(lines, "\n")
 }
 
-// poolOf returns the pool that serves a stage: its own workers or a shared pool.
+// poolOf returns the pool that serves a stage: its own workers or a shared
+// pool.
 func poolOf(s pipeline.Snapshot, st stage.Snapshot) pipeline.Pool {
 	for _, p := range s.Pools {
 		if p.Name == st.Pool {
