@@ -112,10 +112,10 @@ func (t tree) grow(tb testing.TB, isThere func(nodes int) bool, closed func(walk
 	return used
 }
 
-// The commands are many because what the server and the pipeline take anyway must be small beside them: that takes some ten seconds.
+// The commands are many because what the server and the pipeline take anyway must be small beside them: that takes some seconds.
 func TestALoopThroughAnInletTakesBoundedMemory(t *testing.T) {
 	lasts(t)
-	big := tree{fan: 67, depth: 3} // 305,320 nodes
+	big := tree{fan: 55, depth: 3} // 169,456 nodes
 	if race {
 		big.fan = 20
 	}
@@ -150,6 +150,7 @@ func TestALoopThroughAnInletTakesBoundedMemory(t *testing.T) {
 
 // A chain has one message at any time, and the two processes that share it see each other's only in the server.
 func TestALoopThatTwoInletsShareEndsWhenAllOfItHasEnded(t *testing.T) {
+	t.Parallel()
 	const n = 4000
 	conn := embed(t, t.TempDir(), nats.Store{})
 	var done atomic.Int64

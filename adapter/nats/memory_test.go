@@ -126,7 +126,7 @@ func slowStage(full <-chan struct{}, done *atomic.Int64) *stage.Flow[string, str
 	}, stage.Workers(4, 4))
 }
 
-// The publisher is a process of its own. It publishes 60 and 160 MB, and the stream holds 8.
+// The publisher is a process of its own. It publishes 32 and 160 MB, and the stream holds 8.
 func TestASlowConsumerDoesNotGrowTheMemoryOfThePublisher(t *testing.T) {
 	lasts(t)
 	t.Parallel()
@@ -136,11 +136,12 @@ func TestASlowConsumerDoesNotGrowTheMemoryOfThePublisher(t *testing.T) {
 		most     int64 // that the publisher may need more than before; the server keeps some files in its memory
 	}{
 		"that is refused":                     {load{10_000, pieces, false}, false, 16 << 20},
-		"that waits":                          {load{4_000, pieces, true}, false, 16 << 20},
+		"that waits":                          {load{2_000, pieces, true}, false, 16 << 20},
 		"that has the server, and is refused": {load{10_000, pieces, false}, true, 64 << 20},
-		"that has the server, and waits":      {load{4_000, pieces, true}, true, 64 << 20},
+		"that has the server, and waits":      {load{2_000, pieces, true}, true, 64 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			j := job{Dir: t.TempDir(), Load: &c.load}
 			var done atomic.Int64
 			var texts *nats.Inlet[string]

@@ -40,8 +40,14 @@ func (p *parcels) len() int {
 // The limit of the stream is far below what the senders send at once, so it is full nearly all the time.
 func TestAFullStreamKeepsTheOrderOfEachSender(t *testing.T) {
 	t.Parallel()
+	const senders = 3
+	n := 2000
+	if race {
+		n = 500 // still ten times what the stream holds
+	}
 	for name, o := range map[string]nats.Options[any]{"messages": {MaxMessages: 50}, "bytes": {MaxBytes: 8 << 10}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			conn, got := embed(t, t.TempDir(), nats.Store{}), &parcels{of: map[int][]int{}}
 			start := func(process string) *stage.Flow[parcel, parcel] {
 				load := stage.Map("load", func(_ context.Context, s parcel) (parcel, error) { return s, nil }, stage.Workers(1, 1))
@@ -53,7 +59,6 @@ func TestAFullStreamKeepsTheOrderOfEachSender(t *testing.T) {
 				t.Cleanup(func() { assert.NoError(t, p.Stop(context.Background())) })
 				return load
 			}
-			const senders, n = 3, 2000
 			start("sort")
 			var sending sync.WaitGroup
 			for s := range senders {
