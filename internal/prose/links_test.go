@@ -3,6 +3,7 @@ package prose
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,6 +42,38 @@ func TestEachNameInTheArchitectureLinksToItsLine(t *testing.T) {
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(fresh), 0o644))
 	}
+}
+
+// pageLink is the target of a link in a page, without its fragment, unless it is
+// on another host.
+var pageLink = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
+
+// fenced is a block of code in a page, or a name in code font.
+var fenced = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+
+func TestEachRelativeLinkOfAPageLeadsToAFile(t *testing.T) {
+	links := 0
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "node_modules" || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range pageLink.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			links++
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), m[1]))
+			assert.NoError(t, err, "a link in %s", path)
+		}
+		return nil
+	}))
+	require.Greater(t, links, 100)
 }
 
 // lineOf finds the line of a file that declares a name: a function, a type, or a method with its receiver's type.
