@@ -107,20 +107,14 @@ func newKeeper(c *checkpoint) *keeper {
 	return k
 }
 
-// keeperKey is the key under which the contexts of commands that come again from a checkpoint have its keeper.
-type keeperKey struct{}
-
-// mark returns a context for commands that come again from the checkpoint, until that has passed them: those of feeds, and those that hold
-// what was restored. What comes of them has its values, too. Without a checkpoint it returns ctx.
-func (k *keeper) mark(ctx context.Context) context.Context {
+// mark returns a context for commands that come again from the checkpoint of a pipeline, until that has passed them: those of
+// feeds, and those that hold what was restored. What comes of them has its values, too. Without a checkpoint it returns ctx.
+func (k *keeper) mark(ctx context.Context, host *inbox.Pipeline) context.Context {
 	if k == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, keeperKey{}, k)
+	return context.WithValue(ctx, command.AgainKey{}, host)
 }
-
-// feeds reports whether a command of that origin comes again from the checkpoint if it is not done.
-func (k *keeper) feeds(of *command.Origin) bool { return k != nil && of.Value(keeperKey{}) == k }
 
 // kept is what a checkpoint has.
 type kept struct {

@@ -309,7 +309,11 @@ const (
 func (r *feedRun) accept(load any, as feed.Terms) error {
 	origin := r.origin
 	if as.End != nil {
-		origin = command.NewWatch(origin, as.Heard, func(err error) { as.End(err, r.of.wasDone(err)) }).Origin()
+		watch := command.Repeats
+		if as.Heard {
+			watch = command.Hears
+		}
+		origin = command.NewWatch(origin, watch, func(err error) { as.End(err, r.of.wasDone(err)) }).Origin()
 	}
 	for pause, waited := firstPause, time.Duration(0); ; pause = min(2*pause, longPause) {
 		err := r.core.Inbox().SubmitSince(r.ctx, &command.Envelope{Load: load, From: origin}, as.Since)

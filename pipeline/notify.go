@@ -41,7 +41,7 @@ func (p *Pipeline) keep(end inbox.Ending) (id uint64) {
 		return 0
 	}
 	letter, crash := p.letter(end)
-	comesAgain := (end.Checkpointed || p.keeper.feeds(end.Origin)) && !p.wasDone(end.Err) // in the file, it would be handled twice
+	comesAgain := end.ComesAgain && !p.wasDone(end.Err) // in the file, it would be handled twice
 	return p.letters.box.Keep(&letter, crash, end.Heard || comesAgain)
 }
 

@@ -27,7 +27,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		return err
 	}
 	p.env = p.environment(ctx)
-	p.feeds.begin(p.keeper.mark(ctx), feedHost{env: &p.env, grace: p.grace(), wasDone: p.wasDone, waitsIn: p.waitsIn, behind: p.behind, gaveUp: p.giveUpFeed, keep: p.letters.box.Sync})
+	p.feeds.begin(p.keeper.mark(ctx, p.host), feedHost{env: &p.env, grace: p.grace(), wasDone: p.wasDone, waitsIn: p.waitsIn, behind: p.behind, gaveUp: p.giveUpFeed, keep: p.letters.box.Sync})
 	for _, c := range p.stages().stages {
 		c.Attach(&p.env)
 	}

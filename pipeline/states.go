@@ -95,7 +95,7 @@ func (p *Pipeline) resume() bool {
 	if c == nil {
 		return true
 	}
-	from := command.Submitted(c.mark(context.Background()), p.host)
+	from := command.Submitted(c.mark(context.Background(), p.host), p.host)
 	for in, loads := range c.loads {
 		for _, load := range loads {
 			for {

@@ -79,12 +79,15 @@ type window[K comparable, V any] struct {
 
 // place is that of a command in a window, whose handler waits.
 type place struct {
-	ticket *command.Ticket
-	state  state
-	size   int
-	err    error  // if the state is failed
-	wake   func() // nil if the handler has not suspended yet
+	from  *command.Origin
+	state state
+	size  int
+	err   error  // if the state is failed
+	wake  func() // nil if the handler has not suspended yet
 }
+
+// ticket returns the ticket of the command; nil if it has none.
+func (at *place) ticket() *command.Ticket { return at.from.Ticket() }
 
 // isHeld reports whether a command holds the window.
 func (w *window[K, V]) isHeld() bool {
@@ -247,7 +250,7 @@ func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, 
 		s.settleLocked(w)
 		s.unlock()
 	}()
-	ticket := ticketOf(c)
+	from := originOf(c)
 	value := s.add(w.Value, cmd)
 	whole := s.whole != nil && s.whole(value)
 	s.mu.Lock()
@@ -261,10 +264,10 @@ func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, 
 	now := time.Now()
 	if s.leads && w.timer == nil {
 		s.beginLocked(w)
-		w, at := s.leadLocked(w.Key, value, ticket, now)
+		w, at := s.leadLocked(w.Key, value, from, now)
 		return w, at, nil
 	}
-	at := s.addLocked(w, value, place{ticket: ticket, size: size}, now)
+	at := s.addLocked(w, value, place{from: from, size: size}, now)
 	b := &s.bounds
 	if whole || b.Count > 0 && w.Count >= b.Count || b.Bytes > 0 && w.bytes >= b.Bytes {
 		w.closing = Full
@@ -285,16 +288,16 @@ func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, at place, now t
 		s.armLocked(w)
 	}
 	if s.sums && w.isHeld() {
-		w.group.Add(at.ticket, w.places[0].ticket)
+		w.group.Add(at.from, w.places[0].ticket())
 		return nil
 	}
 	if s.last {
-		w.join(w.places, waits, at.ticket)
+		w.join(w.places, waits, at.ticket())
 		s.endLocked(w.places, done, nil)
 		s.held -= len(w.places)
 		w.places = w.places[:0]
 	}
-	held := &place{ticket: at.ticket, size: at.size}
+	held := &place{from: at.from, size: at.size}
 	w.places = append(w.places, held)
 	s.held++
 	return held
@@ -304,14 +307,14 @@ func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, at place, now t
 func (w *window[K, V]) join(places []*place, in state, first *command.Ticket) {
 	for _, at := range places {
 		if at.state == in {
-			w.group.Add(at.ticket, first)
+			w.group.Add(at.from, first)
 		}
 	}
 }
 
 // leadLocked returns a command that goes on at once, as a closed window and its place.
-func (s *collector[K, V, C]) leadLocked(key K, value V, ticket *command.Ticket, now time.Time) (*window[K, V], *place) {
-	at := &place{ticket: ticket, state: carries}
+func (s *collector[K, V, C]) leadLocked(key K, value V, from *command.Origin, now time.Time) (*window[K, V], *place) {
+	at := &place{from: from, state: carries}
 	w := &window[K, V]{
 		Window: Window[K, V]{Key: key, Value: value, Count: 1, Opened: now, Why: Full}, places: []*place{at}, closed: true,
 	}
@@ -553,7 +556,7 @@ func (s *collector[K, V, C]) seal(w *window[K, V]) (sealed Window[K, V], may boo
 	if s.fail && w.Why != Full {
 		return w.Window, false
 	}
-	w.join(w.places[1:], follows, w.places[0].ticket)
+	w.join(w.places[1:], follows, w.places[0].ticket())
 	return w.Window, true
 }
 

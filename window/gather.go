@@ -42,16 +42,16 @@ func JoinTicket[C any](name string, parts Parts[C], opts ...stage.Option) *stage
 }
 
 func ticketKey[C any](ctx context.Context, _ C) (*command.Ticket, error) {
-	if t := ticketOf(ctx); t != nil {
+	if t := originOf(ctx).Ticket(); t != nil {
 		return t, nil
 	}
 	return nil, ErrNoTicket
 }
 
-// ticketOf returns the ticket of the command that is handled with a context, or nil.
-func ticketOf(ctx context.Context) *command.Ticket {
+// originOf returns the origin of the command that is handled with a context; nil if it has none.
+func originOf(ctx context.Context) *command.Origin {
 	origin, _ := ctx.Value(command.OriginKey{}).(*command.Origin)
-	return origin.Ticket()
+	return origin
 }
 
 // settling is for how long a drain waits for the end of commands that are booked as ended: their tickets learn of it a moment later.

@@ -7,24 +7,55 @@ package command
 type Group struct {
 	tickets []*Ticket
 	unheard bool // a command of the group has no ticket that is heard, so a failure of the result leaves a letter
+	once    bool // a command of the group does not come again if a hard stop ends it, or two come from different pipelines
+	again   any  // the pipeline whose checkpoint has commands of the group; nil if none has
 }
 
-// Add has the ticket of a command, which may be nil, wait for the result. First is the ticket of the command that the result travels
+// Add has the ticket of a command, if it has one, wait for the result. First is the ticket of the command that the result travels
 // with, and waits in any case. Add is called before the command has ended. If the command has ended nevertheless, because its worker was
 // given up, its ticket does not wait.
-func (g *Group) Add(t, first *Ticket) {
-	switch n := len(g.tickets); {
+func (g *Group) Add(of *Origin, first *Ticket) {
+	g.noteSource(of)
+	switch t, n := of.Ticket(), len(g.tickets); {
 	case t == nil:
 		g.unheard = true
 		return
 	case t == first || n > 0 && g.tickets[n-1] == t:
 		return
-	}
-	g.unheard = g.unheard || t.watches
-	if t.retain() {
-		g.tickets = append(g.tickets, t)
+	default:
+		g.unheard = g.unheard || t.watches
+		if t.retain() {
+			g.tickets = append(g.tickets, t)
+		}
 	}
 }
+
+// noteSource notes where a command of the group comes again from.
+func (g *Group) noteSource(of *Origin) {
+	switch t := of.Ticket(); {
+	case g.once:
+	case t != nil && t.of != nil:
+		g.once = t.of.once
+		g.noteAgain(t.of.again)
+	case t.hasSource():
+	default:
+		again := of.Value(AgainKey{})
+		g.once = again == nil
+		g.noteAgain(again)
+	}
+}
+
+// noteAgain notes a pipeline whose checkpoint has a command of the group.
+func (g *Group) noteAgain(pipeline any) {
+	g.once = g.once || pipeline != nil && g.again != nil && g.again != pipeline
+	if g.again == nil {
+		g.again = pipeline
+	}
+}
+
+// hasSource reports whether the source of the ticket's command has it again in
+// the next process.
+func (t *Ticket) hasSource() bool { return t.Heard() || t != nil && t.repeats }
 
 // IsEmpty reports whether no ticket was added.
 func (g *Group) IsEmpty() bool { return len(g.tickets) == 0 }
@@ -43,10 +74,15 @@ func (g *Group) End(err error) {
 // result; then the group must not be ended. Only if the result does not leave after all, the origin is discarded and the group ended.
 func (g *Group) Origin(first *Envelope) *Origin {
 	own, values := first.Ticket(), first.From.Detached()
-	if len(g.tickets) == 0 && (!g.unheard || own == nil || own.watches) {
+	var alone Group
+	alone.noteSource(first.From)
+	all := *g
+	all.noteSource(first.From)
+	misleads := all.once && !alone.once // the first command comes again, and another does not
+	if len(g.tickets) == 0 && (!g.unheard || own == nil || own.watches) && !misleads {
 		return values
 	}
-	w := &whole{Group: *g, first: own, child: first.Child()}
+	w := &whole{Group: all, first: own, child: first.Child()}
 	w.Ticket = Ticket{
 		watches: g.unheard || own == nil || own.watches, ends: !own.WantsResult(), want: own.Wanted(), then: w.end, of: w,
 	}
@@ -68,6 +104,12 @@ type whole struct {
 func (w *whole) end(result any, err error) {
 	w.first.Settle(w.child, result, err)
 	w.Group.End(err)
+}
+
+// comesAgain reports whether the next process of a pipeline has all commands of
+// the group again if a hard stop of the pipeline ends their result.
+func (w *whole) comesAgain(pipeline any) bool {
+	return !w.once && (w.again == nil || w.again == pipeline)
 }
 
 // Includes reports whether match returns true for the ticket, or for a ticket

@@ -23,6 +23,27 @@ type Origin struct {
 // OriginKey is the key under which the context of a handler has the [Origin] of its command, if there is one.
 type OriginKey struct{}
 
+// AgainKey is the key under which the context of a command has the pipeline
+// whose checkpoint the command comes again from, until the checkpoint has passed
+// it.
+type AgainKey struct{}
+
+// ComesAgain reports whether the next process of a pipeline has the command
+// again if a hard stop of the pipeline ends it here: its source has it, or the
+// checkpoint of the pipeline. If it is the result of several commands, ComesAgain
+// reports whether that is so for all of them.
+func (o *Origin) ComesAgain(pipeline any) bool {
+	switch t := o.Ticket(); {
+	case t != nil && t.of != nil:
+		return t.of.comesAgain(pipeline)
+	case t.hasSource():
+		return true
+	default:
+		again := o.Value(AgainKey{})
+		return again != nil && again == pipeline
+	}
+}
+
 // Ticket returns the ticket, or nil if no caller waits.
 func (o *Origin) Ticket() *Ticket {
 	if o == nil {

@@ -15,6 +15,7 @@ type Ticket struct {
 	origin  Origin // of the commands that it waits for
 	pending atomic.Int32
 	watches bool                     // set before the command is submitted
+	repeats bool                     // likewise
 	ends    bool                     // only the end matters, not the result; set before the command is submitted
 	want    reflect.Type             // of the result; nil if it may be of any; set before the command is submitted
 	result  any                      // written by the root's end, before pending drops
@@ -40,12 +41,26 @@ func NewTicket(then func(result any, err error)) *Ticket {
 	return t
 }
 
-// NewWatch returns a ticket by which only the end of a command is learned. Unless that is heard, no caller deals with its error, so a
-// failure leaves a letter as if there were no ticket. The command has the values of an origin, and does not end with a context, but with
-// the deadline that commands take along, if the origin has one.
-func NewWatch(of *Origin, heard bool, then func(err error)) *Ticket {
+// A Watch says what is done about the error of a command whose end is learned by
+// a ticket of [NewWatch].
+type Watch int
+
+const (
+	// Learns is for the end alone. A failure leaves a letter, as if there were no
+	// ticket.
+	Learns Watch = iota
+	// Repeats is for a source with a checkpoint, which submits a command again, in
+	// the next process, that a hard stop has ended. Other failures leave a letter.
+	Repeats
+	// Hears is for a source that deals with all failures.
+	Hears
+)
+
+// NewWatch returns a ticket by which only the end of a command is learned. The command has the values of an origin, and does not end with
+// a context, but with the deadline that commands take along, if the origin has one.
+func NewWatch(of *Origin, w Watch, then func(err error)) *Ticket {
 	t := NewTicket(func(_ any, err error) { then(err) })
-	t.watches, t.ends = !heard, true
+	t.watches, t.repeats, t.ends = w != Hears, w == Repeats, true
 	values := of.Context()
 	if values != nil && ends(values) {
 		values = expire(context.WithoutCancel(timeless(values)))

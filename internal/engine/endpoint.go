@@ -106,7 +106,7 @@ func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
 	}
 	from := command.Submitted(ctx, c.inbox.Pipeline())
 	if ended != nil {
-		from = command.NewWatch(from, false, func(error) { ended() }).Origin()
+		from = command.NewWatch(from, command.Learns, func(error) { ended() }).Origin()
 	}
 	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: from})
 }

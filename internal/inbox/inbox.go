@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
@@ -123,10 +122,8 @@ type Ending struct {
 	At     time.Time
 	From   int  // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
 	Heard  bool // the source of the command deals with its end; see command.NewWatch
-	// Checkpointed says that the command is of a feed with a checkpoint, which passes it unless a hard stop has ended it.
-	Checkpointed bool
-	// Origin is the command's; nil if it has none.
-	Origin *command.Origin
+	// ComesAgain says that the next process has the command again if a hard stop has ended it.
+	ComesAgain bool
 	// Answered says that the command leaves no letter, because a caller has it and the error.
 	Answered bool
 	Letter   uint64 // the number of its letter; 0 if there is none, or it is not known yet

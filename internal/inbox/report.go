@@ -12,7 +12,7 @@ import (
 
 func (in *Inbox) ending(e *command.Envelope, why reason.Reason, err error, at time.Time) Ending {
 	return Ending{Inbox: in, Cmd: e.Command(), Reason: why, Err: err, Tries: e.Tries(), At: at, From: 1 + e.Emitter(),
-		Heard: e.Ticket().Heard(), Checkpointed: e.Ticket().Watches(), Origin: e.From}
+		Heard: e.Ticket().Heard(), ComesAgain: e.From.ComesAgain(in.Pipeline())}
 }
 
 // report reports commands that ended unanswered. For each, the letter is kept before the ticket is settled: a caller that

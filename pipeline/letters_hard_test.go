@@ -1,0 +1,161 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/source"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/window"
+)
+
+// kept returns the commands of all letters of a pipeline.
+func kept(p *pipeline.Pipeline) (commands []any) {
+	for _, of := range []*pipeline.Letters{p.Failures(), p.DeadLetters(), p.Quarantine()} {
+		for _, l := range of.List(pipeline.LetterFilter{}) {
+			commands = append(commands, l.Command)
+		}
+	}
+	return commands
+}
+
+// untilStopped is a handler that ends with the pipeline.
+func untilStopped[C any](ctx context.Context, _ C) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestLettersThatAHardStopFindsInTheirRetryAreThereAgain(t *testing.T) {
+	const letters = 40
+	for name, handle := range map[string]func(context.Context, int) error{
+		"in a handler that ends with the pipeline": untilStopped[int],
+		"in a handler that outlasts the grace":     func(context.Context, int) error { select {} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := stage.Sink("s", func(context.Context, int) error { return errNo })
+			p := start(t, s, pipeline.KeepLettersIn(dir))
+			for i := range letters {
+				require.NoError(t, s.Submit(t.Context(), i))
+			}
+			require.NoError(t, p.Stop(soon(t)))
+			s = stage.Sink("s", handle)
+			p = start(t, s, pipeline.KeepLettersIn(dir), pipeline.Grace(10*time.Millisecond))
+			n, err := p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{})
+			require.NoError(t, err)
+			require.Equal(t, letters, n)
+			require.Error(t, p.Stop(gone()))
+			s = stage.Sink("s", func(context.Context, int) error { return nil })
+			p = start(t, s, pipeline.KeepLettersIn(dir))
+			require.Len(t, kept(p), letters)
+			require.NoError(t, p.Stop(soon(t)))
+		})
+	}
+}
+
+// The result of a window is on its way when the pipeline stops hard. One of its commands comes again from a checkpoint, or its caller has
+// the error, and the other is nowhere else.
+func TestACommandThatIsNowhereElseIsInALetterWhateverElseIsInItsWindow(t *testing.T) {
+	type opened struct {
+		*pipeline.Pipeline
+
+		pairs *stage.Stage[string]
+		slow  *stage.Stage[window.Window[string, []string]]
+		feed  chan string
+	}
+	open := func(t *testing.T, dir string, checkpoint bool) opened {
+		pairs := window.By("pairs", func(string) string { return "" }, window.Bounds[string]{Count: 2})
+		slow := stage.Sink("slow", untilStopped[window.Window[string, []string]], stage.Workers(1, 1))
+		o := opened{pairs: pairs.Stage, slow: slow.Stage, feed: make(chan string)}
+		var in source.Source[string] = func(ctx context.Context, submit func(string) error) error {
+			select {
+			case s := <-o.feed:
+				if err := submit(s); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return nil
+		}
+		parts := []pipeline.Part{pairs.To(slow), pipeline.KeepLettersIn(dir)}
+		if checkpoint {
+			parts = append(parts, pipeline.Feed("in", pairs, in), pipeline.Checkpoint(filepath.Join(dir, "checkpoint"), time.Hour))
+		} else {
+			save := func(context.Context, int64) error { return nil }
+			parts = append(parts, pipeline.Feed("in", pairs, source.Checkpoint(in, 0, save)))
+		}
+		o.Pipeline = start(t, parts...)
+		return o
+	}
+	send := map[string]func(*testing.T, opened){
+		"submitted": func(t *testing.T, o opened) { require.NoError(t, o.pairs.Submit(t.Context(), "submitted")) },
+		"called": func(_ *testing.T, o opened) {
+			go func() { _, _ = stage.Call[any](context.Background(), o.pairs, "called") }()
+		},
+		"fed": func(_ *testing.T, o opened) { o.feed <- "fed" },
+	}
+	for _, c := range []struct {
+		first, second string
+		checkpoint    bool // of the pipeline
+		letter        bool
+	}{
+		{"submitted", "called", false, true},
+		{"called", "submitted", false, true},
+		{"submitted", "fed", false, true},
+		{"fed", "submitted", false, true},
+		{"fed", "called", false, true},
+		{"submitted", "fed", true, true},
+		{"fed", "submitted", true, true},
+		{"submitted", "submitted", true, true},
+		{"called", "fed", true, true},
+		{"fed", "called", true, true},
+	} {
+		t.Run(fmt.Sprintf("%s, then %s, checkpoint %v", c.first, c.second, c.checkpoint), func(t *testing.T) {
+			dir := t.TempDir()
+			o := open(t, dir, c.checkpoint)
+			send[c.first](t, o)
+			eventually(t, "the first is in the window", func() bool { return o.pairs.Snapshot().Accepted == 1 })
+			send[c.second](t, o)
+			eventually(t, "the window is on its way", func() bool { return o.slow.Snapshot().Accepted == 1 })
+			_ = o.Stop(gone())
+			o = open(t, dir, c.checkpoint)
+			defer func() { _ = o.Stop(gone()) }()
+			require.Equal(t, c.letter, len(kept(o.Pipeline)) > 0)
+		})
+	}
+}
+
+// A window of which all commands come again is in no letter: they would be handled twice.
+func TestAWindowWhoseCommandsAllComeAgainIsInNoLetter(t *testing.T) {
+	for _, checkpoint := range []bool{false, true} {
+		t.Run(fmt.Sprint(checkpoint), func(t *testing.T) {
+			dir := t.TempDir()
+			open := func() (*pipeline.Pipeline, *stage.Stage[window.Window[string, []string]]) {
+				pairs := window.By("pairs", func(string) string { return "" }, window.Bounds[string]{Count: 2})
+				slow := stage.Sink("slow", untilStopped[window.Window[string, []string]], stage.Workers(1, 1))
+				parts := []pipeline.Part{pairs.To(slow), pipeline.KeepLettersIn(dir)}
+				in := source.Slice([]string{"one", "two"})
+				if checkpoint {
+					parts = append(parts, pipeline.Checkpoint(filepath.Join(dir, "checkpoint"), time.Hour))
+				} else {
+					in = source.Checkpoint(in, 0, func(context.Context, int64) error { return nil })
+				}
+				return start(t, append(parts, pipeline.Feed("in", pairs, in))...), slow.Stage
+			}
+			p, slow := open()
+			eventually(t, "the window is on its way", func() bool { return slow.Snapshot().Accepted == 1 })
+			_ = p.Stop(gone())
+			p, slow = open()
+			require.Empty(t, kept(p))
+			eventually(t, "the commands come again", func() bool { return slow.Snapshot().Accepted == 1 })
+			_ = p.Stop(gone())
+		})
+	}
+}
