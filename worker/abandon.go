@@ -60,7 +60,7 @@ func (w *Worker) giveUpAbandoned(s *Stage, why error) (emits []emission, pledged
 			s.hangs.end(h, 1)
 			return false
 		}
-		w.hung = h
+		w.hung, w.tries = h, unknownTries
 		return true
 	}) {
 		return nil, nil, nil

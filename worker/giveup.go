@@ -17,12 +17,11 @@ func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
 func (w *Worker) comeBack(inst Instance) {
 	if w.fate.Load() == stuck {
 		<-w.over // until then the crash is being settled
-		if w.hang != nil {
-			w.stage.hangs.end(w.hang, w.tries+1)
-		}
 	} else {
 		w.drop()
-		w.stage.hangs.end(w.hung, unknownTries)
+	}
+	if w.hung != nil {
+		w.stage.hangs.end(w.hung, w.tries)
 	}
 	w.stage.endAbandoned()
 	if inst != nil {

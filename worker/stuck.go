@@ -98,7 +98,7 @@ func (w *Worker) settleStuck() {
 	}
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
 	if w.blame == nil {
-		w.hang, w.tries = err, w.Batch[w.cur].Tries()
+		w.hung, w.tries = err, w.Batch[w.cur].Tries()+1
 	}
 	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashedInstance().Version()})
 	w.leavePool()

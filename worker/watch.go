@@ -20,8 +20,6 @@ type watchdog struct {
 	over   chan struct{} // closed when a worker that was given up as stuck has been settled
 	header []byte        // "goroutine 7 ": how the stack of the handler's goroutine begins
 	wait   emitWait      // of a handler that does not suspend
-	hang   *hang         // the error of its command, when over is closed; nil if that is the command of a run
-	tries  int           // of its command before
 
 	cancel context.CancelFunc // ends the present call's context; nil between calls, and if handlers suspend
 

@@ -45,7 +45,8 @@ type slot struct {
 	box     atomic.Pointer[actor.Mailbox]
 	claimed atomic.Bool // an actor has the worker, or is about to be started in it
 	fate    atomicFate  // whether the worker was given up, see fate.go
-	hung    *hang       // the error of the command of a worker that was abandoned
+	hung    *hang       // the error of the command of a worker that was given up; nil if that is the command of a run
+	tries   int         // of that command, this one included
 }
 
 // acting is the present actor, and how the last one ended. The supervisor reads failure and left when the actor has ended.
