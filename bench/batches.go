@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Channels that carry batches of 64 commands: what a Go programmer writes when
-// channels turn out to be expensive. The submitter fills a batch before it
+// Channels that carry batches of 64 commands, as a Go programmer writes them
+// when channels turn out to be expensive. The submitter fills a batch before it
 // sends it; stages pass batches on, and divide them only where there are lanes.
 //
 // It guarantees: at most 1,024 commands wait before a stage; one worker keeps

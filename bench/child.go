@@ -37,7 +37,7 @@ const tries = 5
 // less busy.
 const respite = time.Second
 
-// report is what a child prints.
+// report is a child's output.
 type report struct {
 	Sample sample `json:"sample"`
 	Error  string `json:"error,omitempty"`
@@ -125,7 +125,7 @@ func sendOnce(ctx context.Context, o order) (sample, error) {
 	return read(stdout.Bytes())
 }
 
-// read parses what a child printed.
+// read parses a child's output.
 func read(text []byte) (sample, error) {
 	var r report
 	if err := json.Unmarshal(text, &r); err != nil {

@@ -19,7 +19,8 @@ type implementation struct {
 	not      map[string]string          // works that it takes no part in, and why
 }
 
-// promise is what an implementation guarantees in the form that is used here.
+// promise has the guarantees of an implementation in the form that is used
+// here.
 type promise struct {
 	bound string // on the commands that wait
 	order string // of commands, through a stage with one worker and through one with several

@@ -7,7 +7,7 @@ import "context"
 type parcel struct {
 	id    int
 	reply chan struct{} // the caller waits here; nil if there is none
-	photo *photo        // what W10 works on; nil elsewhere
+	photo *photo        // the picture of W10; nil elsewhere
 }
 
 // answer notifies the caller that the parcel has left the last stage.
@@ -41,7 +41,7 @@ type step[C any] struct {
 // width returns the number of stages that a step has side by side.
 func (s step[C]) width() int { return max(1, s.lanes) }
 
-// lane returns the stage of step i that a command goes to.
+// lane returns the stage of step i for a command.
 func (s shape[C]) lane(i int, c C) int {
 	if s.steps[i].lanes <= 1 {
 		return 0
@@ -69,7 +69,7 @@ type line[C any] struct {
 	// answer too, unless ctx has ended. nil: there is no such method, and the
 	// command carries a channel for the reply.
 	call func(context.Context, C) error
-	// flush submits what submit has kept back; nil: it keeps nothing.
+	// flush submits the commands that submit has kept back; nil: it keeps none.
 	flush func()
 	// spread does all the work of n commands instead of submit; nil: there is a
 	// line.

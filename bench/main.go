@@ -1,7 +1,7 @@
 // Bench does the same work on Golda and on alternatives: plain calls, channels,
 // channels that carry batches, protoactor-go in its plain form, and libraries
 // that Go programmers would use instead. It prints one table for each work, and
-// what each implementation guarantees beside its figures.
+// the guarantees of each implementation beside its figures.
 //
 //	go run -C bench .                                  # all works, three rounds
 //	go run -C bench . -work W1,W2 -rounds 3 -json      # one object per work and implementation

@@ -95,7 +95,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// promises returns the table of what the implementations guarantee.
+// promises returns the table of the implementations' guarantees.
 func (s *suite) promises() table {
 	t := table{
 		title: "What each guarantees",

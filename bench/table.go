@@ -133,7 +133,8 @@ func (s *suite) absent(w work) (notes []string) {
 	return notes
 }
 
-// print prints the tables, the targets, and what the implementations guarantee.
+// print prints the tables, the targets, and the guarantees of the
+// implementations.
 func (s *suite) print(w io.Writer) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", s.method())

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// usage is what the process has used so far.
+// usage is the process's use of resources so far.
 type usage struct {
 	at     time.Time
 	cpu    time.Duration

@@ -5,7 +5,7 @@
 //	go run ./examples/crawler
 //	go run ./examples/crawler -pages 20000 -links 10
 //	go run ./examples/crawler -slow 0.2 -flaky 0.2 -broken 0.1
-//	go run ./examples/crawler -store /tmp/crawl     # kill it, and start it again: it goes on
+//	go run ./examples/crawler -store /tmp/crawl     # kill it, and start it again: it continues
 //
 // Every page that can be read is read once. Every page that cannot be read is
 // reported with its error. At the end both are compared with a sequential

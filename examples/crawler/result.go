@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// result is what a crawl found. Its methods may be called concurrently.
+// result is the result of a crawl. Its methods may be called concurrently.
 type result struct {
 	links atomic.Int64 // that were followed or already known
 	law   string       // the accounts of the pipeline
@@ -55,7 +55,7 @@ func (r *result) progress() string {
 }
 
 // report writes the result of the crawl, and returns an error if it differs
-// from what a sequential search of the site finds.
+// from the result of a sequential search of the site.
 func (r *result) report(w io.Writer, s *site, base *url.URL, took time.Duration) error {
 	readable, failing := s.reachable()
 	_, _ = fmt.Fprintf(w, "pages found: %d, links followed: %d\nread: %d\nfailed: %d\n",

@@ -177,8 +177,8 @@ func kept(ctx context.Context, conn *nats.Conn, ledger string) (uint64, error) {
 // removeTime is how long the removal may take: the server may be away.
 const removeTime = 10 * time.Second
 
-// remove removes all from a server that is not our own, also what an
-// interrupted run has left.
+// remove removes the streams of the run from a server that is not our own,
+// including streams that an interrupted run has left.
 func (j job) remove(ctx context.Context) (err error) {
 	if j.NATS == "" {
 		return nil

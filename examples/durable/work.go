@@ -18,7 +18,7 @@ import (
 	"github.com/golda-dev/golda/window"
 )
 
-// job is what parent and child share.
+// job is shared by parent and child.
 type job struct {
 	Dir     string // of the store and the file
 	NATS    string // URL; empty for a server inside the process

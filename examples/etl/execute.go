@@ -147,8 +147,7 @@ func (j job) start(ctx context.Context) (cmd *exec.Cmd, out io.Reader, stderr *b
 	return cmd, out, stderr, cmd.Start()
 }
 
-// compare compares the reports with each other, and with what a loop makes of
-// the log.
+// compare compares the reports with each other, and with the report of a loop.
 func (r *result) compare(log string, smooth, rough job) error {
 	want, err := inALoop(log)
 	if err != nil {

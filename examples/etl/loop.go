@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// inALoop returns the report that a loop makes of a log: what the pipeline must
-// write.
+// inALoop returns the report that a loop makes of a log: the pipeline must
+// write the same.
 func inALoop(name string) (report []byte, err error) {
 	log, err := os.Open(name)
 	if err != nil {

@@ -85,7 +85,7 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	)
 }
 
-// result is what both runs have left.
+// result has the results of both runs.
 type result struct {
 	Lines   int   `json:"lines"`
 	Bytes   int64 `json:"bytes"`

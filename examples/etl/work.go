@@ -23,7 +23,7 @@ import (
 	"github.com/golda-dev/golda/window"
 )
 
-// job is what a child has to do.
+// job is the work of a child.
 type job struct {
 	Log    string        // the input
 	Dir    string        // of the checkpoint, the results and the report
@@ -116,8 +116,8 @@ func (s *summer) Restore(state any) error {
 	return nil
 }
 
-// results is a file with a line for each result. What a process writes again
-// after a kill has the same key, and the last line of a key counts.
+// results is a file with a line for each result. A result that a process writes
+// again after a kill has the same key, and the last line of a key counts.
 type results struct{ *os.File }
 
 // openResults opens the file, without the end of a line that a kill has cut

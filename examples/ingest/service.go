@@ -46,7 +46,7 @@ func (s *service) run(ctx context.Context, l net.Listener) error {
 	return stagehttp.Serve(ctx, l, s.server, s.p)
 }
 
-// handler sets what both handlers have in common.
+// handler sets the common fields of both handlers.
 func handler(h *stagehttp.Handler[string, struct{}]) http.Handler {
 	h.MaxBytes = 1024
 	h.Decode = func(r *http.Request) (string, error) {

@@ -15,7 +15,7 @@ type line struct {
 	text   string
 }
 
-// record is what a line says about a request.
+// record is a request, as a line describes it.
 type record struct {
 	host, network string
 	status        int

@@ -130,8 +130,8 @@ func (c config) execute(ctx context.Context, p *pipeline.Pipeline, index *index,
 	return errors.Join(err, failed, c.interrupted(ctx, s))
 }
 
-// interrupted returns an error if the process should have come to an end by
-// itself, and did not because ctx has ended.
+// interrupted returns an error if the end of ctx ended the process before its
+// work was done.
 func (c config) interrupted(ctx context.Context, s pipeline.Snapshot) error {
 	for _, st := range s.Stages {
 		here, done := st.Process == "", st.OK+st.Forwarded
@@ -142,7 +142,7 @@ func (c config) interrupted(ctx context.Context, s pipeline.Snapshot) error {
 	return nil
 }
 
-// report says what each stage has done.
+// report lists the work of each stage.
 func report(s pipeline.Snapshot, index *index) string {
 	var b strings.Builder
 	for _, st := range s.Stages {

@@ -125,7 +125,7 @@ func (i *index) add(t text) error {
 	i.words[t.ID] = len(t.Words)
 	if len(i.words) == i.want {
 		select {
-		case <-i.full: // a document has come again
+		case <-i.full: // a document has arrived again
 		default:
 			close(i.full)
 		}

@@ -47,7 +47,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return show.Status(stderr, "philosophers", errors.Join(r.write(stdout, c.json), err))
 }
 
-// report is what the program prints.
+// report is the program's output.
 type report struct {
 	Philosophers int   `json:"philosophers"`
 	Meals        int   `json:"meals"` // of all

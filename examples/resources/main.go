@@ -58,7 +58,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return show.Status(stderr, "resources", err)
 }
 
-// report is what the program prints.
+// report is the program's output.
 type report struct {
 	TurnedOn []string `json:"turned_on"` // the resources, in the order in which they were turned on
 	MostOn   int      `json:"most_on"`   // at once

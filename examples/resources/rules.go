@@ -14,7 +14,8 @@ import (
 func oneAtATime(of []rpc.Address) func(s *synchronizer.Synchronizer) {
 	return func(s *synchronizer.Synchronizer) {
 		for _, r := range of {
-			s.Count(r, "turn_off") // has it counted from the start, though it has no rule of its own
+			// counts from the start, though turn_off has no rule of its own
+			s.Count(r, "turn_off")
 			s.Constrain(r, "turn_on", func(guard.Request) bool {
 				on := 0
 				for _, r := range of {

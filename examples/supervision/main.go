@@ -1,13 +1,11 @@
-// Supervision is a short story in six chapters: what Golda does when code
-// crashes.
+// Supervision is a short story in six chapters about code that crashes.
 //
 //	go run ./examples/supervision                    # all of it, in about five seconds
 //	go run ./examples/supervision -chapter backoff   # one chapter
 //
 // Each chapter is a file of its own, in the order of the story: crash.go,
-// restart.go, backoff.go, quarantine.go, fix.go, escalation.go. What the
-// chapters share is in story.go. Every number that is printed comes from the
-// run.
+// restart.go, backoff.go, quarantine.go, fix.go, escalation.go. story.go is
+// shared by the chapters. Every number that is printed comes from the run.
 package main
 
 import (

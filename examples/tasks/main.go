@@ -90,7 +90,7 @@ func (c config) cause() string {
 	return fmt.Sprintf("-take %d of %d leaves %d for -places %d", c.take, made, made-c.take, c.places)
 }
 
-// item is what a producer makes.
+// item is a producer's product.
 type item struct{ producer, number int }
 
 func (i item) String() string { return fmt.Sprintf("%d.%d", i.producer, i.number) }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// state says what a connection does, and so which stage a signal leads to.
+// state is the state of a connection. It decides which stage a signal leads to.
 type state uint8
 
 const (
@@ -15,8 +15,8 @@ const (
 	lingering              // after the last answer: further bytes are discarded
 )
 
-// awaited is what a connection that reads waits for. Each kind has a time limit
-// of its own, which starts when the wait does.
+// awaited is the kind of bytes that a reading connection waits for. Each kind
+// has a time limit of its own, which starts when the wait does.
 type awaited uint8
 
 const (
@@ -25,8 +25,8 @@ const (
 	restOfBody
 )
 
-// awaited returns what the connection waits for, when everything that it has
-// sent is in c.in.
+// awaited returns the bytes that the connection waits for, when everything that
+// it has sent is in c.in.
 func (c *conn) awaited() awaited {
 	switch {
 	case c.body > 0:
@@ -90,7 +90,8 @@ func (c *conn) forget() {
 	c.req, c.path, c.ans = nil, "", answer{}
 }
 
-// reply sets the answer. What the request implies for the connection stays.
+// reply sets the answer. The consequences of the request for the connection
+// stay.
 func (c *conn) reply(a answer) {
 	a.last, a.keep, a.unsure = a.last || c.ans.last, c.ans.keep, a.unsure || c.ans.unsure
 	c.ans = a

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// file is what the server knows about a file. It is immutable except for
+// file is a file, as the server last saw it. It is immutable except for
 // checked, so that many answers can share it.
 type file struct {
 	modTime time.Time
@@ -147,8 +147,8 @@ func contentRange(v *verdict) string {
 	return "Content-Range: " + v.header.Get("Content-Range") + "\r\n"
 }
 
-// verdict is a ResponseWriter that records what ServeContent decided and drops
-// all bytes.
+// verdict is a ResponseWriter that records the decision of ServeContent and
+// drops all bytes.
 type verdict struct {
 	header http.Header
 	status int

@@ -20,7 +20,9 @@ type parse struct {
 
 	parser *parser
 	buf    []byte
-	data   []byte // what the connection has sent: within buf, or kept from an earlier read
+	// data has the bytes from the connection: within buf, or kept from an
+	// earlier read.
+	data []byte
 }
 
 func (s *server) newParse(next, refused *port) behaviour.Factory[*conn] {
@@ -94,7 +96,7 @@ func tooMany() *refusal {
 	}
 }
 
-// frame records what the request implies beyond its answer: the body that
+// frame records the consequences of a request beyond its answer: the body that
 // follows, and whether the connection stays open.
 func (p *parse) frame(c *conn) {
 	req := c.req

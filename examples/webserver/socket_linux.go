@@ -60,7 +60,7 @@ func orAgain(err error) error {
 	return err
 }
 
-// endWrite tells the client that no more bytes will come.
+// endWrite notifies the client that no more bytes will be sent.
 func (s socket) endWrite() { _ = unix.Shutdown(int(s), unix.SHUT_WR) }
 
 func (s socket) close() { _ = unix.Close(int(s)) }

@@ -1,5 +1,6 @@
-// Package show has what the larger examples share: flags and exit statuses, the
-// cells of their tables, the memory and time that they used, and their metrics.
+// Package show is shared by the larger examples: it has flags and exit
+// statuses, the cells of their tables, the memory and time that they used, and
+// their metrics.
 package show
 
 import (

@@ -32,7 +32,7 @@ var (
 type Row struct{ Name, Golda, Hand string }
 
 // Code returns the rows with the lines of code: of the files that differ, and
-// of the whole programs with what they share.
+// of the whole programs with their shared files.
 func Code(t *testing.T, golda, hand string, shared ...string) []Row {
 	t.Helper()
 	count := func(files ...string) int {
@@ -53,7 +53,7 @@ func Code(t *testing.T, golda, hand string, shared ...string) []Row {
 // done.
 type Work func() error
 
-// Cost returns the rows with what both cost: time, CPU time and allocations,
+// Cost returns the rows with the costs of both: time, CPU time and allocations,
 // the medians of nine runs of each, in turn. They are measured only with the
 // flag -measure; otherwise those in the README are kept.
 func Cost(t *testing.T, item string, items int, golda, hand Work) []Row {
@@ -90,7 +90,7 @@ func Cost(t *testing.T, item string, items int, golda, hand Work) []Row {
 	return rows
 }
 
-// cost is what a run cost.
+// cost is the cost of a run.
 type cost struct {
 	took, cpu time.Duration
 	mallocs   uint64
@@ -173,12 +173,12 @@ func table(rows []Row, earlier string) string {
 	return b.String()
 }
 
-// child is the environment variable that has the name of what a child process
-// should do.
+// child is the environment variable that has the name of a child process's
+// work.
 const child = "GOLDA_TWIN"
 
-// Main runs what a parent process asks for with [Child], and does nothing in
-// other processes. TestMain calls it first.
+// Main runs the work that a parent process asks for with [Child], and does
+// nothing in other processes. TestMain calls it first.
 func Main(works map[string]Work) {
 	name := os.Getenv(child)
 	if name == "" {
@@ -195,8 +195,8 @@ func Main(works map[string]Work) {
 	os.Exit(0)
 }
 
-// Child does a work of [Main] in a process of its own. It returns what that
-// wrote and its exit status.
+// Child does a work of [Main] in a process of its own. It returns the output of
+// that process and its exit status.
 func Child(t *testing.T, work string) (stdout, stderr string, status int) {
 	t.Helper()
 	self, err := os.Executable()
