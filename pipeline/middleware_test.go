@@ -39,7 +39,7 @@ func (t *trace) take() []string {
 }
 
 // around returns a middleware that records when it begins and ends.
-func (t *trace) around(name string) stage.Middleware {
+func (t *trace) around(name string) stage.MiddlewareFunc {
 	return func(ctx context.Context, in string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		t.addf("%s: %s gets %v", name, in, cmd)
 		o := next(ctx, cmd)
@@ -72,7 +72,7 @@ func (b *batches) HandleBatch(_ context.Context, cmds []int) (outcomes []behavio
 	return outcomes
 }
 
-func with(value any) stage.Middleware {
+func with(value any) stage.MiddlewareFunc {
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		return next(context.WithValue(ctx, note{}, value), cmd)
 	}
@@ -80,7 +80,7 @@ func with(value any) stage.Middleware {
 
 func TestMiddlewareIsAroundEveryKindOfStageInOrder(t *testing.T) {
 	var tr trace
-	use := stage.Use(tr.around("own"), with("value"))
+	use := stage.Middleware(tr.around("own"), with("value"))
 	one := stage.Workers(1, 1)
 	handler := func(ctx context.Context, n int) behaviour.Outcome { return (&whole{&tr}).HandleCommand(ctx, n) }
 	kinds := map[string]*stage.Stage[int]{
@@ -124,7 +124,7 @@ func must(t *testing.T, s *stage.Stage[int], n int) int {
 
 func TestABehaviourKeepsItsStartStopAndVersion(t *testing.T) {
 	var tr trace
-	s := stage.New("s", &whole{&tr}, stage.Use(with(1)))
+	s := stage.New("s", &whole{&tr}, stage.Middleware(with(1)))
 	p := start(t, s)
 	must(t, s, 1)
 	require.Equal(t, "v1", s.Snapshot().Version)
@@ -134,7 +134,7 @@ func TestABehaviourKeepsItsStartStopAndVersion(t *testing.T) {
 
 func TestTheMiddlewareOfABatcherIsCalledForEachBatch(t *testing.T) {
 	var tr trace
-	s := stage.New("s", &batches{whole{&tr}}, stage.Use(tr.around("own")), stage.Batch(2), stage.Linger(time.Hour), stage.Workers(1, 1))
+	s := stage.New("s", &batches{whole{&tr}}, stage.Middleware(tr.around("own")), stage.Batch(2), stage.Linger(time.Hour), stage.Workers(1, 1))
 	p := start(t, s)
 	tickets := []*stage.Ticket{ticketFor(t, s, 1), ticketFor(t, s, 2)}
 	for i, ticket := range tickets {
@@ -160,7 +160,7 @@ var errForbidden = errors.New("forbidden")
 func TestAMiddlewareMayAnswerInThePlaceOfTheHandler(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		m    stage.Middleware
+		m    stage.MiddlewareFunc
 		says string // part of the error; empty if there is none
 	}{
 		{"passes on", func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
@@ -187,9 +187,9 @@ func TestAMiddlewareMayAnswerInThePlaceOfTheHandler(t *testing.T) {
 	} {
 		var tr trace
 		for kind, s := range map[string]*stage.Stage[int]{
-			"a handler":   stage.New("s", &whole{&tr}, stage.Use(c.m)),
-			"a Batcher":   stage.New("s", &batches{whole{&tr}}, stage.Use(c.m)),
-			"a coroutine": stage.Coroutine("s", func(_ coroutine.Context, n int) behaviour.Outcome { return behaviour.OK(n + 1) }, stage.Use(c.m)),
+			"a handler":   stage.New("s", &whole{&tr}, stage.Middleware(c.m)),
+			"a Batcher":   stage.New("s", &batches{whole{&tr}}, stage.Middleware(c.m)),
+			"a coroutine": stage.Coroutine("s", func(_ coroutine.Context, n int) behaviour.Outcome { return behaviour.OK(n + 1) }, stage.Middleware(c.m)),
 		} {
 			t.Run(c.name+" around "+kind, func(t *testing.T) {
 				p := start(t, s)
@@ -216,7 +216,7 @@ func TestAMiddlewareThatPanicsIsACrashOfItsCommandAlone(t *testing.T) {
 		}
 		return next(ctx, cmd)
 	}
-	s := stage.Func("s", echo[int], stage.Use(poison), stage.Retry(stage.RetryPolicy{Attempts: 2}))
+	s := stage.Func("s", echo[int], stage.Middleware(poison), stage.Retry(stage.RetryPolicy{Attempts: 2}))
 	p := run(t, s)
 	for n := range 10 {
 		if got, err := stage.Call[int](soon(t), s, n); n == 3 {
@@ -233,7 +233,7 @@ func TestAMiddlewareThatPanicsIsACrashOfItsCommandAlone(t *testing.T) {
 
 func TestABatchThatAMiddlewareAnswersWronglyFails(t *testing.T) {
 	one := func(context.Context, string, any, behaviour.Func[any]) behaviour.Outcome { return behaviour.OK(1) }
-	s := stage.New("s", &batches{whole{new(trace)}}, stage.Use(one))
+	s := stage.New("s", &batches{whole{new(trace)}}, stage.Middleware(one))
 	run(t, s)
 	_, err := stage.Call[int](soon(t), s, 1)
 	require.ErrorContains(t, err, `a middleware answered a batch of 1 with one "ok" outcome`)
@@ -263,7 +263,7 @@ func TestASuspendedHandlerEndsWithTheContextOfItsMiddleware(t *testing.T) {
 				return behaviour.Error(err)
 			}
 			return behaviour.OK(n)
-		}, stage.Use(limited), stage.Workers(1, 1))
+		}, stage.Middleware(limited), stage.Workers(1, 1))
 		p := bubble(t, s, other)
 		long, short := ticketFor(t, s, 10), ticketFor(t, s, 1)
 		_, err := short.Wait(t.Context())
@@ -283,7 +283,7 @@ func TestAContextThatIsNotDerivedCannotSuspend(t *testing.T) {
 	foreign := func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		return next(context.Background(), cmd) //nolint:contextcheck // on purpose
 	}
-	s := stage.Coroutine("s", func(coroutine.Context, int) behaviour.Outcome { return behaviour.OK(1) }, stage.Use(foreign))
+	s := stage.Coroutine("s", func(coroutine.Context, int) behaviour.Outcome { return behaviour.OK(1) }, stage.Middleware(foreign))
 	run(t, s)
 	_, err := stage.Call[int](soon(t), s, 1)
 	require.ErrorIs(t, err, behaviour.ErrCannotSuspend)
@@ -319,7 +319,7 @@ func TestAnUpgradeAndSharedWorkersHaveMiddleware(t *testing.T) {
 			factory := func() behaviour.Behaviour[int] {
 				return fn(func(_ context.Context, n int) behaviour.Outcome { handled.Add(1); return behaviour.OK(n) })
 			}
-			s := stage.Each("s", factory, stage.Use(counts))
+			s := stage.Each("s", factory, stage.Middleware(counts))
 			p := run(t, s, pipeline.Control(law))
 			for n := range 200 {
 				must(t, s, n)
@@ -343,18 +343,18 @@ func TestACommandThatAMiddlewareEmitsGoesOn(t *testing.T) {
 		}
 		return o
 	}
-	s := stage.Func("s", echo[int], stage.Use(emits))
+	s := stage.Func("s", echo[int], stage.Middleware(emits))
 	p := run(t, s, audit)
 	must(t, s, 1)
 	require.EqualValues(t, 1, p.Snapshot().Stages[1].OK)
 }
 
 func TestANilMiddlewareIsRefused(t *testing.T) {
-	_, err := pipeline.New("p", stage.Func("s", echo[int], stage.Use(with(1), nil)))
-	require.ErrorContains(t, err, `stage "s": Use, middleware 2: is nil`)
+	_, err := pipeline.New("p", stage.Func("s", echo[int], stage.Middleware(with(1), nil)))
+	require.ErrorContains(t, err, `stage "s": Middleware, function 2: is nil`)
 	_, err = pipeline.New("p", stage.Func("s", echo[int]), pipeline.Middleware(nil))
 	require.ErrorContains(t, err, `Middleware: middleware 1 is nil`)
-	_, err = pipeline.New("p", stage.Func("s", echo[int], stage.Use()), pipeline.Middleware())
+	_, err = pipeline.New("p", stage.Func("s", echo[int], stage.Middleware()), pipeline.Middleware())
 	require.NoError(t, err)
 }
 
@@ -369,7 +369,7 @@ func TestASuspendingHandlerWhoseDerivedContextEndsLearnsItsErrorAndItsCause(t *t
 	}
 	asks := stage.New("asks", behaviour.Coroutine[string](func(c behaviour.Suspender, way string) behaviour.Outcome {
 		return behaviour.Error(ways[way](c))
-	}), stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+	}), stage.Middleware(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		ctx, stop := context.WithTimeoutCause(ctx, 0, errLate)
 		defer stop()
 		return next(ctx, cmd)

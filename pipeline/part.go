@@ -74,7 +74,7 @@ type settings struct {
 	given     map[string]int // how often each option was given that New takes once
 	defaults  bool           // the options that are being placed are part.Defaults
 	flaws     []flaw         // of options, whatever a later one sets
-	around    []stage.Middleware
+	around    []stage.MiddlewareFunc
 
 	checkpoint *checkpoint // nil without the option
 }
@@ -134,9 +134,9 @@ func Control(p controller.Policy, more ...controller.Policy) Part {
 }
 
 // Middleware puts middleware around the handlers of all stages, those that are added later too: logging, tracing, metrics,
-// authorisation. The first is the outermost, several Middleware options add up, and they are outside those of [stage.Use]. A
-// pipeline without middleware pays nothing for it. See [stage.Middleware].
-func Middleware(all ...stage.Middleware) Part {
+// authorisation. The first is the outermost, several Middleware options add up, and they are outside those of [stage.Middleware]. A
+// pipeline without middleware pays nothing for it. See [stage.MiddlewareFunc].
+func Middleware(all ...stage.MiddlewareFunc) Part {
 	return option(func(s *settings) {
 		for i, m := range all {
 			if m == nil {

@@ -253,7 +253,7 @@ func TestNothingOfTheUserIsCalledForAStageThatRunsElsewhere(t *testing.T) {
 	t.Parallel()
 	never := func(what string) { t.Error(what + " is called") }
 	each := stage.Each("each", func() *spyInstance { never("a factory"); return nil },
-		stage.Use(func(context.Context, string, any, behaviour.Func[any]) behaviour.Outcome {
+		stage.Middleware(func(context.Context, string, any, behaviour.Func[any]) behaviour.Outcome {
 			never("a middleware")
 			return behaviour.OK(nil)
 		}),

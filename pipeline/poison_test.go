@@ -73,7 +73,7 @@ func poisoned(opts ...stage.Option) map[string]*stage.Stage[int] {
 			return 1
 		}, 1000, time.Millisecond, 1000))...),
 		"deadline": stage.New("s", answer, with(stage.ExpiresAt(func(cmd int) time.Time { negative(cmd); return time.Time{} }))...),
-		"middleware": stage.New("s", answer, with(stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+		"middleware": stage.New("s", answer, with(stage.Middleware(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 			negative(cmd.(int))
 			return next(ctx, cmd)
 		}))...),

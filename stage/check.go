@@ -280,6 +280,6 @@ func (s *settings) unguardable() (conflicts []conflict) {
 
 func (s *settings) checkUse(check *checker) {
 	for i, m := range s.around {
-		check.that(m != nil, "is nil", "Use, middleware %d", i+1)
+		check.that(m != nil, "is nil", "Middleware, function %d", i+1)
 	}
 }

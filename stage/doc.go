@@ -78,8 +78,8 @@
 //
 // # Middleware
 //
-// [Use] puts functions around the handlers of a stage, and pipeline.Middleware around those of all stages of a pipeline: for
-// logging, tracing, metrics, authorisation. A [Middleware] is called for each command, and for each batch of a
+// [Middleware] puts functions around the handlers of a stage, and pipeline.Middleware around those of all stages of a pipeline: for
+// logging, tracing, metrics, authorisation. A [MiddlewareFunc] is called for each command, and for each batch of a
 // [behaviour.Batcher].
 //
 // # Handlers that wait

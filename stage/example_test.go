@@ -283,7 +283,7 @@ func ExampleRateBy() {
 }
 
 // A middleware logs what becomes of each command, and another refuses some of them. The first is outside the second.
-func ExampleUse() {
+func ExampleMiddleware() {
 	logged := func(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		o := next(ctx, cmd)
 		fmt.Println(stage, cmd, o.Kind())
@@ -297,7 +297,7 @@ func ExampleUse() {
 	}
 	shout := stage.Func("shout", func(_ context.Context, word string) behaviour.Outcome {
 		return behaviour.OK(strings.ToUpper(word))
-	}, stage.Use(logged, short))
+	}, stage.Middleware(logged, short))
 	defer must(shout)()
 
 	fmt.Println(stage.Call[string](context.Background(), shout, "hello"))

@@ -125,7 +125,7 @@ func setGuards[C any](s *settings) {
 
 // guarded is the outermost middleware of a stage with guards: it has the permit of a command while its handler runs, and gives it back
 // when the handler has ended, or has been given up after so long. A command whose guard did not return crashes.
-func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, limit time.Duration) Middleware {
+func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, limit time.Duration) MiddlewareFunc {
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		permit := in.Begin(ctx)
 		end := func() { in.Completed(permit) }

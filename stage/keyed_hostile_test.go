@@ -181,7 +181,7 @@ func TestAHandlerThatIsCalledWhenTheStageHasStoppedGetsNoInstance(t *testing.T) 
 		<-hold
 		return behaviour.OK(nil)
 	}, stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond),
-		stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+		stage.Middleware(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 			_ = next(ctx, cmd)
 			select {
 			case <-hold:

@@ -442,7 +442,7 @@ func (h *sleepyHeir) HandleSuspending(c behaviour.Suspender, i item) behaviour.O
 
 func TestTheStatesOfKeysSurviveCrashesOfHandlersThatSuspend(t *testing.T) {
 	for name, opts := range map[string][]stage.Option{
-		"a middleware crashes": {stage.Workers(2, 2), stage.Use(crashBehind)},
+		"a middleware crashes": {stage.Workers(2, 2), stage.Middleware(crashBehind)},
 		"own workers":          {stage.Workers(4, 4)},
 		"one worker":           {stage.Workers(1, 1)},
 		"passivated":           {stage.Workers(2, 2), stage.Passivate(time.Millisecond, 3), stage.KeepStates(100)},

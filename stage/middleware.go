@@ -12,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Middleware is called in the place of a stage's handler, for each try of each command. It calls next to have the command
+// MiddlewareFunc is called in the place of a stage's handler, for each try of each command. It calls next to have the command
 // handled, and returns what next has returned, or another outcome. It may do something before and after, pass on another
 // context or command, call next again, or not at all. The string is the stage's name.
 //
@@ -34,10 +34,10 @@ import (
 // The middleware of a [behaviour.Batcher] is called for each batch, and cmd is the slice of its commands, a []C. Next
 // returns [behaviour.OK] with the outcomes of all of them, a []behaviour.Outcome. An error outcome of the middleware is the outcome of
 // each command of the batch; any other outcome must have as many outcomes as there are commands.
-type Middleware func(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome
+type MiddlewareFunc func(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome
 
 // chain returns the way through all middleware of a stage to its behaviour.
-func chain(stage string, all []Middleware, end behaviour.Func[any]) behaviour.Func[any] {
+func chain(stage string, all []MiddlewareFunc, end behaviour.Func[any]) behaviour.Func[any] {
 	for _, m := range slices.Backward(all) {
 		next := end
 		end = func(ctx context.Context, cmd any) behaviour.Outcome { return m(ctx, stage, cmd, next) }

@@ -17,7 +17,7 @@ import (
 //	queue     [Capacity], [KeyCapacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger], [Guard]
 //	failures  [Retry], [Restart]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]; see also [WithDeadline]
-//	wiring    [Out], [Use]
+//	wiring    [Out], [Middleware]
 //
 // A pipeline checks the options when it is made of the stage, and returns everything that is wrong with any of them, such
 // as that one is nil, as [Fault]s.
@@ -134,7 +134,7 @@ type settings struct {
 	method    func(cmd any) string // the method of a command; nil if there are no guards
 	oneMethod bool                 // all commands have the same
 
-	around, wide []Middleware // the stage's, and its pipeline's
+	around, wide []MiddlewareFunc // the stage's, and its pipeline's
 
 	shared, snapshots bool // all workers share the behaviour; the options have SnapshotEvery
 	snapshotEvery     int  // commands; 0: one

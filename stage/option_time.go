@@ -85,7 +85,7 @@ func hashOf[K comparable](seed maphash.Seed, k K) queue.Key {
 }
 
 // asked is the middleware of a stage with [RateBy]: it asks each command for its key, so that one whose key panics crashes.
-func asked[C any](ask func(cmd any), batches bool) Middleware {
+func asked[C any](ask func(cmd any), batches bool) MiddlewareFunc {
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		if !batches {
 			ask(cmd)

@@ -331,7 +331,7 @@ func TestWhatAMiddlewareThatCrashesOrIsStuckHasCalledIsNotInTheState(t *testing.
 		t.Run(name, func(t *testing.T) {
 			var fails atomic.Bool
 			var hold chan struct{}
-			after := stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+			after := stage.Middleware(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 				o := next(ctx, cmd)
 				if fails.CompareAndSwap(true, false) {
 					fail(hold)
@@ -361,7 +361,7 @@ func TestWhatAMiddlewareThatCrashesOrIsStuckHasCalledIsNotInTheState(t *testing.
 }
 
 func TestAMiddlewareMayCallTheHandlerTwiceOrWithAnotherContext(t *testing.T) {
-	twice := stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+	twice := stage.Middleware(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		next(ctx, cmd)
 		return next(context.WithoutCancel(ctx), cmd)
 	})
@@ -381,7 +381,7 @@ func TestAMiddlewareMayCallTheHandlerTwiceOrWithAnotherContext(t *testing.T) {
 		requireCount(t, s, 1)
 		_, _ = do(t, s, addAndCrash)
 		requireCount(t, s, 2)
-	}, stage.Use(func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+	}, stage.Middleware(func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		return next(context.Background(), cmd) //nolint:contextcheck // on purpose
 	}))
 }

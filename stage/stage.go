@@ -163,7 +163,7 @@ func (t typed[C]) Key() (of func(cmd any) uint64, err error) {
 func (t typed[C]) Faults() []error { return t.s.set.faults(reflect.TypeFor[C]()) }
 
 // Surround sets the middleware of the stage's pipeline.
-func (t typed[C]) Surround(around any) { t.s.set.wide, _ = around.([]Middleware) }
+func (t typed[C]) Surround(around any) { t.s.set.wide, _ = around.([]MiddlewareFunc) }
 
 // Snapshot returns the accounts as a Snapshot.
 func (t typed[C]) Snapshot(accounts *inbox.Accounts) any { return t.s.snapshot(accounts) }

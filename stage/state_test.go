@@ -222,7 +222,7 @@ func drawOptions(t *rapid.T, workers int) []stage.Option {
 		stage.Batch(rapid.IntRange(1, 20).Draw(t, "batch")),
 	}
 	if rapid.Bool().Draw(t, "middleware") {
-		opts = append(opts, stage.Use(crashBehind))
+		opts = append(opts, stage.Middleware(crashBehind))
 	}
 	if rapid.Bool().Draw(t, "time limit") {
 		opts = append(opts, stage.Timeout(time.Minute))

@@ -42,7 +42,7 @@
 // waited for. In a hard stop each command in an open window is dead-lettered
 // with stage.ErrStopped.
 //
-// A middleware (stage.Use) of an [Aggregate] must not fail a command after next has returned: for the first command of a window
+// A middleware (stage.Middleware) of an [Aggregate] must not fail a command after next has returned: for the first command of a window
 // that is all of the window, and the others are done by then.
 //
 // A handler that waits for a window's result, as with a Call, keeps a drain waiting, and the drain does not close that window.

@@ -31,7 +31,7 @@ func ways(release <-chan struct{}) map[string]func() behaviour.Outcome {
 
 // failing is a middleware that fails the first tries of a command after next has returned.
 func failing(text string, tries int, how func() behaviour.Outcome) stage.Option {
-	return stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+	return stage.Middleware(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		try := behaviour.Attempt(ctx)
 		o := next(ctx, cmd)
 		if cmd.(word).text == text && try <= tries {

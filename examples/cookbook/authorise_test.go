@@ -25,7 +25,7 @@ func onlyOwner(ctx context.Context, in string, cmd any, next behaviour.Func[any]
 func Example_authoriseEachCommand() {
 	closing := stage.Map("close", func(_ context.Context, account int) (string, error) {
 		return fmt.Sprintf("account %d is closed", account), nil
-	}, stage.Use(onlyOwner)) // pipeline.Middleware is for all stages
+	}, stage.Middleware(onlyOwner)) // pipeline.Middleware is for all stages
 	p, err := pipeline.New("bank", closing)
 	check(err)
 	check(p.Start(context.Background()))

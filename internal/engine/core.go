@@ -88,7 +88,7 @@ type Typed interface {
 	Key() (of func(cmd any) uint64, err error)
 	// Faults returns all that is wrong with the stage's options.
 	Faults() []error
-	// Surround sets the middleware of the stage's pipeline, a []stage.Middleware, before an instance starts.
+	// Surround sets the middleware of the stage's pipeline, a []stage.MiddlewareFunc, before an instance starts.
 	Surround(around any)
 	// Snapshot returns the accounts of the stage as a stage.Snapshot.
 	Snapshot(accounts *inbox.Accounts) any

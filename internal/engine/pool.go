@@ -24,7 +24,7 @@ type Env struct {
 	Crashed func(crash *worker.CrashError, again bool)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
-	// Around is the middleware of all stages, a []stage.Middleware. This package does not know that type.
+	// Around is the middleware of all stages, a []stage.MiddlewareFunc. This package does not know that type.
 	Around any
 }
 

@@ -14,14 +14,14 @@ import (
 // middleware of the stage: each handler waits until n of them are there, and then all go on at once. The stage needs n workers,
 // and n commands at a time:
 //
-//	count := stage.Sink("count", count, stage.Workers(8, 8), stage.Use(stagetest.Crowd(t, 8)))
+//	count := stage.Sink("count", count, stage.Workers(8, 8), stage.Middleware(stagetest.Crowd(t, 8)))
 //	p := stagetest.Run(t, count)
 //	_, err := count.SubmitAll(t.Context(), records...)
 //
 // A handler that has waited for a second goes on without the others; later ones wait no longer than ten milliseconds once
 // there was a crowd, because the last commands are seldom a whole one. The test fails if n handlers never were there at once.
 // A Crowd is for one stage. Handlers that suspend do not hold their workers, but those that wait for the crowd do.
-func Crowd(tb testing.TB, n int) stage.Middleware {
+func Crowd(tb testing.TB, n int) stage.MiddlewareFunc {
 	tb.Helper()
 	if n < 2 {
 		tb.Fatalf("stagetest: Crowd(%d): a crowd is two or more", n)

@@ -54,7 +54,7 @@ func TestTheVisitorsAreCountedByManyHandlersAtOnce(t *testing.T) {
 	count := stage.Sink("count", func(context.Context, string) error {
 		visitors.Add(1)
 		return nil
-	}, stage.Workers(8, 8), stage.Use(stagetest.Crowd(t, 8)))
+	}, stage.Workers(8, 8), stage.Middleware(stagetest.Crowd(t, 8)))
 	p := stagetest.Run(t, count)
 
 	_, err := count.SubmitAll(t.Context(), make([]string, 80)...)
@@ -132,7 +132,7 @@ func ExampleCrowd() {
 		count := stage.Func("count", func(context.Context, int) behaviour.Outcome {
 			seen++ // a data race, which go test -race reports
 			return behaviour.OK(nil)
-		}, stage.Workers(8, 8), stage.Use(stagetest.Crowd(t, 8)))
+		}, stage.Workers(8, 8), stage.Middleware(stagetest.Crowd(t, 8)))
 		stagetest.Run(t, count)
 		if _, err := count.SubmitAll(t.Context(), make([]int, 80)...); err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func ExampleInjector_Middleware() {
 	_ = func(t *testing.T) {
 		faults := stagetest.Inject(t, 42, stagetest.Faults{Panic: 0.02, Error: 0.05})
 		parse := stage.Map("parse", func(_ context.Context, line string) (int, error) { return len(line), nil },
-			stage.Use(faults.Middleware), stage.Retry(stage.RetryPolicy{Attempts: 5}))
+			stage.Middleware(faults.Middleware), stage.Retry(stage.RetryPolicy{Attempts: 5}))
 		stagetest.Run(t, parse)
 		if _, err := parse.SubmitAll(t.Context(), make([]string, 100)...); err != nil {
 			t.Fatal(err)

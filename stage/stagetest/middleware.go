@@ -8,10 +8,10 @@ import (
 )
 
 // Middleware puts the injector before the handlers of a stage, of whatever kind it is, or of all stages of a pipeline: it is a
-// stage.Middleware. For each command either a fault happens or the handler is called.
+// stage.MiddlewareFunc. For each command either a fault happens or the handler is called.
 //
 //	faults := stagetest.Inject(t, 42, stagetest.Faults{Panic: 0.02, Error: 0.05})
-//	parse := stage.Map("parse", parseLine, stage.Use(faults.Middleware))
+//	parse := stage.Map("parse", parseLine, stage.Middleware(faults.Middleware))
 //	p, err := pipeline.New("log", parse.To(save), pipeline.Middleware(faults.Middleware))
 //
 // A batch of a behaviour.Batcher has one fault as a whole, and the Key of the [Faults] is called with the slice of its

@@ -16,7 +16,7 @@ func TestAnInjectorIsMiddlewareOfAnyKindOfStage(t *testing.T) {
 	same := func(_ context.Context, n int) (int, error) { return n, nil }
 	id := func(n int) int { return n }
 	var story []string
-	use := func(in *stagetest.Injector) stage.Option { return stage.Use(in.Middleware) }
+	use := func(in *stagetest.Injector) stage.Option { return stage.Middleware(in.Middleware) }
 	for name, kind := range map[string]func(in *stagetest.Injector) *stage.Stage[int]{
 		"a flow": func(in *stagetest.Injector) *stage.Stage[int] { return stage.Map("s", same, use(in)).Stage },
 		"a keyed stage": func(in *stagetest.Injector) *stage.Stage[int] {
@@ -35,7 +35,7 @@ func TestAnInjectorIsMiddlewareOfAnyKindOfStage(t *testing.T) {
 				return next(ctx, cmd)
 			}
 			return stage.New[int]("s", behaviour.Coroutine[int](func(_ behaviour.Suspender, n int) behaviour.Outcome { return behaviour.OK(n) }),
-				stage.Use(derive), use(in))
+				stage.Middleware(derive), use(in))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

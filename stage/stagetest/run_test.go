@@ -348,7 +348,7 @@ func TestACrowdOfHandlersIsThereAtOnce(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 		inside.Add(-1)
 		return nil
-	}, stage.Workers(n, n), stage.Batch(1), stage.Use(stagetest.Crowd(t, n)))
+	}, stage.Workers(n, n), stage.Batch(1), stage.Middleware(stagetest.Crowd(t, n)))
 	p := stagetest.Run(t, s)
 	_, err := s.SubmitAll(t.Context(), make([]int, 3*n+1)...)
 	require.NoError(t, err)
@@ -359,7 +359,7 @@ func TestACrowdOfHandlersIsThereAtOnce(t *testing.T) {
 func TestACrowdThatNeverMeetsFailsTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &witness{TB: t}
-		s := stage.Sink("s", func(context.Context, int) error { return nil }, stage.Workers(2, 2), stage.Batch(1), stage.Use(stagetest.Crowd(w, 4)))
+		s := stage.Sink("s", func(context.Context, int) error { return nil }, stage.Workers(2, 2), stage.Batch(1), stage.Middleware(stagetest.Crowd(w, 4)))
 		p := stagetest.Run(t, s)
 		_, err := s.SubmitAll(t.Context(), make([]int, 8)...)
 		require.NoError(t, err)

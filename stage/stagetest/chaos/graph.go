@@ -311,7 +311,7 @@ func (s *site) makeStage() {
 		opts = append(opts, stage.Out(p))
 	}
 	if s.Middleware != (Middleware{}) {
-		opts = append(opts, stage.Use(s.run.around(s.Middleware, s)))
+		opts = append(opts, stage.Middleware(s.run.around(s.Middleware, s)))
 	}
 	s.stage = s.shape(opts)
 }

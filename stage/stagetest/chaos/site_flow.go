@@ -28,7 +28,7 @@ var (
 
 // flow makes the stage of a node that is a flow. Its connections are made when all stages are.
 func (s *site) flow(opts []stage.Option) *stage.Stage[command] {
-	opts = append(opts, stage.Use(s.injectAndAccount))
+	opts = append(opts, stage.Middleware(s.injectAndAccount))
 	id := name(s.index)
 	var f *stage.Flow[command, command]
 	switch s.Flow {

@@ -109,7 +109,7 @@ type opened struct {
 // window makes the stages of a node with windows. Connections are made when all stages are.
 func (s *site) window(opts []stage.Option) *stage.Stage[command] {
 	id, b, w := name(s.index), s.Window.bounds(), s.Window
-	opts = append([]stage.Option{stage.Defaults(opts...)}, stage.Use(s.injector.Middleware)) // an aggregate has no Retry
+	opts = append([]stage.Option{stage.Defaults(opts...)}, stage.Middleware(s.injector.Middleware)) // an aggregate has no Retry
 	switch w.Kind {
 	case windowAll:
 		return behind(s, window.All(id, b, opts...), func(w window.Window[struct{}, []command]) opened {
