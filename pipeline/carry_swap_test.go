@@ -38,7 +38,7 @@ func TestASwapToSharedWorkersReleasesAWorkerThatCarriesCommands(t *testing.T) {
 			require.NoError(t, s.Submit(t.Context(), j))
 		}
 		time.Sleep(time.Duration(i%10) * 200 * time.Microsecond)
-		require.NoError(t, p.Use(policy.Cohort{}))
+		require.NoError(t, p.SetPolicy(policy.Cohort{}))
 		require.Eventually(t, func() bool { return p.Snapshot().InFlight == 0 }, enough, time.Millisecond,
 			"run %d: %+v", i, p.Snapshot().Stages[0])
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -97,7 +97,7 @@ func TestTwoGroupsRunUnderDifferentPoliciesAtOnce(t *testing.T) {
 	for i := range 1000 {
 		require.NoError(t, entry.Submit(soon(t), i))
 	}
-	require.NoError(t, p.UseFor("g", policy.LRB{}))
+	require.NoError(t, p.SetGroupPolicy("g", policy.LRB{}))
 	require.Regexp(t, "^[123 ]+, ", pool(t, p, "g").Plan)
 	require.Regexp(t, "^4 5 6 5, ", pool(t, p, "h").Plan)
 	require.NoError(t, p.Drain(soon(t)))
@@ -118,34 +118,34 @@ func TestAGroupsControllerIsReplacedAndJournalledSeparately(t *testing.T) {
 			})
 		}
 		priorities := func() (all []int) {
-			_ = p.Use(asking{"look", func(_ controller.Event, s *controller.Snapshot, _ *controller.Decisions) {
+			_ = p.SetPolicy(asking{"look", func(_ controller.Event, s *controller.Snapshot, _ *controller.Decisions) {
 				for i := range s.Stages {
 					all = append(all, s.Stages[i].Priority)
 				}
 			}})
 			return all
 		}
-		require.NoError(t, p.UseFor("g", scaled("g", 5)))
+		require.NoError(t, p.SetGroupPolicy("g", scaled("g", 5)))
 		synctest.Wait()
 		require.Equal(t, 5, pool(t, p, "g").Workers)
 		ch := noted(t, p, controller.KnobPriority)
 		require.Equal(t, []any{"g", controller.StageID(2), "g1"}, []any{ch.Group, ch.Stage, ch.StageName})
 		require.Contains(t, ch.String(), `once for "g": stage "g1": priority 0 to 5: test`)
 		swap := noted(t, p, "policy")
-		require.Contains(t, swap.String(), `once for "g": pool "g": policy the pipeline's to once: replaced by Pipeline.Use or UseFor`)
+		require.Contains(t, swap.String(), `once for "g": pool "g": policy the pipeline's to once: replaced by Pipeline.SetPolicy or SetGroupPolicy`)
 
-		require.Equal(t, []int{0, 0}, priorities(), "Use affects the other stages")
+		require.Equal(t, []int{0, 0}, priorities(), "SetPolicy affects the other stages")
 		require.Equal(t, "once", pool(t, p, "g").Policy)
 		require.Equal(t, "look", p.Snapshot().Policy)
 
-		require.NoError(t, p.UseFor("g"))
+		require.NoError(t, p.SetGroupPolicy("g"))
 		require.Empty(t, pool(t, p, "g").Policy)
 		require.Equal(t, []int{0, 0, 0, 0}, priorities(), "the changes of the group's controller are undone")
 		require.Contains(t, noted(t, p, "policy").String(), "look")
-		require.NoError(t, p.Use(scaled("", 3)))
+		require.NoError(t, p.SetPolicy(scaled("", 3)))
 		synctest.Wait()
 		require.Equal(t, 3, pool(t, p, "g").Workers)
-		require.NoError(t, p.UseFor("g", policy.Fixed{}))
+		require.NoError(t, p.SetGroupPolicy("g", policy.Fixed{}))
 		require.Equal(t, 3, pool(t, p, "g").Workers, "the number of workers is taken over")
 		end(t, p)
 	})
@@ -168,7 +168,7 @@ func TestAGroupsControllerCannotTurnKnobsOutsideTheGroup(t *testing.T) {
 		p := bubble(t, append(parts, pipeline.ControlFor("g", greedy), pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))))...)
 		synctest.Wait()
 		var seen controller.Snapshot
-		require.NoError(t, p.Use(asking{"look", func(_ controller.Event, s *controller.Snapshot, _ *controller.Decisions) { seen = *s }}))
+		require.NoError(t, p.SetPolicy(asking{"look", func(_ controller.Event, s *controller.Snapshot, _ *controller.Decisions) { seen = *s }}))
 		require.Zero(t, seen.Entry)
 		require.Equal(t, []string{"last"}, namesOf(&seen)[1:])
 		require.Equal(t, "g", p.Snapshot().Stages[1].Pool)
@@ -188,9 +188,9 @@ func TestThePipelinesControllerCannotTurnKnobsOfAGroupWithItsOwn(t *testing.T) {
 		pipeline.Control(policy.SRPT{}), pipeline.ControlFor("shared", policy.Cohort{}))
 	require.Equal(t, "shared 2", p.Snapshot().Stages[0].Pool, "the group's name is taken")
 	require.Equal(t, controller.Polled, pool(t, p, "shared").Dispatch)
-	require.NoError(t, p.Use(shared{controller.SharedFIFO, 3, nil}))
+	require.NoError(t, p.SetPolicy(shared{controller.SharedFIFO, 3, nil}))
 	require.Equal(t, []string{"s1", "s2"}, pool(t, p, "shared").Stages)
-	require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+	require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
 		d.Pool("shared", 4, "test")
 		d.Bind(0, "shared", "test")
 	})))
@@ -235,7 +235,7 @@ func TestEachControllerOfAGroupKeepsItsLoadMoving(t *testing.T) {
 			for i := range 300 {
 				submitUntilTaken(t, entry, i)
 			}
-			require.NoError(t, p.UseFor("h"))
+			require.NoError(t, p.SetGroupPolicy("h"))
 			require.NoError(t, p.Drain(soon(t)))
 			require.EqualValues(t, 300, p.Snapshot().Replied)
 			require.Zero(t, p.Snapshot().Stages[1].Workers)
@@ -276,14 +276,14 @@ func TestControllersOfGroupsAreCheckedAndErrorsNameTheGroup(t *testing.T) {
 		require.ErrorContains(t, err, fault)
 	}
 	p := start(t, pipeline.Group("g", 1, 2, parts...))
-	require.ErrorIs(t, p.UseFor("nowhere", policy.Fixed{}), pipeline.ErrNotPart)
-	require.ErrorIs(t, p.UseFor("", policy.Fixed{}), pipeline.ErrNotPart)
-	require.ErrorContains(t, p.UseFor("g", nil), `use for "g": the policy is nil`)
-	require.NoError(t, p.UseFor("g", policy.Fixed{}))
-	require.ErrorContains(t, p.UseFor("g", onStartFails{}), `"g": policy "on start fails"`)
+	require.ErrorIs(t, p.SetGroupPolicy("nowhere", policy.Fixed{}), pipeline.ErrNotPart)
+	require.ErrorIs(t, p.SetGroupPolicy("", policy.Fixed{}), pipeline.ErrNotPart)
+	require.ErrorContains(t, p.SetGroupPolicy("g", nil), `set policy for "g": the policy is nil`)
+	require.NoError(t, p.SetGroupPolicy("g", policy.Fixed{}))
+	require.ErrorContains(t, p.SetGroupPolicy("g", onStartFails{}), `"g": policy "on start fails"`)
 	require.Equal(t, "fixed", pool(t, p, "g").Policy)
 	require.NoError(t, p.Stop(soon(t)))
-	require.ErrorIs(t, p.UseFor("g", policy.Fixed{}), pipeline.ErrStopped)
+	require.ErrorIs(t, p.SetGroupPolicy("g", policy.Fixed{}), pipeline.ErrStopped)
 }
 
 // onStartFails is a policy without a controller.
@@ -312,9 +312,9 @@ func TestAStageHasAControllerOfItsOwn(t *testing.T) {
 		require.Equal(t, 1, p.Snapshot().Stages[1].Workers, "more than 5 and no more than 100 wait")
 		require.Contains(t, p.Journal()[0].String(), `erlda for "eager": stage "eager": workers 1 to 2: queue 19 > 5 for 1 sample`)
 
-		require.NoError(t, p.UseFor("eager"))
+		require.NoError(t, p.SetGroupPolicy("eager"))
 		require.Contains(t, noted(t, p, "policy").String(), `erlda for "eager": pool "eager": policy erlda to the pipeline's`)
-		require.NoError(t, p.UseFor("patient", policy.ERLDA{Up: 3, Down: 1}))
+		require.NoError(t, p.SetGroupPolicy("patient", policy.ERLDA{Up: 3, Down: 1}))
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 4, p.Snapshot().Stages[1].Workers)
 		end(t, p)
@@ -326,10 +326,10 @@ func TestAStageWithItsOwnControllerIsNotShared(t *testing.T) {
 	p := run(t, append(parts, pipeline.Control(policy.SRPT{}), pipeline.ControlFor("s1", policy.ERLDA{}))...)
 	require.Equal(t, "s1", p.Snapshot().Stages[1].Pool)
 	require.NotEqual(t, "s0", p.Snapshot().Stages[0].Pool)
-	require.NoError(t, p.UseFor("s0", policy.Fixed{}))
+	require.NoError(t, p.SetGroupPolicy("s0", policy.Fixed{}))
 	require.Equal(t, "s0", p.Snapshot().Stages[0].Pool, "it has its own workers again")
-	require.NoError(t, p.UseFor("s0"))
-	require.NoError(t, p.Use(policy.SRPT{}))
+	require.NoError(t, p.SetGroupPolicy("s0"))
+	require.NoError(t, p.SetPolicy(policy.SRPT{}))
 	require.NotEqual(t, "s0", p.Snapshot().Stages[0].Pool)
 }
 
@@ -342,7 +342,7 @@ func TestTheControllerOfAStageLeavesWithIt(t *testing.T) {
 		require.NoError(t, p.Remove(t.Context(), gone))
 		synctest.Wait()
 		require.Equal(t, 1, stopped)
-		require.ErrorIs(t, p.UseFor("gone", own), pipeline.ErrNotPart)
+		require.ErrorIs(t, p.SetGroupPolicy("gone", own), pipeline.ErrNotPart)
 		end(t, p)
 		require.Equal(t, 1, stopped)
 	})

@@ -38,7 +38,7 @@ func TestStagesUnderSEDACruzDiscardBeyond100(t *testing.T) {
 		require.NoError(t, s.Submit(t.Context(), 1001), "99 wait")
 		require.ErrorIs(t, s.Submit(t.Context(), 1002), stage.ErrPolicy)
 		require.Equal(t, map[reason.Reason]uint64{reason.Policy: 2}, p.Snapshot().Stages[0].RejectedBy)
-		require.NoError(t, p.Use(policy.SEDA{}))
+		require.NoError(t, p.SetPolicy(policy.SEDA{}))
 		require.NoError(t, s.Submit(t.Context(), 1003), "another policy takes the gate away")
 		s.open()
 		end(t, p)

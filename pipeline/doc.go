@@ -41,7 +41,7 @@
 // # Policies
 //
 // A policy, by default [policy.Backlog], is shown all stages again and again and decides how they run: how many workers each
-// has, or that several stages share workers, and in which order those go from stage to stage. [Pipeline.Use] replaces the
+// has, or that several stages share workers, and in which order those go from stage to stage. [Pipeline.SetPolicy] replaces the
 // policy while the pipeline runs. [Pipeline.Journal] has the changes that policies made.
 //
 // [Group] makes stages share a pool of workers whatever the policy. A handler must not block a worker that several stages

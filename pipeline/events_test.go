@@ -79,7 +79,7 @@ func TestAPolicyWithoutWishesIsNotifiedOfTheStartAndTheStop(t *testing.T) {
 		first, second := &listener{}, &listener{}
 		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(first))
 		time.Sleep(time.Hour)
-		require.NoError(t, p.Use(second))
+		require.NoError(t, p.SetPolicy(second))
 		time.Sleep(time.Hour)
 		end(t, p)
 		require.Equal(t, []controller.EventKind{controller.EventStart, controller.EventStop}, first.kinds())
@@ -305,7 +305,7 @@ func TestTheEndOfARoundIsReportedOnceForEachPlan(t *testing.T) {
 		a, b := stage.New("a", fn(echo[int])), stage.New("b", fn(echo[int]))
 		other := stage.New("other", fn(echo[int]))
 		p := bubble(t, pipeline.Group("g", 2, 2, a, b), other)
-		require.NoError(t, p.Use(l))
+		require.NoError(t, p.SetPolicy(l))
 		work := func() {
 			for i := range 200 {
 				submit(t, a, i)
@@ -342,7 +342,7 @@ func TestEndsOfRoundsAreNotReportedMoreOftenThanTheMinimumInterval(t *testing.T)
 		}}
 		a, b := stage.New("a", fn(echo[int])), stage.New("b", fn(echo[int]))
 		p := bubble(t, pipeline.Group("g", 1, 1, a, b))
-		require.NoError(t, p.Use(l))
+		require.NoError(t, p.SetPolicy(l))
 		for i := range 100 {
 			submit(t, a, i)
 			submit(t, b, i)
@@ -376,7 +376,7 @@ func TestVisitsAreReportedInTheNumberThatAPolicyWants(t *testing.T) {
 					}}
 					s := stage.New("s", fn(echo[int]))
 					p := bubble(t, pipeline.Group("g", 1, 1, s))
-					require.NoError(t, p.Use(l))
+					require.NoError(t, p.SetPolicy(l))
 					time.Sleep(1500 * time.Millisecond)
 					for i := range 100 {
 						submit(t, s, i)

@@ -75,7 +75,7 @@ func ExampleEntry() {
 }
 
 // The policy of a pipeline is replaced while it runs. The journal has the change.
-func ExamplePipeline_Use() {
+func ExamplePipeline_SetPolicy() {
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	p, err := pipeline.New("example", s, pipeline.Control(policy.Fixed{}))
 	if err != nil {
@@ -84,8 +84,8 @@ func ExamplePipeline_Use() {
 	}
 	ctx := context.Background()
 	_ = p.Start(ctx)
-	fmt.Println(p.Use(policy.ERLDA{}, policy.SEDA{}))
-	fmt.Println(p.Use(policy.ERLDA{}))
+	fmt.Println(p.SetPolicy(policy.ERLDA{}, policy.SEDA{}))
+	fmt.Println(p.SetPolicy(policy.ERLDA{}))
 	for _, c := range p.Journal() {
 		fmt.Println(c.What, c.Before, "to", c.After)
 	}

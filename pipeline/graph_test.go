@@ -95,7 +95,7 @@ func TestAPolicySeesTheGraph(t *testing.T) {
 // look returns what a policy would see now.
 func look(t *testing.T, p *pipeline.Pipeline) (words []string) {
 	t.Helper()
-	require.NoError(t, p.Use(once(func(s *controller.Snapshot, _ *controller.Decisions) { words = seen(s) })))
+	require.NoError(t, p.SetPolicy(once(func(s *controller.Snapshot, _ *controller.Decisions) { words = seen(s) })))
 	return words
 }
 
@@ -206,7 +206,7 @@ func TestAPolicySeesThePools(t *testing.T) {
 			d.Bind(1, "made", "test")
 		})))
 		require.Equal(t, []string{"b true false [] 0", "a true false [1] 2", "g false true [0] 1"}, pools)
-		require.NoError(t, p.Use(once(func(s *controller.Snapshot, _ *controller.Decisions) { see(s) })))
+		require.NoError(t, p.SetPolicy(once(func(s *controller.Snapshot, _ *controller.Decisions) { see(s) })))
 		require.Equal(t, []string{"b true false [] 0", "a true false [1] 2", "g false true [0] 1", "made false false [] 1"}, pools)
 		end(t, p)
 	})

@@ -60,7 +60,7 @@ func TestTheBoundsOfAGroupAreKept(t *testing.T) {
 		law := once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", want, "test") })
 		for n, held := range map[int]int{0: 2, 1: 2, 4: 4, 100: 6} {
 			want = n
-			require.NoError(t, p.Use(law))
+			require.NoError(t, p.SetPolicy(law))
 			synctest.Wait()
 			require.Equal(t, held, pool(t, p, "g").Workers)
 		}
@@ -294,7 +294,7 @@ func TestInstancesOfAGroupAreStoppedOnceEach(t *testing.T) {
 	p := start(t, pipeline.Group("g", 1, 8, s))
 	for i := range 20 {
 		n := 1 + 7*(i%2)
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", n, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", n, "test") })))
 		for i := range 50 {
 			require.NoError(t, s.Submit(soon(t), i-1))
 		}
@@ -315,7 +315,7 @@ func TestAnInstanceIsNotUsedAfterItWasStopped(t *testing.T) {
 		synctest.Wait()
 		submit(t, s, 1)
 		synctest.Wait()
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", 1, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", 1, "test") })))
 		submit(t, s, 1)
 		synctest.Wait()
 		require.Zero(t, stopped.Load(), "there is one instance, and it is still in use")

@@ -100,10 +100,10 @@ func TestHostile02SpinAfterAChangeOfDispatch(t *testing.T) {
 			})
 		}
 		for i := 0; ctx.Err() == nil; i++ {
-			require.NoError(t, p.Use(laws[i%len(laws)]))
+			require.NoError(t, p.SetPolicy(laws[i%len(laws)]))
 		}
 		wg.Wait()
-		require.NoError(t, p.Use(policy.Color{}))
+		require.NoError(t, p.SetPolicy(policy.Color{}))
 		idles(t, laws[0].Name())
 	}
 	require.NoError(t, p.Stop(soon(t)))
@@ -126,7 +126,7 @@ func TestHostile03AnIdleInstanceIsStopped(t *testing.T) {
 	}, stage.Workers(1, 1))
 	p := start(t, s, pipeline.Control(policy.Color{Workers: 1}))
 	_, _ = stage.Call[int](soon(t), s, 1)
-	require.NoError(t, p.Use(policy.Fixed{}))
+	require.NoError(t, p.SetPolicy(policy.Fixed{}))
 	time.Sleep(100 * time.Millisecond)
 	for i := range 10 {
 		_, _ = stage.Call[int](soon(t), s, i)
@@ -193,7 +193,7 @@ func TestHostile06APoolWithoutWorkers(t *testing.T) {
 			s := stage.Func("s", echo[int])
 			p := start(t, s)
 			for _, law := range laws {
-				require.NoError(t, p.Use(law))
+				require.NoError(t, p.SetPolicy(law))
 				time.Sleep(50 * time.Millisecond)
 			}
 			if _, err := stage.Call[int](soon(t), s, 1); err != nil {
@@ -208,7 +208,7 @@ func TestHostile06APoolWithoutWorkers(t *testing.T) {
 func TestHostile07BoundToTheOwnPoolOfAnotherStage(t *testing.T) {
 	a, b := stage.Func("a", echo[int]), stage.Func("b", echo[int])
 	p := start(t, a, b, pipeline.Control(policy.Color{}))
-	require.NoError(t, p.Use(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) { d.Bind(1, "a", "t") })))
+	require.NoError(t, p.SetPolicy(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) { d.Bind(1, "a", "t") })))
 	for _, s := range []*stage.Stage[int]{a, b} {
 		if _, err := stage.Call[int](soon(t), s, 1); err != nil {
 			t.Error(s.Name(), err)
@@ -288,7 +288,7 @@ func TestHostile10PausesOfAStageThatOnlyCrashes(t *testing.T) {
 	require.Less(t, together, 5*own)
 }
 
-// 11. Use and Pause had no effect while the pipeline started.
+// 11. SetPolicy and Pause had no effect while the pipeline started.
 type slowly struct{}
 
 func (slowly) Start(context.Context) error { time.Sleep(400 * time.Millisecond); return nil }
@@ -304,7 +304,7 @@ func TestHostile11UseWhileStarting(t *testing.T) {
 	require.NoError(t, err)
 	go func() { _ = p.Start(context.Background()) }()
 	time.Sleep(50 * time.Millisecond)
-	ends(t, "Use while starting", func() { _ = p.Use(policy.Fixed{}) })
+	ends(t, "SetPolicy while starting", func() { _ = p.SetPolicy(policy.Fixed{}) })
 	_ = hard(p)
 }
 
@@ -324,7 +324,7 @@ func eventsAfterARestart(t *testing.T) {
 		_ = s.Submit(soon(t), -1)
 	}
 	time.Sleep(100 * time.Millisecond)
-	ends(t, "Use while a stage is restarted", func() { _ = p.Use(law) })
+	ends(t, "SetPolicy while a stage is restarted", func() { _ = p.SetPolicy(law) })
 	time.Sleep(500 * time.Millisecond)
 	before := died.Load()
 	for range 3 {
@@ -397,7 +397,7 @@ func TestHostile14HandledBeforeStart(t *testing.T) {
 func TestHostile15AGoexitInAPolicy(t *testing.T) {
 	bad := told(func(controller.Event, *controller.Snapshot, *controller.Decisions) { runtime.Goexit() })
 	p := start(t, stage.Func("s", echo[int]))
-	ends(t, "Use", func() { _ = p.Use(bad) })
+	ends(t, "SetPolicy", func() { _ = p.SetPolicy(bad) })
 	_ = hard(p)
 
 	q, err := pipeline.New("y", stage.Func("s", echo[int]), quiet, pipeline.Control(bad))
@@ -456,7 +456,7 @@ func TestHostile17ARestartedStageHasNoStreakOfCrashes(t *testing.T) {
 	require.Equal(t, crashes(false), crashes(true))
 }
 
-// 18. A policy that ended its goroutine at the stop event ended the control loop, too: the next Use, and then the end of the
+// 18. A policy that ended its goroutine at the stop event ended the control loop, too: the next SetPolicy, and then the end of the
 // pipeline, waited for ever.
 func TestHostile18AGoexitInTheLastCallOfAPolicy(t *testing.T) {
 	p := start(t, stage.Func("s", echo[int]), pipeline.Control(told(func(ev controller.Event, _ *controller.Snapshot, _ *controller.Decisions) {
@@ -464,7 +464,7 @@ func TestHostile18AGoexitInTheLastCallOfAPolicy(t *testing.T) {
 			runtime.Goexit()
 		}
 	})))
-	ends(t, "Use", func() { require.NoError(t, p.Use(policy.Fixed{})) })
+	ends(t, "SetPolicy", func() { require.NoError(t, p.SetPolicy(policy.Fixed{})) })
 	require.Equal(t, "fixed", p.Snapshot().Policy)
 	_ = hard(p)
 }

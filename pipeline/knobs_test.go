@@ -25,7 +25,7 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// once is a policy that decides at its start and never again. To Use it is to turn some knobs, and all of them are turned when Use
+// once is a policy that decides at its start and never again. To set it is to turn some knobs, and all of them are turned when SetPolicy
 // returns.
 type once func(s *controller.Snapshot, d *controller.Decisions)
 
@@ -51,7 +51,7 @@ func bubbled(t *testing.T, f func(t *testing.T)) {
 // reset resets the knobs to the pipeline's own settings.
 func reset(t *testing.T, p *pipeline.Pipeline) {
 	t.Helper()
-	require.NoError(t, p.Use(policy.Fixed{}))
+	require.NoError(t, p.SetPolicy(policy.Fixed{}))
 }
 
 // noted returns the newest entry about a knob in the journal.
@@ -140,14 +140,14 @@ func end(t *testing.T, p *pipeline.Pipeline) {
 func TestTheNumberOfWorkersIsBoundedAndTakenOverByTheNextPolicy(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		p := bubble(t, stage.New("s", fn(echo[int]), stage.Workers(1, 8)))
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 5, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 5, "test") })))
 		synctest.Wait()
 		require.Equal(t, 5, workers(p, 0))
 		requireNoted(t, p, controller.KnobWorkers, "s", 1, 5)
 		reset(t, p)
 		synctest.Wait()
 		require.Equal(t, 5, workers(p, 0), "a number of workers is not a setting")
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 100, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 100, "test") })))
 		synctest.Wait()
 		require.Equal(t, 8, workers(p, 0))
 		require.Equal(t, "test (wanted 100, limited to the maximum, 8)", noted(t, p, controller.KnobWorkers).Why)
@@ -159,7 +159,7 @@ func TestAPoolIsMadeBoundAndUnbound(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(echo[int]), stage.Workers(2, 4))
 		p := bubble(t, s)
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
 			d.Pool("all", 3, "test")
 			d.Bind(0, "all", "test")
 		})))
@@ -271,7 +271,7 @@ func TestPriorityAndDispatchAreReset(t *testing.T) {
 		requireNoted(t, p, controller.KnobDispatch, "g", controller.SharedFIFO, controller.SharedPriority)
 		reset(t, p)
 		require.Equal(t, controller.SharedFIFO, p.Snapshot().Pools[0].Dispatch)
-		require.NoError(t, p.Use(once(func(s *controller.Snapshot, d *controller.Decisions) {
+		require.NoError(t, p.SetPolicy(once(func(s *controller.Snapshot, d *controller.Decisions) {
 			require.Zero(t, s.Stages[1].Priority)
 			d.Dispatch("g", controller.SharedPriority, "test")
 		})))
@@ -290,13 +290,13 @@ func TestAVisitPlanIsShownAndReset(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		plan := &controller.VisitPlan{Order: []controller.StageID{1, 0}, Gating: controller.Bounded, Bound: 4}
 		p := bubble(t, pipeline.Group("g", 1, 1, stage.New("a", fn(echo[int])), stage.New("b", fn(echo[int]))))
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
 			d.Dispatch("g", controller.Polled, "test")
 			d.Visit("g", plan, "test")
 		})))
 		require.Equal(t, "2 1, bounded 4, now", p.Snapshot().Pools[0].Plan)
 		requireNoted(t, p, controller.KnobVisit, "g", (*controller.VisitPlan)(nil), plan)
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
 			d.Dispatch("g", controller.Polled, "test")
 		})))
 		require.Equal(t, "no plan", p.Snapshot().Pools[0].Plan)
@@ -321,8 +321,8 @@ func TestAChangeOfAStagesOwnPoolIsJournalledOnce(t *testing.T) {
 func TestATheftMovesWorkersFromOneStageToAnother(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		p := bubble(t, stage.New("rich", fn(echo[int]), stage.Workers(1, 4)), stage.New("poor", fn(echo[int]), stage.Workers(1, 4)))
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 4, "test") })))
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Steal(1, 0, 2, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 4, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Steal(1, 0, 2, "test") })))
 		synctest.Wait()
 		require.Equal(t, 2, workers(p, 0))
 		require.Equal(t, 3, workers(p, 1))
@@ -400,10 +400,10 @@ func TestInstancesBoundTheWorkersAtAStageAndExcessOnesAreStoppedOnce(t *testing.
 				}
 				synctest.Wait()
 				require.EqualValues(t, 2, here.Load())
-				require.NoError(t, p.Use(use(6)))
+				require.NoError(t, p.SetPolicy(use(6)))
 				synctest.Wait()
 				require.EqualValues(t, 6, here.Load(), "raised")
-				require.NoError(t, p.Use(use(1)))
+				require.NoError(t, p.SetPolicy(use(1)))
 				for range 20 {
 					key <- struct{}{}
 					synctest.Wait()
@@ -433,7 +433,7 @@ func TestExcessInstancesThatAreIdleAreStoppedAtOnce(t *testing.T) {
 		close(key)
 		synctest.Wait()
 		require.EqualValues(t, 4, all.started.Load())
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Instances(0, 1, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Instances(0, 1, "test") })))
 		require.EqualValues(t, 3, all.stopped.Load())
 		submit(t, s, 1, 2, 3, 4)
 		end(t, p)
@@ -497,7 +497,7 @@ func TestABatchIsTakenWhenItIsFullOrHasLingered(t *testing.T) {
 				b := batcher{make(chan int, 100)}
 				s := stage.New("s", b, stage.Workers(1, 1))
 				p := bubble(t, s)
-				require.NoError(t, p.Use(once(func(v *controller.Snapshot, d *controller.Decisions) {
+				require.NoError(t, p.SetPolicy(once(func(v *controller.Snapshot, d *controller.Decisions) {
 					law(v, d)
 					d.Batch(0, 10, time.Second, "test")
 				})))
@@ -564,12 +564,12 @@ func TestCapacityIsRaisedAndLoweredWithWhatIsInTheQueue(t *testing.T) {
 		wait()
 		synctest.Wait()
 		require.Empty(t, let, "the queue is full")
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 4, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 4, "test") })))
 		synctest.Wait()
 		require.NoError(t, <-let, "raised, the queue is not full")
 		requireNoted(t, p, controller.KnobCapacity, "s", 2, 4)
 		submit(t, s, 4)
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 1, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 1, "test") })))
 		snap := p.Snapshot().Stages[0]
 		require.Equal(t, 1, snap.Capacity)
 		require.Equal(t, 4, snap.Queued, "lowered, it keeps its commands")
@@ -595,7 +595,7 @@ func TestADisabledStageAcceptsNothingAndFinishesItsCommands(t *testing.T) {
 		p := bubble(t, first, last, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
 		submit(t, last, 1, 2)
 		synctest.Wait()
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(1, false, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(1, false, "test") })))
 		requireNoted(t, p, controller.KnobEnabled, "last", true, false)
 		require.ErrorIs(t, last.Submit(t.Context(), 3), stage.ErrDisabled)
 		ticket, err := first.Ask(t.Context(), 7)
@@ -635,7 +635,7 @@ func TestASubmitterThatWaitsAtAStageThatIsDisabledIsRefused(t *testing.T) {
 		let := make(chan error, 1)
 		go func() { let <- s.Submit(t.Context(), 2) }()
 		synctest.Wait()
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(0, false, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(0, false, "test") })))
 		s.open()
 		require.ErrorIs(t, <-let, stage.ErrDisabled)
 		end(t, p)
@@ -683,7 +683,7 @@ func TestTheDisciplineSetsTheOrderOfAQueue(t *testing.T) {
 					}
 				}
 				fill()
-				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Discipline(0, row.discipline, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Discipline(0, row.discipline, "test") })))
 				if row.name != "" {
 					requireNoted(t, p, controller.KnobDiscipline, "s", row.name, row.discipline)
 				} else {
@@ -727,12 +727,12 @@ func TestHandlersReadTheQualityThatThePolicySets(t *testing.T) {
 		}
 		requireQuality(1)
 		for quality, held := range map[float64]float64{0.25: 0.25, -3: 0, 7: 1} {
-			require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, quality, "test") })))
+			require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, quality, "test") })))
 			requireQuality(held)
 		}
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, 0.5, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, 0.5, "test") })))
 		requireNoted(t, p, controller.KnobQuality, "s", 1.0, 0.5)
-		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, math.NaN(), "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, math.NaN(), "test") })))
 		requireQuality(1)
 		reset(t, p)
 		requireQuality(1)
@@ -749,7 +749,7 @@ func TestARateAdmitsANumberOfCommandsASecond(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
 				s := stage.New("s", fn(echo[int]))
 				p := bubble(t, s)
-				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Rate(scope, 10, 3, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Rate(scope, 10, 3, "test") })))
 				requireNoted(t, p, controller.KnobRate, name, controller.Rate{}, controller.Rate{PerSecond: 10, Burst: 3})
 				tries := func(n int) (in int) {
 					for range n {
@@ -781,7 +781,7 @@ func TestALimitActsLikeAFullQueue(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
 				s := newLock("s", stage.Workers(1, 1), stage.Batch(1))
 				p := bubble(t, s)
-				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 3, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 3, "test") })))
 				requireNoted(t, p, controller.KnobLimit, name, 0, 3)
 				submit(t, s, 1, 2, 3)
 				let := make(chan error, 10)
@@ -929,12 +929,12 @@ func TestShedRefusesAShareOfTheCommands(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
 				s := stage.New("s", fn(echo[ranked]))
 				p := bubble(t, s)
-				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 3, 0, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 3, 0, "test") })))
 				requireNoted(t, p, controller.KnobShed, name, controller.Shed{}, controller.Shed{Below: 3})
 				require.NoError(t, s.Submit(t.Context(), 3))
 				require.ErrorContains(t, s.Submit(t.Context(), 2), `stage "s": turned away by a policy`)
 				require.Equal(t, map[reason.Reason]uint64{reason.Policy: 1}, p.Snapshot().Stages[0].RejectedBy)
-				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 0.5, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 0.5, "test") })))
 				in := 0
 				for range 1000 {
 					if s.Submit(t.Context(), 5) == nil {
@@ -942,7 +942,7 @@ func TestShedRefusesAShareOfTheCommands(t *testing.T) {
 					}
 				}
 				require.InDelta(t, 500, in, 120)
-				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 1, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 1, "test") })))
 				require.Error(t, s.Submit(t.Context(), 5))
 				reset(t, p)
 				require.NoError(t, s.Submit(t.Context(), 0))
@@ -964,7 +964,7 @@ func TestAGateDecidesOnEachCommand(t *testing.T) {
 				s := newLock("s", stage.Workers(1, 1), stage.Capacity(10))
 				p := bubble(t, s)
 				var saw []int
-				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
 					d.Gate(scope, gatekeeper(func(cmd any, queued, capacity int) error {
 						saw = append(saw, queued, capacity)
 						switch cmd {
@@ -1033,8 +1033,8 @@ func TestSeveralPoliciesTurnOnlyTheKnobsThatTheyClaim(t *testing.T) {
 		require.Len(t, p.Journal(), 2)
 		require.Contains(t, log.String(), "turned a knob that it did not claim")
 		require.Contains(t, log.String(), "policy=hirer knob=capacity")
-		require.ErrorContains(t, p.Use(hirer, hirer), "both turn the knob")
-		require.NoError(t, p.Use(hirer), "a single policy may turn all knobs")
+		require.ErrorContains(t, p.SetPolicy(hirer, hirer), "both turn the knob")
+		require.NoError(t, p.SetPolicy(hirer), "a single policy may turn all knobs")
 		require.Equal(t, 7, p.Snapshot().Stages[0].Capacity)
 		end(t, p)
 	})

@@ -59,11 +59,11 @@ func TestWorkersThatAreNotStartedYetLeaveWhenAPoolReplacesThem(t *testing.T) {
 	s := stage.Func("s", fn(echo[int]), stage.Workers(3, 3))
 	p := run(t, s)
 	for range 20 {
-		require.NoError(t, p.Use(policy.SRPT{Workers: 3})) // in a smaller pool the stage would keep its own workers
+		require.NoError(t, p.SetPolicy(policy.SRPT{Workers: 3})) // in a smaller pool the stage would keep its own workers
 		eventually(t, "its own workers have left", func() bool { return s.Snapshot().Workers == 0 || s.Snapshot().Pool != "s" })
 		_, err := stage.Call[int](soon(t), s, 1)
 		require.NoError(t, err)
-		require.NoError(t, p.Use(policy.Fixed{}))
+		require.NoError(t, p.SetPolicy(policy.Fixed{}))
 		_, err = stage.Call[int](soon(t), s, 2)
 		require.NoError(t, err)
 		eventually(t, "they are back", func() bool { return s.Snapshot().Workers == 3 })

@@ -33,7 +33,7 @@ func relay(t *testing.T, script func(l *leda.Leda), then func(t *testing.T, p *p
 			parts[i] = stages[i]
 		}
 		p := bubble(t, parts...)
-		require.NoError(t, p.Use(leda.New("script", script)))
+		require.NoError(t, p.SetPolicy(leda.New("script", script)))
 		submit(t, stages[0], 0)
 		time.Sleep(500*time.Millisecond + 500*time.Microsecond) // not at the end of a handler
 		then(t, p)

@@ -481,7 +481,7 @@ func TestAnOrderedStageKeepsItsOrderWhilePoliciesAreSwapped(t *testing.T) {
 			case <-time.After(2 * time.Millisecond):
 				pol, err := policy.ByName(names[rand.IntN(len(names))])
 				assert.NoError(t, err)
-				assert.NoError(t, p.Use(pol))
+				assert.NoError(t, p.SetPolicy(pol))
 			}
 		}
 	}()
@@ -494,7 +494,7 @@ func TestAnOrderedStageKeepsItsOrderWhilePoliciesAreSwapped(t *testing.T) {
 	}
 	close(over)
 	<-done
-	require.NoError(t, p.Use(policy.Fixed{}))
+	require.NoError(t, p.SetPolicy(policy.Fixed{}))
 	require.NoError(t, p.Drain(soon(t)))
 	require.Equal(t, second.left(n, 3), end.all())
 }

@@ -125,7 +125,7 @@ func (option) Part(part.Seal) {}
 
 // Control sets the policy that controls the pipeline. The default is [policy.Backlog] with its own defaults. Several policies
 // may share the work if each is a [controller.Claimer] and no two claim the same knob; give all of them to one Control, since
-// a second Control is a fault. [Pipeline.Use] replaces the policies of a pipeline that runs.
+// a second Control is a fault. [Pipeline.SetPolicy] replaces the policies of a pipeline that runs.
 func Control(p controller.Policy, more ...controller.Policy) Part {
 	return option(func(s *settings) {
 		s.controls++
@@ -157,7 +157,7 @@ type groupControl struct {
 // work as in [Control]; LEDA: "cada aglomerado possui seu próprio controlador", and in ERLDA each stage has a controller. That
 // controller sees only the stages of the group, or the one stage, and changes nothing else: its policies cannot move a stage to
 // a pool other than the group's or the stage's own, make pools, or limit what enters the pipeline. The policy of Control governs
-// all other stages, and does not see those of the group. [Pipeline.UseFor] replaces the policies of a pipeline that runs.
+// all other stages, and does not see those of the group. [Pipeline.SetGroupPolicy] replaces the policies of a pipeline that runs.
 //
 // So a stage gets thresholds of its own:
 //

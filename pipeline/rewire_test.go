@@ -83,7 +83,7 @@ func TestTheGraphHasTheNewWiresAndNotTheOldOnes(t *testing.T) {
 		require.Equal(t, []string{`s0 -->|"out"| s3`, `s1 -->|"to c"| s4`}, edges)
 		require.Contains(t, p.DOT(), `s0 -> s3 [style=solid, label="out"]`)
 		require.NotContains(t, p.DOT(), "s0 -> s1")
-		require.NoError(t, p.Use(once(func(s *controller.Snapshot, _ *controller.Decisions) {
+		require.NoError(t, p.SetPolicy(once(func(s *controller.Snapshot, _ *controller.Decisions) {
 			require.Equal(t, []string{"first0b", "flow0c", "a0", "b1", "c1"}, seen(s))
 		})))
 		end(t, p)
@@ -633,7 +633,7 @@ func TestAPolicyCannotRewireItsPipeline(t *testing.T) {
 	ready := make(chan struct{})
 	p = run(t, flow, a)
 	close(ready)
-	require.NoError(t, p.Use(once(func(*controller.Snapshot, *controller.Decisions) {
+	require.NoError(t, p.SetPolicy(once(func(*controller.Snapshot, *controller.Decisions) {
 		<-ready
 		refused <- p.Rewire(context.Background(), flow.To(a))
 	})))

@@ -112,30 +112,30 @@ func (p *Pipeline) checkCaller() error {
 	return nil
 }
 
-// Use replaces the policies that control the pipeline; see [Control]. No command is lost or reordered: the queues stay as they
+// SetPolicy replaces the policies that control the pipeline; see [Control]. No command is lost or reordered: the queues stay as they
 // are, and only the workers that visit them change. The new policies start from the pipeline's own settings, except that they
 // take over the numbers of workers where a pool stays; other changes of the old policies are undone. If there is an error, it
-// says what is wrong with the policies, and nothing has changed. A policy that calls Use, Pause, Resume, Add or Remove of its
+// says what is wrong with the policies, and nothing has changed. A policy that calls SetPolicy, Pause, Resume, Add or Remove of its
 // own pipeline from within its Control or New gets [ErrFromPolicy].
 //
-// Groups that have a controller of their own keep it; see [Pipeline.UseFor].
-func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) error {
-	return p.use("use", "", append([]controller.Policy{policy}, more...))
+// Groups that have a controller of their own keep it; see [Pipeline.SetGroupPolicy].
+func (p *Pipeline) SetPolicy(policy controller.Policy, more ...controller.Policy) error {
+	return p.setPolicies("set policy", "", append([]controller.Policy{policy}, more...))
 }
 
-// UseFor replaces the policies of the controller that a [Group], or a stage that is in no group, has of its own, as
-// [Pipeline.Use] does for the rest of the pipeline; see [ControlFor]. Nothing changes for other stages. If no policies are given,
+// SetGroupPolicy replaces the policies of the controller that a [Group], or a stage that is in no group, has of its own, as
+// [Pipeline.SetPolicy] does for the rest of the pipeline; see [ControlFor]. Nothing changes for other stages. If no policies are given,
 // the group or stage loses its own controller, and the pipeline's governs it. The error is [ErrNotPart] if the pipeline has
 // neither a group of that name, nor a stage outside the groups.
-func (p *Pipeline) UseFor(name string, policies ...controller.Policy) error {
-	what := fmt.Sprintf("use for %q", name)
+func (p *Pipeline) SetGroupPolicy(name string, policies ...controller.Policy) error {
+	what := fmt.Sprintf("set policy for %q", name)
 	if problem := ungoverned(p.groups, p.stages().stages, name); problem != "" {
 		return fmt.Errorf("pipeline %q: %s: %s: %w", p.name, what, problem, ErrNotPart)
 	}
-	return p.use(what, name, slices.Clone(policies))
+	return p.setPolicies(what, name, slices.Clone(policies))
 }
 
-func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
+func (p *Pipeline) setPolicies(what, group string, policies []controller.Policy) error {
 	if faults := checkPolicies(policies); len(faults) > 0 {
 		return fmt.Errorf("pipeline %q: %s: %w", p.name, what, errors.Join(faults...))
 	}

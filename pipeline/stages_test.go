@@ -134,7 +134,7 @@ func TestAPolicyCannotEndAPause(t *testing.T) {
 			d.Enable(0, true, "test")
 			d.Priority(0, 4, "test")
 		}), sharing(controller.Polled, nil), policy.Fixed{}) {
-			require.NoError(t, p.Use(law))
+			require.NoError(t, p.SetPolicy(law))
 			time.Sleep(2 * time.Second)
 			require.True(t, p.Snapshot().Stages[0].Paused)
 			require.Equal(t, 1, p.Snapshot().Stages[0].Queued, law.Name())
@@ -165,7 +165,7 @@ func (s slow) Start(context.Context) error                          { close(s.be
 func TestCallsWhileThePipelineStartsTakeEffect(t *testing.T) {
 	for name, order := range map[string]func(p *pipeline.Pipeline, s pipeline.Part) error{
 		"pause": func(p *pipeline.Pipeline, s pipeline.Part) error { return p.Pause(s) },
-		"use":   func(p *pipeline.Pipeline, _ pipeline.Part) error { return p.Use(policy.Cohort{}) },
+		"use":   func(p *pipeline.Pipeline, _ pipeline.Part) error { return p.SetPolicy(policy.Cohort{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -592,7 +592,7 @@ func TestManyRandomChangesLoseNothing(t *testing.T) {
 			all := []controller.Policy{
 				policy.Fixed{}, policy.Cohort{}, policy.ERLDA{}, sharing(controller.SharedFIFO, nil), policy.SRPT{}, sharing(controller.Polled, nil),
 			}
-			return p.Use(all[i%len(all)])
+			return p.SetPolicy(all[i%len(all)])
 		},
 		func(int) error {
 			if s := p.Snapshot(); !s.Balanced() {

@@ -89,7 +89,7 @@ func (s *saga) meanwhile() {
 	switch s.rnd.IntN(6) {
 	case 0:
 		all := suspendingWays(s.workers)
-		require.NoError(s.t, s.pipe.Use(all[s.rnd.IntN(len(all))]))
+		require.NoError(s.t, s.pipe.SetPolicy(all[s.rnd.IntN(len(all))]))
 	case 1:
 		require.NoError(s.t, s.pipe.Pause(s.play))
 		time.Sleep(time.Second)

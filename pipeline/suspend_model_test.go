@@ -134,7 +134,7 @@ func TestEachScriptOfSuspensionsEndsAsWritten(t *testing.T) {
 		for _, s := range scripts {
 			switch rapid.IntRange(0, 12).Draw(rt, "meanwhile") {
 			case 0:
-				require.NoError(t, p.Use(laws[rapid.IntRange(0, len(laws)-1).Draw(rt, "law")]))
+				require.NoError(t, p.SetPolicy(laws[rapid.IntRange(0, len(laws)-1).Draw(rt, "law")]))
 			case 1:
 				require.NoError(t, p.Pause(a.play))
 				require.NoError(t, p.Resume(a.play))

@@ -45,7 +45,7 @@ func TestASwapOfPoliciesKeepsTheThroughputOfAPipeline(t *testing.T) {
 				s := sleeping("s", stage.Workers(workers, workers))
 				small, usual := stage.Func("small", echo[int], stage.Workers(1, 8)), stage.Func("usual", echo[int])
 				p := bubble(t, small, s, usual, pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))))
-				require.NoError(t, p.Use(law))
+				require.NoError(t, p.SetPolicy(law))
 				synctest.Wait()
 				begin := time.Now()
 				for i := range 100 * workers {
@@ -82,9 +82,9 @@ func TestAStageSharesAPoolThatHasAsManyWorkersAsItAsksFor(t *testing.T) {
 	require.NoError(t, p.Pause(enough))
 	require.NoError(t, p.Resume(enough))
 	require.Equal(t, []string{"shared", "shared", "many"}, pools())
-	require.NoError(t, p.Use(policy.SRPT{Workers: 9}))
+	require.NoError(t, p.SetPolicy(policy.SRPT{Workers: 9}))
 	require.Equal(t, []string{"shared", "shared", "shared"}, pools())
-	require.NoError(t, p.Use(policy.Cohort{Workers: 1}))
+	require.NoError(t, p.SetPolicy(policy.Cohort{Workers: 1}))
 	require.Equal(t, []string{"enough", "shared", "many"}, pools())
 	eventually(t, "its own workers are back", func() bool { return workers(p, 2) == 9 })
 }
@@ -98,6 +98,6 @@ func TestAScriptMayShareWorkersOfAStageThatNeedsMore(t *testing.T) {
 	})))
 	require.Equal(t, "leda", p.Snapshot().Stages[0].Pool)
 	require.Equal(t, "other", p.Snapshot().Stages[1].Pool)
-	require.NoError(t, p.Use(leda.New("enough", func(l *leda.Leda) { require.NoError(t, l.Pool.Add(leda.Global, 4)) })))
+	require.NoError(t, p.SetPolicy(leda.New("enough", func(l *leda.Leda) { require.NoError(t, l.Pool.Add(leda.Global, 4)) })))
 	require.Equal(t, "leda", p.Snapshot().Stages[1].Pool)
 }

@@ -190,7 +190,7 @@ func TestUpgradesLoseNoCommandAndEveryInstanceIsStoppedOnce(t *testing.T) {
 					u.p = start(t, u.st)
 					var use []func() error
 					for _, law := range laws(t) {
-						use = append(use, func() error { return u.p.Use(law) })
+						use = append(use, func() error { return u.p.SetPolicy(law) })
 					}
 					defer func() {
 						_ = u.p.Resume(u.st) // a run that rapid cuts short may have paused the stage, and Stop would wait
@@ -276,7 +276,7 @@ func TestTheLawHoldsDuringUpgradesUnderLoad(t *testing.T) {
 		_, err := st.Upgrade(soon(t), r.factory(fmt.Sprintf("v%d", i+2), hand(nexts[st], crashes)))
 		require.NoError(t, err)
 		if i%8 == 0 {
-			require.NoError(t, p.Use(all[rand.IntN(len(all))]))
+			require.NoError(t, p.SetPolicy(all[rand.IntN(len(all))]))
 		}
 		require.True(t, p.Snapshot().Balanced())
 		time.Sleep(time.Millisecond)

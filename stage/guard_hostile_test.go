@@ -90,7 +90,7 @@ func TestAPanicWhoseTextEndsTheGoroutineEndsNoCaller(t *testing.T) {
 		law := faultyLaw{make(chan struct{})}
 		p := launch(t, s, pipeline.Control(law))
 		<-law.asked
-		require.True(t, survives(func() { require.NoError(t, p.Use(policy.ERLDA{})) }), "the control loop goes on")
+		require.True(t, survives(func() { require.NoError(t, p.SetPolicy(policy.ERLDA{})) }), "the control loop goes on")
 		_, err := stage.Call[any](t.Context(), s, any(put{}))
 		require.NoError(t, err)
 	})

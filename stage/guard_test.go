@@ -257,7 +257,7 @@ func TestNoMoreCommandsAreCurrentThanTheGuardAllows(t *testing.T) {
 			for i := range n {
 				require.NoError(t, s.Submit(t.Context(), put{i}))
 				if i%100 == 50 {
-					require.NoError(t, p.Use(all[rand.IntN(len(all))]))
+					require.NoError(t, p.SetPolicy(all[rand.IntN(len(all))]))
 				}
 			}
 			require.NoError(t, p.Drain(t.Context()))

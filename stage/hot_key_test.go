@@ -211,10 +211,10 @@ func TestAHotKeyHoldsUpNoOtherKeyWhilePoliciesAreSwapped(t *testing.T) {
 			if i%5 == 0 {
 				law, err := policy.ByName(laws[i/5%len(laws)])
 				require.NoError(t, err)
-				require.NoError(t, p.Use(law))
+				require.NoError(t, p.SetPolicy(law))
 			}
 		})
-		require.NoError(t, p.Use(policy.Fixed{}))
+		require.NoError(t, p.SetPolicy(policy.Fixed{}))
 		stopHard(t, p)
 	})
 }

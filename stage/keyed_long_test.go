@@ -122,7 +122,7 @@ func testAKeyedStageUnderLoad(t *testing.T, n, underWay int, build func(l *load,
 		for ; ctx.Err() == nil; swaps++ {
 			pol, err := policy.ByName(admitting()[swaps%len(admitting())])
 			assert.NoError(t, err)
-			_ = p.Use(pol)
+			_ = p.SetPolicy(pol)
 			time.Sleep(20 * time.Millisecond)
 		}
 	})

@@ -197,7 +197,7 @@ func TestAKeyedStageKeepsTheOrderUnderEachPolicyAndWhileTheyAreSwapped(t *testin
 			for _, name := range admitting() {
 				pol, err := policy.ByName(name)
 				assert.NoError(t, err)
-				_ = p.Use(pol)
+				_ = p.SetPolicy(pol)
 				time.Sleep(time.Millisecond)
 			}
 		}

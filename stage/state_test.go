@@ -139,7 +139,7 @@ func disturb(p *pipeline.Pipeline, more func()) (end func()) {
 		for ctx.Err() == nil {
 			for _, name := range admitting() {
 				if pol, err := policy.ByName(name); err == nil {
-					_ = p.Use(pol)
+					_ = p.SetPolicy(pol)
 				}
 				more()
 				time.Sleep(200 * time.Microsecond)

@@ -101,7 +101,7 @@ func TestSeveralTopicsCloseTheWindowsThatHoldUpAllOfThem(t *testing.T) {
 		for _, name := range slices.Concat(policy.Names(), policy.Names()) {
 			next, err := policy.ByName(name)
 			require.NoError(t, err)
-			require.NoError(t, p.Use(next), name)
+			require.NoError(t, p.SetPolicy(next), name)
 			time.Sleep(time.Second)
 		}
 		for _, b := range brokers {

@@ -153,7 +153,7 @@ const noPolicy = "the pipeline's"
 func swapped(group, before, after string, at time.Duration) controller.Change {
 	ch := controller.Change{
 		At: at, Policy: after, Stage: controller.Entry, What: knobPolicy, Before: before, After: after,
-		Why: "replaced by Pipeline.Use or UseFor",
+		Why: "replaced by Pipeline.SetPolicy or SetGroupPolicy",
 	}
 	if group != "" {
 		ch.Group, ch.Stage, ch.StageName = group, controller.NoStage, group

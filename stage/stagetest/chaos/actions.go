@@ -58,7 +58,7 @@ func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
 	case Swap:
 		return r.swap(d.Policy, d.Group)
 	case Rescale:
-		return r.carriedOut(r.pipe.Use(shaken{r.plan.Seed, r.plan.Ordered}))
+		return r.carriedOut(r.pipe.SetPolicy(shaken{r.plan.Seed, r.plan.Ordered}))
 	case Pause:
 		return r.carriedOut(r.pipe.Pause(r.sites[d.Stage].stage))
 	case Resume:
@@ -108,9 +108,9 @@ func (r *run) swap(name string, group int) bool {
 		return false
 	}
 	if group > 0 && r.plan.Graph.hasStages(group) {
-		return r.carriedOut(r.pipe.UseFor(groupName(group), pol))
+		return r.carriedOut(r.pipe.SetGroupPolicy(groupName(group), pol))
 	}
-	return r.carriedOut(r.pipe.Use(pol))
+	return r.carriedOut(r.pipe.SetPolicy(pol))
 }
 
 // add adds a further stage, which forwards to the first entry, and submits to it.

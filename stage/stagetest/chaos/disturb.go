@@ -73,9 +73,9 @@ func act(t *stagetest.Trial, a Action, to pipeline.Part, rnd *rand.Rand) bool {
 	case Swap:
 		names := policy.Names()
 		pol, err := policy.ByName(names[rnd.IntN(len(names))])
-		return err == nil && t.Use(pol) == nil
+		return err == nil && t.SetPolicy(pol) == nil
 	case Rescale:
-		return t.Use(shaken{seed: rnd.Uint64()}) == nil
+		return t.SetPolicy(shaken{seed: rnd.Uint64()}) == nil
 	case RetryLetters:
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		defer cancel()

@@ -65,7 +65,7 @@ func TestPoliciesAreSwappedUnderLoadWithoutLoss(t *testing.T) {
 	}
 	all := laws(t)
 	for end, i := time.Now().Add(storm), 0; time.Now().Before(end); i++ {
-		require.NoError(t, p.Use(all[i%len(all)]))
+		require.NoError(t, p.SetPolicy(all[i%len(all)]))
 		require.True(t, p.Snapshot().Balanced())
 		time.Sleep(every)
 	}
@@ -96,7 +96,7 @@ func TestASwapReordersNothingWithinAStage(t *testing.T) {
 	}()
 	all := laws(t)
 	for i := 0; ; i++ {
-		require.NoError(t, p.Use(all[i%len(all)]))
+		require.NoError(t, p.SetPolicy(all[i%len(all)]))
 		select {
 		case <-done:
 			require.NoError(t, p.Drain(soon(t)))
@@ -112,7 +112,7 @@ func TestASwapIsJournalledAndUndoesTheChangesOfTheOldPolicy(t *testing.T) {
 	p := run(t, append(parts, pipeline.Control(shared{controller.SharedPriority, 3, nil}))...)
 	require.NoError(t, entry.Submit(soon(t), 1))
 	require.Equal(t, "all", p.Snapshot().Stages[0].Pool)
-	require.NoError(t, p.Use(policy.Fixed{}))
+	require.NoError(t, p.SetPolicy(policy.Fixed{}))
 	eventually(t, "own workers", func() bool { return workers(p, 0) == 2 && workers(p, 1) == 2 })
 	s := p.Snapshot()
 	require.Equal(t, "s0", s.Stages[0].Pool)
@@ -123,24 +123,24 @@ func TestASwapIsJournalledAndUndoesTheChangesOfTheOldPolicy(t *testing.T) {
 	}))
 }
 
-func TestUseRefusesThePoliciesThatControlRefuses(t *testing.T) {
+func TestSetPolicyRefusesThePoliciesThatControlRefuses(t *testing.T) {
 	_, parts := line(1, nil)
 	p := start(t, parts...)
-	require.ErrorContains(t, p.Use(nil), "nil")
-	require.ErrorContains(t, p.Use(policy.ERLDA{Samples: -1}), "Samples")
-	require.ErrorContains(t, p.Use(policy.ERLDA{}, policy.SEDA{}), "both turn the knob")
-	require.ErrorContains(t, p.Use(policy.ERLDA{}, shared{}), "does not claim knobs")
+	require.ErrorContains(t, p.SetPolicy(nil), "nil")
+	require.ErrorContains(t, p.SetPolicy(policy.ERLDA{Samples: -1}), "Samples")
+	require.ErrorContains(t, p.SetPolicy(policy.ERLDA{}, policy.SEDA{}), "both turn the knob")
+	require.ErrorContains(t, p.SetPolicy(policy.ERLDA{}, shared{}), "does not claim knobs")
 	require.Equal(t, "fixed", p.Snapshot().Policy)
 	require.NoError(t, p.Stop(soon(t)))
-	require.ErrorIs(t, p.Use(policy.ERLDA{}), pipeline.ErrStopped)
+	require.ErrorIs(t, p.SetPolicy(policy.ERLDA{}), pipeline.ErrStopped)
 }
 
-func TestUseInATightLoopLeavesNoPoolBehind(t *testing.T) {
+func TestSetPolicyInATightLoopLeavesNoPoolBehind(t *testing.T) {
 	_, parts := line(3, nil)
 	p := run(t, parts...)
 	for range 300 {
-		require.NoError(t, p.Use(policy.SRPT{}))
-		require.NoError(t, p.Use(policy.ERLDA{}))
+		require.NoError(t, p.SetPolicy(policy.SRPT{}))
+		require.NoError(t, p.SetPolicy(policy.ERLDA{}))
 	}
 	var left []string
 	eventually(t, "the pools that SRPT made are gone", func() bool {
@@ -167,19 +167,19 @@ func TestAPolicyThatCallsItsOwnPipelineGetsAnErrorAtOnce(t *testing.T) {
 	p := run(t, parts...)
 	other := run(t, stage.Func("other", echo[int]))
 	for name, call := range map[string]func() error{
-		"Use":    func() error { return p.Use(policy.ERLDA{}) },
-		"Pause":  func() error { return p.Pause(entry) },
-		"Resume": func() error { return p.Resume(entry) },
-		"Add":    func() error { return p.Add(context.Background(), stage.Func("more", echo[int])) },
-		"Remove": func() error { return p.Remove(context.Background(), entry) },
+		"SetPolicy": func() error { return p.SetPolicy(policy.ERLDA{}) },
+		"Pause":     func() error { return p.Pause(entry) },
+		"Resume":    func() error { return p.Resume(entry) },
+		"Add":       func() error { return p.Add(context.Background(), stage.Func("more", echo[int])) },
+		"Remove":    func() error { return p.Remove(context.Background(), entry) },
 	} {
 		var err, ofOther error
 		called, swapped := make(chan struct{}), make(chan error, 1)
 		go func() {
-			swapped <- p.Use(onStart(func() {
+			swapped <- p.SetPolicy(onStart(func() {
 				defer close(called)
 				err = call()
-				ofOther = other.Use(policy.Fixed{})
+				ofOther = other.SetPolicy(policy.Fixed{})
 			}))
 		}()
 		select {
@@ -191,6 +191,6 @@ func TestAPolicyThatCallsItsOwnPipelineGetsAnErrorAtOnce(t *testing.T) {
 		require.NoError(t, <-swapped, name)
 		require.NoError(t, ofOther, "another pipeline may be used")
 	}
-	require.NoError(t, p.Use(policy.Fixed{}))
+	require.NoError(t, p.SetPolicy(policy.Fixed{}))
 	require.Len(t, p.Snapshot().Stages, 2)
 }
