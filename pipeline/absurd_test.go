@@ -79,8 +79,8 @@ func reasons(t *rapid.T, err error) {
 		t.Fatalf("not a list of faults: %T %v", err, err)
 	}
 	for _, err := range all.Unwrap() {
-		var of *pipeline.Fault
-		var in *stage.Fault
+		var of *pipeline.PartError
+		var in *stage.OptionError
 		switch {
 		case errors.As(err, &of):
 			ok = of.Part != "" && of.Problem != ""
@@ -177,7 +177,7 @@ func (a *absurd) options() (parts []pipeline.Part) {
 		func() pipeline.Part {
 			switch {
 			case a.mad():
-				return pipeline.Join(pipeline.Control(a.policy()), pipeline.Control(a.policy()))
+				return pipeline.Subgraph(pipeline.Control(a.policy()), pipeline.Control(a.policy()))
 			case a.mad(): //nolint:gocritic // another throw of the dice
 				return pipeline.Control(a.policy(), a.policy())
 			case a.maybe():
@@ -188,7 +188,7 @@ func (a *absurd) options() (parts []pipeline.Part) {
 		},
 		func() pipeline.Part {
 			if a.mad() {
-				return pipeline.Join(pipeline.DeadLetters(nil), pipeline.Failures(nil), pipeline.System(nil), pipeline.Logger(nil))
+				return pipeline.Subgraph(pipeline.DeadLetters(nil), pipeline.Failures(nil), pipeline.System(nil), pipeline.Logger(nil))
 			}
 			return pipeline.DeadLetters(func(stage.DeadLetter) {})
 		},
@@ -201,13 +201,13 @@ func (a *absurd) options() (parts []pipeline.Part) {
 		func() pipeline.Part { return pipeline.DrainTimeout(a.span("drain")) },
 		func() pipeline.Part { return pipeline.Grace(a.span("grace")) },
 		func() pipeline.Part { return pipeline.Assign(a.name("process", "here"), a.name("mapped", "s0")) },
-		func() pipeline.Part { return pipeline.Join() },
+		func() pipeline.Part { return pipeline.Subgraph() },
 		func() pipeline.Part {
 			if a.mad() {
 				return pipeline.Entry()
 			}
 			if len(a.stages) == 0 {
-				return pipeline.Join()
+				return pipeline.Subgraph()
 			}
 			var parts []pipeline.Part
 			for _, s := range a.stages {

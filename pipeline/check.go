@@ -75,7 +75,7 @@ type grouping struct {
 // faultf records a fault. A name in it may be of any length, so part and problem are bounded.
 func (p *plan) faultf(part, format string, args ...any) {
 	problem := plain.Brief(fmt.Sprintf(format, args...), longestProblem)
-	p.faults = append(p.faults, &Fault{plain.Name(p.name), plain.Brief(part, 2*plain.LongestName), problem})
+	p.faults = append(p.faults, &PartError{plain.Name(p.name), plain.Brief(part, 2*plain.LongestName), problem})
 }
 
 // longestProblem is how many bytes of a fault an error has at most.

@@ -92,7 +92,7 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"no policy":                {with(pipeline.Control(nil)), []string{"Control: the policy is nil"}},
 		"a wrong policy":           {with(pipeline.Control(wrong{})), []string{"Control: no"}},
 		"two policies apart":       {with(pipeline.Control(policy.Fixed{}), pipeline.Control(policy.SEDA{})), []string{"Control: is given 2 times; give all policies to one Control"}},
-		"two bounds":               {with(pipeline.MaxInFlight(2), pipeline.Join(pipeline.MaxInFlight(1))), []string{"MaxInFlight: is given twice"}},
+		"two bounds":               {with(pipeline.MaxInFlight(2), pipeline.Subgraph(pipeline.MaxInFlight(1))), []string{"MaxInFlight: is given twice"}},
 		"two numbers of letters":   {with(pipeline.KeepLetters(2), pipeline.KeepLetters(2)), []string{"KeepLetters: is given twice"}},
 		"two drain timeouts":       {with(pipeline.DrainTimeout(2), pipeline.DrainTimeout(2)), []string{"DrainTimeout: is given twice"}},
 		"two graces":               {with(pipeline.Grace(2), pipeline.Grace(2)), []string{"Grace: is given twice"}},
@@ -105,7 +105,7 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"no function for failures": {with(pipeline.Failures(nil)), []string{"Failures: the function is nil"}},
 		"no system":                {with(pipeline.System(nil)), []string{"System: the system is nil; without System the pipelines of a program share one"}},
 		"no entry":                 {with(pipeline.Entry()), []string{"Entry: names no stage"}},
-		"an entry of wires":        {with(pipeline.Entry(pipeline.Join())), []string{"Entry: names no stage"}},
+		"an entry of wires":        {with(pipeline.Entry(pipeline.Subgraph())), []string{"Entry: names no stage"}},
 		"a priority of strings": {opt(stage.Discipline(queue.PriorityOf(func(string) int { return 0 }))), []string{
 			`stage "s": Discipline(priority): its function takes string, which no command of type int can be`,
 		}},
@@ -170,10 +170,10 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 	var all interface{ Unwrap() []error }
 	require.ErrorAs(t, err, &all)
 	require.Len(t, all.Unwrap(), 5, err)
-	var of *stage.Fault
+	var of *stage.OptionError
 	require.ErrorAs(t, err, &of)
 	require.Equal(t, "a", of.Stage)
-	var whole *pipeline.Fault
+	var whole *pipeline.PartError
 	require.ErrorAs(t, err, &whole)
 }
 

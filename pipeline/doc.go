@@ -61,7 +61,7 @@
 //
 // # Parts
 //
-// [Join] makes one part of several, so that a function can return a sub-graph. The four steps of PCAM, LEDA's method, are the
+// [Subgraph] makes one part of several, so that a function can return a sub-graph. The four steps of PCAM, LEDA's method, are the
 // stages (partition), the wires (communication), the groups (agglomeration) and [Assign] (mapping).
 //
 // # Several processes

@@ -15,7 +15,7 @@ import (
 var ErrReopened = errors.New("pipeline: reopened while it was drained")
 
 // Drain closes stages to commands from outside and waits until they are empty: no command is queued, in hand, or waiting to be
-// retried. It drains the stages among the parts, including all stages of a [Group] or [Join], or the whole pipeline if no
+// retried. It drains the stages among the parts, including all stages of a [Group] or [Subgraph], or the whole pipeline if no
 // parts are given. The stages keep running, idle and closed, until [Pipeline.Reopen] or [Pipeline.Stop].
 //
 // From the start of the drain a Submit from outside is refused with [stage.ErrDraining]. Commands that are inside go on to

@@ -25,10 +25,10 @@ import (
 
 // bunches are ways to run stages: each with its own workers, or all with shared ones.
 var bunches = map[string]func(parts ...pipeline.Part) pipeline.Part{
-	"own workers": pipeline.Join,
+	"own workers": pipeline.Subgraph,
 	"a group":     func(parts ...pipeline.Part) pipeline.Part { return pipeline.Group("g", 2, 2, parts...) },
 	"polled": func(parts ...pipeline.Part) pipeline.Part {
-		return pipeline.Join(append(parts, pipeline.Control(policy.Cohort{}))...)
+		return pipeline.Subgraph(append(parts, pipeline.Control(policy.Cohort{}))...)
 	},
 }
 
@@ -458,7 +458,7 @@ func TestDrainAtOddTimesIsRefusedOrHarmless(t *testing.T) {
 	require.ErrorIs(t, p.Reopen(stage.Func("foreign", echo[int])), pipeline.ErrNotPart)
 	require.ErrorContains(t, p.Drain(t.Context(), pipeline.Grace(0)), "is not a stage")
 	require.NoError(t, p.Reopen(), "nothing is drained")
-	require.NoError(t, p.Drain(soon(t), s, s, pipeline.Join(s)))
+	require.NoError(t, p.Drain(soon(t), s, s, pipeline.Subgraph(s)))
 	require.NoError(t, p.Drain(soon(t), s), "twice")
 	require.NoError(t, p.Drain(soon(t)))
 	require.NoError(t, p.Reopen(), "all of them")

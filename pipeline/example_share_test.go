@@ -41,11 +41,11 @@ func measure() (entry *stage.Stage[string], part pipeline.Part) {
 	entry = stage.Func("measure", func(_ context.Context, s string) behaviour.Outcome {
 		return behaviour.Forward(length, len(s))
 	}, stage.Out(length))
-	return entry, pipeline.Join(entry, odd, pipeline.Wire(length, odd))
+	return entry, pipeline.Subgraph(entry, odd, pipeline.Wire(length, odd))
 }
 
 // A function may return stages and wires as one part.
-func ExampleJoin() {
+func ExampleSubgraph() {
 	entry, words := measure()
 	p, err := pipeline.New("words", words)
 	if err != nil {
@@ -91,7 +91,7 @@ func ExamplePipeline_SetPolicy() {
 	}
 	_ = p.Stop(ctx)
 	// Output:
-	// pipeline "example": use: policies "erlda" and "seda" both turn the knob "workers"
+	// pipeline "example": set policy: policies "erlda" and "seda" both turn the knob "workers"
 	// <nil>
 	// policy fixed to erlda
 }

@@ -117,7 +117,7 @@ func TestRunEndsWhenAllFeedsAreExhaustedAndAllIsHandled(t *testing.T) {
 			return []pipeline.Part{pipeline.Feed("low", mid, halves(0, n/2)), pipeline.Feed("high", last, halves(n/2, n))}
 		},
 		"a feed in a join": func(_, _ *stage.Flow[int, struct{}], mid *stage.Flow[int, int]) []pipeline.Part {
-			return []pipeline.Part{pipeline.Join(pipeline.Feed("all", mid, below(n)))}
+			return []pipeline.Part{pipeline.Subgraph(pipeline.Feed("all", mid, below(n)))}
 		},
 		"a feed of a group": func(_, last *stage.Flow[int, struct{}], mid *stage.Flow[int, int]) []pipeline.Part {
 			return []pipeline.Part{pipeline.Group("g", 1, 2, mid, last, pipeline.Feed("all", mid, below(n)))}
@@ -583,7 +583,7 @@ func TestAWrongFeedIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := pipeline.New("p", test.parts...)
 			require.ErrorContains(t, err, test.want)
-			var fault *pipeline.Fault
+			var fault *pipeline.PartError
 			require.ErrorAs(t, err, &fault)
 		})
 	}

@@ -426,7 +426,7 @@ func TestEachFaultOfAGroupIsFoundAndNamesTheGroup(t *testing.T) {
 		"crossed":             {[]pipeline.Part{pipeline.Group("g", 3, 2, a)}, []string{`group "g": 3 to 2 workers`}},
 		"too many":            {[]pipeline.Part{pipeline.Group("g", 1, 1<<20, a)}, []string{`group "g": 1 to 1048576 workers`, "at most 4096"}},
 		"a nil part":          {[]pipeline.Part{pipeline.Group("g", 1, 1, a, nil)}, []string{`group "g", part 2: is nil`}},
-		"a nil in a join":     {[]pipeline.Part{a, pipeline.Join(pipeline.Join(nil))}, []string{"part 2, part 1, part 1: is nil"}},
+		"a nil in a join":     {[]pipeline.Part{a, pipeline.Subgraph(pipeline.Subgraph(nil))}, []string{"part 2, part 1, part 1: is nil"}},
 		"unreachable":         {[]pipeline.Part{pipeline.Entry(a), s("b")}, []string{`stage "b": is unreachable: no declared port leads to it from an entry; stage.Out declares ports and stages`}},
 		"a loop without slack": {
 			[]pipeline.Part{
@@ -460,11 +460,11 @@ func TestAnEntryReachesTheStagesThatDeclaredPortsLeadTo(t *testing.T) {
 	a := stage.New("a", fn(echo[int]), stage.Out(x))
 	lost := stage.New("lost", fn(echo[int]))
 	_, err := pipeline.New("p", pipeline.Entry(a), b, c, lost, pipeline.Wire(x, b), pipeline.Wire(y, c))
-	var of *pipeline.Fault
+	var of *pipeline.PartError
 	require.ErrorAs(t, err, &of)
 	require.Equal(t, `stage "lost"`, of.Part)
 	require.NotContains(t, err.Error(), `stage "c"`)
-	run(t, pipeline.Entry(a, pipeline.Join(lost)), b, c, pipeline.Wire(x, b), pipeline.Wire(y, c))
+	run(t, pipeline.Entry(a, pipeline.Subgraph(lost)), b, c, pipeline.Wire(x, b), pipeline.Wire(y, c))
 }
 
 func TestAllFaultsOfGroupsAndEntriesAreReportedAtOnce(t *testing.T) {
@@ -502,11 +502,11 @@ func TestAJoinIsOnePart(t *testing.T) {
 		out := behaviour.NewPort[int]("out")
 		tail := stage.New(name+" tail", fn(echo[int]))
 		head := stage.Func(name, func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(out, n) }, stage.Out(out))
-		return head, pipeline.Join(pipeline.Group(name+" workers", 1, 1, tail), head, pipeline.Wire(out, tail))
+		return head, pipeline.Subgraph(pipeline.Group(name+" workers", 1, 1, tail), head, pipeline.Wire(out, tail))
 	}
 	a, x := sub("a")
 	b, y := sub("b")
-	p := run(t, pipeline.Join(x, y))
+	p := run(t, pipeline.Subgraph(x, y))
 	for _, s := range []*stage.Stage[int]{a, b} {
 		n, err := stage.Call[int](soon(t), s, 3)
 		require.NoError(t, err)
@@ -578,13 +578,13 @@ func TestAMethodForAStageSaysWhatAnotherPartIs(t *testing.T) {
 	port := behaviour.NewPort[int]("port")
 	p := run(t, a, b)
 	for want, part := range map[string]pipeline.Part{
-		"nil is not a stage":       nil,
-		"not made with":            none,
-		"a Join is not a stage":    pipeline.Join(a),
-		`Group "g" is not a stage`: pipeline.Group("g", 1, 1, a),
-		"a Wire is not a stage":    pipeline.Wire(port, a),
-		"an option is not a stage": pipeline.Grace(time.Second),
-		"not part of this":         stage.Func("other", echo[int]),
+		"nil is not a stage":        nil,
+		"not made with":             none,
+		"a Subgraph is not a stage": pipeline.Subgraph(a),
+		`Group "g" is not a stage`:  pipeline.Group("g", 1, 1, a),
+		"a Wire is not a stage":     pipeline.Wire(port, a),
+		"an option is not a stage":  pipeline.Grace(time.Second),
+		"not part of this":          stage.Func("other", echo[int]),
 	} {
 		require.ErrorContains(t, p.Pause(part), want)
 		require.ErrorContains(t, p.Remove(t.Context(), part), want)

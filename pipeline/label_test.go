@@ -18,7 +18,7 @@ import (
 // handler starts, whichever goroutine woke the worker.
 func TestAProfileHasTheLabelsOfTheStage(t *testing.T) {
 	for name, way := range map[string]func(a, b pipeline.Part) pipeline.Part{
-		"own workers":   func(a, b pipeline.Part) pipeline.Part { return pipeline.Join(a, b) },
+		"own workers":   func(a, b pipeline.Part) pipeline.Part { return pipeline.Subgraph(a, b) },
 		"shared worker": func(a, b pipeline.Part) pipeline.Part { return pipeline.Group("g", 1, 1, a, b) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func (r *rows) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
 }
 
 func TestABatchLingersUntilItIsFullOrItsFirstCommandHasWaitedLongEnough(t *testing.T) {
-	for _, way := range []pipeline.Part{pipeline.Join(), pipeline.Control(ways(2)["fifo"]), pipeline.Control(ways(2)["exhaustive"])} {
+	for _, way := range []pipeline.Part{pipeline.Subgraph(), pipeline.Control(ways(2)["fifo"]), pipeline.Control(ways(2)["exhaustive"])} {
 		bubbled(t, func(t *testing.T) {
 			r := &rows{begin: time.Now()}
 			s := stage.New("insert", r, stage.Batch(4), stage.Linger(10*time.Millisecond), stage.Workers(1, 2))

@@ -19,7 +19,7 @@ import (
 
 // New makes a pipeline of stages, wires and options. The parts may be given in any order; the order of the stages is the order
 // of the snapshot, and should be the one in which commands pass them. Nothing starts yet. The error joins all faults that
-// were found, each a [*Fault] or a [*stage.Fault].
+// were found, each a [*PartError] or a [*stage.OptionError].
 func New(name string, parts ...Part) (*Pipeline, error) {
 	plan := &plan{name: name, set: defaults()}
 	plan.sort(parts)

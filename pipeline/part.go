@@ -334,11 +334,11 @@ func DrainTimeout(d time.Duration) Part {
 // pipeline stops hard; with [stage.Grace] it ends at the stage's time limit.
 func Grace(d time.Duration) Part { return once("Grace", func(s *settings) { s.grace = d }) }
 
-// Join makes one part of several, so that a sub-graph is an ordinary Go value: a function may return its stages and wires as a
+// Subgraph makes one part of several, so that a sub-graph is an ordinary Go value: a function may return its stages and wires as a
 // Part.
-func Join(parts ...Part) Part { return joined(parts) }
+func Subgraph(parts ...Part) Part { return joined(parts) }
 
-// joined is the parts of a Join.
+// joined is the parts of [Subgraph].
 type joined []Part
 
 // Part makes the joined parts a part of a pipeline.
@@ -418,16 +418,16 @@ func Wire[C any](port *behaviour.Port[C], to behaviour.Target[C]) Part {
 	return w
 }
 
-// Fault is one thing that is wrong with the parts of a pipeline. Faults of a stage's own options are [*stage.Fault]s.
-type Fault struct {
+// PartError is one thing that is wrong with the parts of a pipeline. Faults of a stage's own options are [*stage.OptionError]s.
+type PartError struct {
 	Pipeline string
 	Part     string // the stage, wire or option
 	Problem  string
 }
 
 // Error returns the part and the problem.
-func (f *Fault) Error() string {
-	return fmt.Sprintf("pipeline %q: %s: %s", f.Pipeline, f.Part, f.Problem)
+func (e *PartError) Error() string {
+	return fmt.Sprintf("pipeline %q: %s: %s", e.Pipeline, e.Part, e.Problem)
 }
 
 // The names that stand in the tree for what is not a stage. No stage may have them.

@@ -148,15 +148,15 @@ func rated(workers int) map[string]func(c *calls, opts ...stage.Option) (*stage.
 	own := stage.Workers(workers, workers)
 	all := map[string]func(c *calls, opts ...stage.Option) (*stage.Stage[int], pipeline.Part){
 		"own workers": func(c *calls, opts ...stage.Option) (*stage.Stage[int], pipeline.Part) {
-			return stage.Func("s", c.handle, append(opts, own)...), pipeline.Join()
+			return stage.Func("s", c.handle, append(opts, own)...), pipeline.Subgraph()
 		},
 		"a key for each command": func(c *calls, opts ...stage.Option) (*stage.Stage[int], pipeline.Part) {
 			same := func(cmd int) int { return cmd }
-			return stage.Keyed("s", same, func(int) *calls { return c }, append(opts, own)...), pipeline.Join()
+			return stage.Keyed("s", same, func(int) *calls { return c }, append(opts, own)...), pipeline.Subgraph()
 		},
 		"handlers that suspend": func(c *calls, opts ...stage.Option) (*stage.Stage[int], pipeline.Part) {
 			opts = append(opts, stage.Workers(1, 1), stage.Instances(workers))
-			return stage.Coroutine("s", c.suspend, opts...), pipeline.Join()
+			return stage.Coroutine("s", c.suspend, opts...), pipeline.Subgraph()
 		},
 	}
 	for name, law := range ways(workers) {

@@ -49,7 +49,7 @@ func isStuck(t *testing.T) {
 
 func TestADrainReportsWhereAHandlerIsStuckWithoutATimeout(t *testing.T) {
 	for name, way := range map[string]func(...pipeline.Part) pipeline.Part{
-		"own workers": pipeline.Join,
+		"own workers": pipeline.Subgraph,
 		"shared":      func(parts ...pipeline.Part) pipeline.Part { return pipeline.Group("g", 2, 2, parts...) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -216,7 +216,7 @@ func TestRetriesDoNotStarveTheStageBefore(t *testing.T) {
 		first := stage.New("first", fn(func(_ context.Context, n int) behaviour.Outcome {
 			return behaviour.Forward(next, n)
 		}), stage.Workers(1, 1))
-		p := bubble(t, pipeline.Join(first, next))
+		p := bubble(t, pipeline.Subgraph(first, next))
 		for i := range 20 {
 			require.NoError(t, first.Submit(t.Context(), -1-i))
 		}

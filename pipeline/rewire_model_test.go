@@ -155,7 +155,7 @@ func TestRandomRewiresUnderLoadLoseNoCommandAndLeadWhereAWireLed(t *testing.T) {
 		m.last = stage.Sink("last", func(_ context.Context, h hop) error { m.at("last", h); return nil }, stage.Capacity(4))
 		m.stages = []*crossing{m.crossing(t)}
 		laws := map[string]pipeline.Part{
-			"fixed": pipeline.Control(sharing(controller.SharedFIFO, nil)), "polled": pipeline.Control(sharing(controller.Polled, nil)), "own": pipeline.Join(),
+			"fixed": pipeline.Control(sharing(controller.SharedFIFO, nil)), "polled": pipeline.Control(sharing(controller.Polled, nil)), "own": pipeline.Subgraph(),
 		}
 		law := laws[rapid.SampledFrom([]string{"fixed", "polled", "own"}).Draw(t, "law")]
 		p, err := pipeline.New("test", m.stages[0].Stage, m.wire(t, 0), m.last, law, pipeline.System(system()), quiet)

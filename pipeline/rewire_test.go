@@ -50,7 +50,7 @@ func TestARewiredPortOrFlowLeadsElsewhere(t *testing.T) {
 		p := bubble(t, first, pipeline.Wire(out, a), flow.To(a), b, c, pipeline.Control(law))
 		require.Equal(t, "a", callTold(t, first, &said))
 		require.Equal(t, "a", callTold(t, flow.Stage, &said))
-		require.NoError(t, p.Rewire(t.Context(), pipeline.Join(pipeline.Wire(out, b), flow.To(b, c))))
+		require.NoError(t, p.Rewire(t.Context(), pipeline.Subgraph(pipeline.Wire(out, b), flow.To(b, c))))
 		require.Equal(t, "b", callTold(t, first, &said))
 		require.Equal(t, "b c", callTold(t, flow.Stage, &said))
 		require.NoError(t, p.Rewire(t.Context(), flow.Route(stage.RoundRobin[int](), a, b)))
@@ -539,7 +539,7 @@ func TestRewireRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
 		"a loop without slack":           {[]pipeline.Part{flow.To(flow), pipeline.Wire(out, first)}, []string{`stage "flow": is a loop without slack`, `port "out": is a loop without slack`}},
 		"the inside of a chain":          {[]pipeline.Part{head.To(a)}, []string{`stage "head": To: a Chain connects it to "tail", which must stay its first target`}},
 		"a Route inside a chain":         {[]pipeline.Part{head.Route(strange, tail)}, []string{`stage "head": Route: a Chain connects it to "tail"`}},
-		"one of two that is wrong":       {[]pipeline.Part{flow.To(b), pipeline.Join(nil)}, []string{"part 2, part 1: is nil"}},
+		"one of two that is wrong":       {[]pipeline.Part{flow.To(b), pipeline.Subgraph(nil)}, []string{"part 2, part 1: is nil"}},
 	}
 	drawing := p.Mermaid()
 	for name, row := range rows {
@@ -548,8 +548,8 @@ func TestRewireRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
 			for _, says := range row.says {
 				require.ErrorContains(t, err, says)
 			}
-			var fault *pipeline.Fault
-			var own *stage.Fault
+			var fault *pipeline.PartError
+			var own *stage.OptionError
 			require.True(t, errors.As(err, &fault) || errors.As(err, &own))
 			require.Equal(t, drawing, p.Mermaid())
 			require.Equal(t, "a", callTold(t, first, &said))

@@ -50,7 +50,7 @@ func newDiamond() *diamond {
 func TestAHandlerThatCannotRunNeverHoldsASlot(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		d := newDiamond()
-		p := bubble(t, pipeline.Join(d.a, d.b, d.leaf))
+		p := bubble(t, pipeline.Subgraph(d.a, d.b, d.leaf))
 		var tickets []*stage.Ticket
 		ask := func(s *stage.Stage[int], n int) {
 			ticket, err := s.Ask(t.Context(), n)
@@ -96,7 +96,7 @@ func TestADrainEndsAlthoughHandlersWaitAtAFullStage(t *testing.T) {
 					}
 					return behaviour.OK(got)
 				}, stage.Workers(1, 1))
-				p := bubble(t, pipeline.Join(d.a, d.leaf))
+				p := bubble(t, pipeline.Subgraph(d.a, d.leaf))
 				var tickets []*stage.Ticket
 				for i, n := range []int{0, 0, 0, 0, 1} { // one in hand, one in the slot, two wait, and one holds the worker
 					ticket, err := d.a.Ask(t.Context(), n)
@@ -147,7 +147,7 @@ func TestASuspendedHandlerContinuesWhileItsWorkerWaitsForASlot(t *testing.T) {
 					}
 					return behaviour.OK(n)
 				}, stage.Workers(1, 1), stage.Capacity(4), stage.Batch(batch))
-				p := bubble(t, pipeline.Join(a, b))
+				p := bubble(t, pipeline.Subgraph(a, b))
 				begin := time.Now()
 				sleeps, err := a.Ask(t.Context(), 0)
 				require.NoError(t, err)

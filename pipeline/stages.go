@@ -24,7 +24,7 @@ func nameOf(x Part) string {
 	case cored:
 		return fmt.Sprintf("a %T that was not made with stage.New or stage.Each", x)
 	case joined:
-		return "a Join"
+		return "a Subgraph"
 	case *group:
 		return fmt.Sprintf("Group %q", x.name)
 	case wire:

@@ -204,7 +204,7 @@ func TestStagesAreAddedWithTheirWires(t *testing.T) {
 			return behaviour.Forward(out, n)
 		}, stage.Out(out))
 		require.ErrorIs(t, first.Submit(t.Context(), 1), stage.ErrNotRunning)
-		require.NoError(t, p.Add(t.Context(), pipeline.Join(first, second), pipeline.Wire(out, second), pipeline.Wire(on, old)))
+		require.NoError(t, p.Add(t.Context(), pipeline.Subgraph(first, second), pipeline.Wire(out, second), pipeline.Wire(on, old)))
 		n, err := stage.Call[int](t.Context(), first, 7)
 		require.NoError(t, err)
 		require.Equal(t, 7, n)

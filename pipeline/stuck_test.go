@@ -43,7 +43,7 @@ func (d deaf) Stop() { d.stopped.Add(1) }
 func eachWay(t *testing.T, check func(t *testing.T, way pipeline.Part)) {
 	t.Helper()
 	for name, way := range map[string]pipeline.Part{
-		"own workers": pipeline.Join(), "shared": pipeline.Control(ways(1)["fifo"]), "polled": pipeline.Control(ways(1)["exhaustive"]),
+		"own workers": pipeline.Subgraph(), "shared": pipeline.Control(ways(1)["fifo"]), "polled": pipeline.Control(ways(1)["exhaustive"]),
 	} {
 		t.Run(name, func(t *testing.T) { bubbled(t, func(t *testing.T) { check(t, way) }) })
 	}

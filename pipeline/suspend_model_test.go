@@ -58,7 +58,7 @@ func newActors(opts ...stage.Option) *actors {
 	return a
 }
 
-func (a *actors) parts() pipeline.Part { return pipeline.Join(a.play, a.help, a.sink) }
+func (a *actors) parts() pipeline.Part { return pipeline.Subgraph(a.play, a.help, a.sink) }
 
 func (a *actors) perform(c coroutine.Context, s *script) behaviour.Outcome {
 	for i, step := range s.steps {

@@ -69,7 +69,7 @@ func hearsAll(t *testing.T, first, second string, shared bool) {
 	let := make(chan struct{})
 	a, b := neverReturning[first]("a", &in, let), neverReturning[second]("b", &in, let)
 	echoes := stage.Func("c", echo[int])
-	part := pipeline.Join(a, b, echoes)
+	part := pipeline.Subgraph(a, b, echoes)
 	if shared {
 		part = pipeline.Group("g", 2, 2, a, b, echoes)
 	}

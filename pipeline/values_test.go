@@ -149,9 +149,9 @@ func TestNoOptionOfAPipelineIsGivenTwice(t *testing.T) {
 		"KeepLetters": pipeline.KeepLetters(5), "KeepLetterBytes": pipeline.KeepLetterBytes(5), "KeepLettersIn": pipeline.KeepLettersIn(letters),
 		"LetterSize[int]":  pipeline.LetterSize(func(int) int { return 1 }),
 		"LetterCodec[int]": pipeline.LetterCodec(func(int) ([]byte, error) { return nil, nil }, func([]byte) (int, error) { return 0, nil }),
-		"Checkpoint":       pipeline.Join(pipeline.Checkpoint("file", time.Second)),
+		"Checkpoint":       pipeline.Subgraph(pipeline.Checkpoint("file", time.Second)),
 	} {
-		_, err := pipeline.New("p", s(), o, pipeline.Join(o))
+		_, err := pipeline.New("p", s(), o, pipeline.Subgraph(o))
 		require.ErrorContains(t, err, fmt.Sprintf(`pipeline "p": %s: is given twice`, name), name)
 		require.Equal(t, 1, strings.Count(err.Error(), "is given"), err)
 		_, err = pipeline.New("p", s(), part.Defaults{o, o}, o)
@@ -163,8 +163,8 @@ func TestNoOptionOfAPipelineIsGivenTwice(t *testing.T) {
 	require.ErrorContains(t, err, "Control: is given 2 times")
 	_, err = pipeline.New("p", s(), pipeline.ControlFor("s", policy.Fixed{}), pipeline.ControlFor("s", policy.Fixed{}))
 	require.ErrorContains(t, err, `ControlFor("s"): it has a controller already`)
-	show := pipeline.Join(pipeline.ShowCommands(), pipeline.DeadLetters(f), pipeline.Failures(f), pipeline.Middleware(), pipeline.Assign("here", "s"))
-	_, err = pipeline.New("p", s(), show, pipeline.Join(pipeline.ShowCommands(), pipeline.DeadLetters(f), pipeline.Failures(f), pipeline.Middleware()))
+	show := pipeline.Subgraph(pipeline.ShowCommands(), pipeline.DeadLetters(f), pipeline.Failures(f), pipeline.Middleware(), pipeline.Assign("here", "s"))
+	_, err = pipeline.New("p", s(), show, pipeline.Subgraph(pipeline.ShowCommands(), pipeline.DeadLetters(f), pipeline.Failures(f), pipeline.Middleware()))
 	require.NoError(t, err)
 }
 

@@ -23,7 +23,7 @@ const (
 
 // flaw records a fault that is not one of a single option.
 func (s *settings) flaw(option, problem string) {
-	s.flaws = append(s.flaws, &Fault{s.Inbox.Name, option, problem})
+	s.flaws = append(s.flaws, &OptionError{s.Inbox.Name, option, problem})
 }
 
 // faults returns everything that is wrong with a stage whose commands are of a type.
@@ -69,7 +69,7 @@ func (c *checker) that(ok bool, problem, option string, args ...any) {
 }
 
 func (c *checker) add(problem, option string, args []any) {
-	c.faults = append(c.faults, &Fault{c.stage, fmt.Sprintf(option, args...), problem})
+	c.faults = append(c.faults, &OptionError{c.stage, fmt.Sprintf(option, args...), problem})
 }
 
 func (s *settings) checkQueue(check *checker) {

@@ -19,7 +19,7 @@ import (
 //	})
 //
 // An error from make is a fault of the stage: pipeline.New returns it, and so it does each error that it joins. The Stage of a
-// [*Fault] may be left out. A panic of make, or a runtime.Goexit, is such an error.
+// [*OptionError] may be left out. A panic of make, or a runtime.Goexit, is such an error.
 func FlowOf[In, Out any](
 	name string,
 	make func(send func(ctx context.Context, out Out) behaviour.Outcome) (behaviour.Behaviour[In], error),
@@ -47,7 +47,7 @@ func FlowOf[In, Out any](
 // refuse records an error as the faults that it is made of.
 func (s *settings) refuse(err error) {
 	switch e := err.(type) { //nolint:errorlint // a wrapped fault is a text of its own
-	case *Fault:
+	case *OptionError:
 		s.flaw(e.Option, e.Problem)
 	case interface{ Unwrap() []error }:
 		for _, one := range e.Unwrap() {

@@ -22,7 +22,7 @@ func TestAFlowOfNothingIsAFault(t *testing.T) {
 			return nil, errors.New("no disk")
 		}),
 		`stage "f": Size(0): too small`: stage.FlowOf("f", func(sender) (behaviour.Behaviour[int], error) {
-			return nil, errors.Join(&stage.Fault{Option: "Size(0)", Problem: "too small"}, errors.New("no disk"))
+			return nil, errors.Join(&stage.OptionError{Option: "Size(0)", Problem: "too small"}, errors.New("no disk"))
 		}),
 	} {
 		_, err := pipeline.New("test", of)

@@ -217,7 +217,7 @@ func TestWhatIsWrongWithAFlowIsReportedWhenThePipelineIsMade(t *testing.T) {
 		"a nil key":               {func() pipeline.Part { return stage.Map("f", atoi).Route(stage.ByKey[int, int](nil), sink()) }, "the function is nil"},
 		"a Route beside a To": {func() pipeline.Part {
 			f := stage.Map("f", atoi)
-			return pipeline.Join(f.To(sink()), f.Route(stage.RoundRobin[int](), sink()))
+			return pipeline.Subgraph(f.To(sink()), f.Route(stage.RoundRobin[int](), sink()))
 		}, "one Route, or any number of To"},
 		"a To of a stage that runs": {func() pipeline.Part {
 			f := stage.Map("f", atoi)

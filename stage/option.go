@@ -20,7 +20,7 @@ import (
 //	wiring    [Out], [Middleware]
 //
 // A pipeline checks the options when it is made of the stage, and returns everything that is wrong with any of them, such
-// as that one is nil, as [Fault]s.
+// as that one is nil, as [OptionError]s.
 type Option func(*settings)
 
 // once is an option of a property that is given once.
@@ -92,16 +92,16 @@ func Defaults(opts ...Option) Option {
 	}
 }
 
-// Fault is one thing that is wrong with a stage's options.
-type Fault struct {
+// OptionError is one thing that is wrong with a stage's options.
+type OptionError struct {
 	Stage   string // the stage's name
 	Option  string // the option as it was given
 	Problem string // what is wrong with it
 }
 
 // Error names the stage, the option and the problem.
-func (f *Fault) Error() string {
-	return fmt.Sprintf("stage %q: %s: %s", f.Stage, f.Option, f.Problem)
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("stage %q: %s: %s", e.Stage, e.Option, e.Problem)
 }
 
 // keyCounts counts what a keyed stage has of its keys.

@@ -182,7 +182,7 @@ func (r *rewire[Out]) Faults() []error { return r.faults }
 func (r *rewire[Out]) Connect() { r.of.lead(r.to) }
 
 func (r *rewire[Out]) flaw(problem string) {
-	r.faults = append(r.faults, &Fault{r.of.stage.Name(), r.option, problem})
+	r.faults = append(r.faults, &OptionError{r.of.stage.Name(), r.option, problem})
 }
 
 // rewire returns the part that has results go to other targets, nil if the stage does not belong to a pipeline yet.

@@ -28,7 +28,7 @@ import (
 // Upgrade may be called by any goroutine, at any time: while the stage is paused, bound to a shared pool, or drained, and
 // before its start. Before the start it only replaces the factory, since the start tries the factory. A second upgrade waits for the first
 // one; so the factory and the Start of an instance must not upgrade their own stage. The error is [ErrStopped] when the stage has stopped,
-// [ErrElsewhere] if it runs in another process, and a [*Fault] if it cannot be upgraded.
+// [ErrElsewhere] if it runs in another process, and a [*OptionError] if it cannot be upgraded.
 //
 // To try a version on a part of the commands first, put it into a stage of its own, and have a stage before it send that part there with
 // [Flow.Route].
@@ -44,7 +44,7 @@ func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C]) (r
 		problem = "the factory is nil"
 	}
 	if problem != "" {
-		return nil, &Fault{s.Name(), "Upgrade", problem}
+		return nil, &OptionError{s.Name(), "Upgrade", problem}
 	}
 	before, err := s.core.Upgrade(ctx, s.core.NewVersion(maker(s.set, factory)))
 	if err != nil {

@@ -23,7 +23,7 @@ func TestAnySpecIsRefusedWithReasonsOrRuns(t *testing.T) {
 		defer cancel()
 		tree, err := supervisor.Start(ctx, system, spec)
 		if err != nil {
-			fault, ok := errors.AsType[*supervisor.Fault](err)
+			fault, ok := errors.AsType[*supervisor.SpecError](err)
 			require.True(t, ok, "%v", err)
 			require.NotEmpty(t, fault.Problem)
 			return

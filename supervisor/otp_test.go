@@ -449,7 +449,7 @@ func TestFlagsAndSpecsAreCheckedBeforeAnythingStarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := supervisor.Start(t.Context(), system, row.spec)
-			var fault *supervisor.Fault
+			var fault *supervisor.SpecError
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, err, row.want)
 		})
@@ -473,7 +473,7 @@ func TestStartChild(t *testing.T) {
 				require.Equal(t, "b", id)
 				require.ErrorIs(t, add(c.child("a", supervisor.Permanent)), supervisor.ErrAlreadyStarted)
 				require.ErrorIs(t, add(c.child("down", supervisor.Permanent)), supervisor.ErrAlreadyPresent)
-				var fault *supervisor.Fault
+				var fault *supervisor.SpecError
 				require.ErrorAs(t, add(supervisor.Child{Name: "x"}), &fault)
 				bad := readyService("bad", func(context.Context, func()) error { return errBoom })
 				require.ErrorIs(t, add(bad), errBoom)

@@ -195,23 +195,23 @@ type Spec struct {
 	Log *slog.Logger
 }
 
-// Fault is one thing that is wrong with a [Spec].
-type Fault struct {
+// SpecError is one thing that is wrong with a [Spec].
+type SpecError struct {
 	Supervisor string
 	Child      string // empty if it is the supervisor's own
 	Problem    string
 }
 
 // Error returns the place and the problem.
-func (f *Fault) Error() string {
+func (e *SpecError) Error() string {
 	where := "supervisor"
-	if f.Supervisor != "" {
-		where += fmt.Sprintf(" %q", f.Supervisor)
+	if e.Supervisor != "" {
+		where += fmt.Sprintf(" %q", e.Supervisor)
 	}
-	if f.Child != "" {
-		where += fmt.Sprintf(": child %q", f.Child)
+	if e.Child != "" {
+		where += fmt.Sprintf(": child %q", e.Child)
 	}
-	return where + ": " + f.Problem
+	return where + ": " + e.Problem
 }
 
 // check returns all faults, including the faults of nested supervisors.
@@ -219,7 +219,7 @@ func (s *Spec) check() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {
 		if wrong {
-			faults = append(faults, &Fault{Supervisor: s.Name, Problem: fmt.Sprintf(format, args...)})
+			faults = append(faults, &SpecError{Supervisor: s.Name, Problem: fmt.Sprintf(format, args...)})
 		}
 	}
 	fault(s.Strategy > SimpleOneForOne, "no such strategy: %d", s.Strategy)
@@ -241,7 +241,7 @@ func (s *Spec) check() error {
 	for i := range s.Children {
 		name := s.Children[i].Name
 		if seen[name] && name != "" {
-			faults = append(faults, &Fault{s.Name, name, "the name is used twice"})
+			faults = append(faults, &SpecError{s.Name, name, "the name is used twice"})
 		}
 		seen[name] = true
 		faults = append(faults, s.checkChild(&s.Children[i], fmt.Sprintf("child %d", i+1)))
@@ -258,7 +258,7 @@ func (s *Spec) checkChild(c *Child, nameless string) error {
 			if c.Name == "" {
 				problem = nameless + ": " + problem
 			}
-			faults = append(faults, &Fault{s.Name, c.Name, problem})
+			faults = append(faults, &SpecError{s.Name, c.Name, problem})
 		}
 	}
 	kinds := 0

@@ -64,7 +64,7 @@ func (s Strategy) independent() bool { return s == OneForOne || s == SimpleOneFo
 // Intensity is how many restarts a supervisor makes within a period before it
 // gives up. The zero Intensity allows none: the supervisor gives up at the
 // first failure. OTP's default is one restart in five seconds. A positive
-// Restarts with a zero Within is a [Fault], as in OTP.
+// Restarts with a zero Within is a [SpecError], as in OTP.
 type Intensity struct {
 	Restarts int
 	Within   time.Duration

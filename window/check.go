@@ -14,7 +14,7 @@ type faults []error
 
 func (f *faults) that(ok bool, problem, option string, args ...any) {
 	if !ok {
-		*f = append(*f, &stage.Fault{Option: fmt.Sprintf(option, args...), Problem: problem})
+		*f = append(*f, &stage.OptionError{Option: fmt.Sprintf(option, args...), Problem: problem})
 	}
 }
 

@@ -156,7 +156,7 @@ func TestAResultDoesNotHaveTheDeadlineOfItsFirstCommand(t *testing.T) {
 
 func TestAStageWithWindowsIsNotUpgraded(t *testing.T) {
 	_, err := by(window.Bounds[word]{Count: 2}).Upgrade(t.Context(), nil)
-	var fault *stage.Fault
+	var fault *stage.OptionError
 	require.ErrorAs(t, err, &fault)
 	assert.Equal(t, "Upgrade", fault.Option)
 }

@@ -686,7 +686,7 @@ func TestWhatIsWrongWithAWindowIsFoundWhenThePipelineIsMade(t *testing.T) {
 		"window.Throttle: the function for the key is nil":                                    window.Throttle[string, word]("w", nil, 1),
 	} {
 		_, err := pipeline.New("test", part, stage.Sink("s", func(context.Context, int) error { return nil }))
-		var fault *stage.Fault
+		var fault *stage.OptionError
 		require.ErrorAs(t, err, &fault, want)
 		assert.Equal(t, "w", fault.Stage)
 		assert.Equal(t, trimmed(`stage "w": `+want), fault.Error())

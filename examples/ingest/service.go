@@ -36,7 +36,7 @@ func newService(c config, store func(job string), options ...pipeline.Part) (*se
 	mux.Handle("POST /jobs/done", handler(stagehttp.New(whole.Call)))   // the job ends when its client no longer waits
 	s.server = &http.Server{Handler: mux, ReadTimeout: 5 * time.Second} // a slow client must not delay the stop
 	var err error
-	s.p, err = pipeline.New("ingest", whole, pipeline.DrainTimeout(c.patience), pipeline.Join(options...))
+	s.p, err = pipeline.New("ingest", whole, pipeline.DrainTimeout(c.patience), pipeline.Subgraph(options...))
 	return s, err
 }
 

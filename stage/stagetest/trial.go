@@ -113,7 +113,7 @@ func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 	return t
 }
 
-// stagesOf returns the stages among parts, including those in a pipeline.Join.
+// stagesOf returns the stages among parts, including those in a pipeline.Subgraph.
 func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
 	for _, p := range parts {
 		if _, is := p.(interface{ Core() *engine.Core }); is {
@@ -160,7 +160,7 @@ func (t *Trial) Counts() map[string]uint64 {
 	return maps.Clone(t.counts)
 }
 
-// Stages returns the stages that were passed to [Run], including those in a pipeline.Join.
+// Stages returns the stages that were passed to [Run], including those in a pipeline.Subgraph.
 func (t *Trial) Stages() []pipeline.Part { return slices.Clone(t.stages) }
 
 // drainWithin is how long a trial's pipeline may take to drain.

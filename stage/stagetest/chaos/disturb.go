@@ -20,7 +20,7 @@ import (
 // [Resume] and [RetryLetters]. Swap takes one of Golda's policies. Rescale takes a policy that sets numbers of workers,
 // instances, batches and capacities at random. Both replace the pipeline's own policy. If a policy makes stages share
 // workers, handlers that wait need stage.Blocking. Pause pauses a stage that was passed to [stagetest.Run], by itself
-// or in a pipeline.Join, until the next action of the same call.
+// or in a pipeline.Subgraph, until the next action of the same call.
 func Disturb(tb testing.TB, t *stagetest.Trial, seed uint64, every time.Duration, actions ...Action) {
 	tb.Helper()
 	for _, a := range actions {

@@ -24,7 +24,7 @@ func TestDisturbDoesEveryAction(t *testing.T) {
 	begin := stage.Func("begin", stagetest.WrapFunc(faults, func(_ context.Context, n int) behaviour.Outcome {
 		return behaviour.Forward(end, n)
 	}))
-	trial := stagetest.Run(t, pipeline.Join(begin, pipeline.Join(end)))
+	trial := stagetest.Run(t, pipeline.Subgraph(begin, pipeline.Subgraph(end)))
 	for _, a := range actions {
 		chaos.Disturb(t, trial, uint64(a), 4*time.Millisecond, a)
 	}
