@@ -98,7 +98,12 @@ func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, to *callee, p
 	}
 	defer transits.end(number)
 	function := rpc.At[transport.Encoded, transport.Encoded](node.Remote(to.node, callProcess), callMethod)
-	sent, err := function.Call(coroutine.Blocking(ctx), called{p, to.name, node.Name(), number}.encode())
+	subject := subjectOf(to.node, node.Name())
+	var sent transport.Encoded
+	err = l.conn.denials.unless(ctx, func(now *denial) bool { return now.exact == subject }, func(ctx context.Context) (err error) {
+		sent, err = function.Call(coroutine.Blocking(ctx), called{p, to.name, node.Name(), number}.encode())
+		return err
+	})
 	_, there := errors.AsType[*transport.Error](err)
 	l.callees.done(to, errors.Is(err, transport.ErrUnreachable) && !there || errors.Is(err, errLeaving))
 	if err != nil {

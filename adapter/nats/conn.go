@@ -44,7 +44,7 @@ type closer interface {
 	close(ctx context.Context) error
 	info() InletInfo
 	needs(subject string) bool
-	denied(now *denial)
+	denied(now *denial, ofInlet bool)
 }
 
 // Connect connects to the servers at a URL, or at several with commas between. The options are those of nats.go, for credentials, TLS and
@@ -183,17 +183,17 @@ func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn,
 // isAPI reports whether a subject is one of JetStream's requests.
 func isAPI(subject string) bool { return strings.HasPrefix(subject, jetstream.DefaultAPIPrefix) }
 
-// tellDenied has the inlets log a denial: those that need the subject, or all if it is not that of an inlet.
+// tellDenied has the inlets log a denial: those that need the subject, or the first one, without its name, if none does.
 func (c *Conn) tellDenied(now *denial) {
 	c.mu.Lock()
-	inlets := c.inlets
+	inlets := slices.Clone(c.inlets)
 	c.mu.Unlock()
 	concerned := slices.DeleteFunc(slices.Clone(inlets), func(i closer) bool { return !i.needs(now.subject) })
-	if len(concerned) == 0 {
-		concerned = inlets
-	}
 	for _, i := range concerned {
-		i.denied(now)
+		i.denied(now, true)
+	}
+	if len(concerned) == 0 && len(inlets) > 0 {
+		inlets[0].denied(now, false)
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *Conn) replicas(ctx context.Context, stream string) (int, error) {
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
 
 // Healthy returns nil if the connection is there and the embedded server, if there is one, has all its streams. The error is
-// [ErrAway], or [ErrFull] if the disk is full, or names the subjects that the server has not permitted since the connection was made last. It is of use for the readiness of a process, not for its liveness.
+// [ErrAway], or [ErrFull] if the disk is full, or names the subjects that the server has not permitted since the connection was made last, at most 64 and the newest first. It is of use for the readiness of a process, not for its liveness.
 func (c *Conn) Healthy() error {
 	err := c.broken()
 	switch {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 )
@@ -20,9 +22,13 @@ import (
 
 // denial is a permission that the connection lacks. It is no overload.
 type denial struct {
-	subject string // with > or * in the place of words that differ between messages
-	err     error  // of nats.go
-	known   bool   // whether the subject was noted before
+	subject   string // with > or * in the place of words that differ between messages
+	exact     string // as the server has named it
+	subscribe bool   // whether the connection may not subscribe, rather than publish
+	at        time.Time
+	err       error // of nats.go
+	known     bool  // whether the kind was noted before
+	last      bool  // whether no other one is logged until the next connect
 }
 
 func (d *denial) Error() string {
@@ -30,7 +36,8 @@ func (d *denial) Error() string {
 }
 func (d *denial) Unwrap() error { return d.err }
 
-// mostDenials is how many subjects are noted.
+// mostDenials is how many kinds of denials are noted, and logged between two
+// connects.
 const mostDenials = 64
 
 // denials are the permissions that the connection has lacked since it was connected last.
@@ -38,7 +45,8 @@ type denials struct {
 	nc *natsgo.Conn
 
 	mu       sync.Mutex // guards the rest
-	of       map[string]*denial
+	noted    []*denial  // the latest of each kind, the newest kind last
+	logged   int        // how many were new, since the last connect
 	hears    map[int]func(*denial)
 	listener int // the number of the next one
 }
@@ -46,7 +54,7 @@ type denials struct {
 // watch notes the denials of a connection from now on. It calls the error
 // handler and the reconnect handler that the connection had before, too.
 func watch(nc *natsgo.Conn) *denials {
-	d := &denials{nc: nc, of: map[string]*denial{}, hears: map[int]func(*denial){}}
+	d := &denials{nc: nc, hears: map[int]func(*denial){}}
 	onError, onReconnect := nc.ErrorHandler(), nc.ReconnectHandler()
 	nc.SetErrorHandler(func(nc *natsgo.Conn, sub *natsgo.Subscription, err error) {
 		d.note(err)
@@ -64,24 +72,20 @@ func watch(nc *natsgo.Conn) *denials {
 }
 
 // named matches the subject in the text of the server's error.
-var named = regexp.MustCompile(`(?:Publish to|Subscription to|Publish with Reply of) "([^"]+)"`)
+var named = regexp.MustCompile(`(Publish to|Subscription to|Publish with Reply of) "([^"]+)"`)
 
 // note notes an error of the server, if it is a denial, and calls the listeners.
 func (d *denials) note(err error) {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return
 	}
-	subject := "a subject"
+	now := &denial{exact: "a subject", at: time.Now(), err: err}
 	if m := named.FindStringSubmatch(err.Error()); m != nil {
-		subject = m[1]
+		now.subscribe, now.exact = m[1] == "Subscription to", m[2]
 	}
-	now := &denial{subject: pattern(subject), err: err}
+	now.subject = pattern(now.exact)
 	d.mu.Lock()
-	_, known := d.of[now.subject]
-	if len(d.of) < mostDenials {
-		d.of[now.subject] = now
-	}
-	now.known = known
+	d.addLocked(now)
 	hears := slices.Collect(maps.Values(d.hears))
 	d.mu.Unlock()
 	for _, hear := range hears {
@@ -89,11 +93,31 @@ func (d *denials) note(err error) {
 	}
 }
 
+// addLocked notes a denial in the place of one of its kind, or of the oldest if
+// there are too many kinds.
+func (d *denials) addLocked(now *denial) {
+	if i := slices.IndexFunc(d.noted, now.sameKind); i >= 0 {
+		now.known = true
+		d.noted[i] = now
+		return
+	}
+	d.logged++
+	now.known, now.last = d.logged > mostDenials, d.logged == mostDenials
+	if len(d.noted) == mostDenials {
+		d.noted = slices.Delete(d.noted, 0, 1)
+	}
+	d.noted = append(d.noted, now)
+}
+
+func (d *denial) sameKind(other *denial) bool {
+	return d.subject == other.subject && d.subscribe == other.subscribe
+}
+
 // forget forgets all denials.
 func (d *denials) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	clear(d.of)
+	d.noted, d.logged = nil, 0
 }
 
 // listen calls a function for each denial from now on, until stop is called.
@@ -110,49 +134,69 @@ func (d *denials) listen(hear func(*denial)) (stop func()) {
 	}
 }
 
-// all returns all denials as one error, or nil if there are none.
+// all returns all denials as one error, the newest kind first, or nil if there
+// are none.
 func (d *denials) all() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
-	for _, subject := range slices.Sorted(maps.Keys(d.of)) {
-		errs = append(errs, d.of[subject])
+	for _, now := range slices.Backward(d.noted) {
+		errs = append(errs, now)
 	}
 	return errors.Join(errs...)
 }
 
-// about returns the denial of a subject, or of the subjects on which the server
-// answers this connection, or nil if there is none.
-func (d *denials) about(subject string) *denial {
+// about returns the denial of publishing to a subject, if it came after a time,
+// or of the subjects on which the server answers this connection, or nil if
+// there is none. The connection subscribes to those once, so their denial may be
+// older.
+func (d *denials) about(subject string, after time.Time) *denial {
 	subject = pattern(subject)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for of, now := range d.of {
-		if of == subject || d.isAnswer(of) {
+	for _, now := range d.noted {
+		if !now.subscribe && now.subject == subject && now.at.After(after) || d.isAnswer(now) {
 			return now
 		}
 	}
 	return nil
 }
 
-// isAnswer reports whether the server sends answers for this connection to a
-// subject.
-func (d *denials) isAnswer(subject string) bool {
+// isAnswer reports whether a denial is that of the answers to this connection.
+// The inboxes of all processes of a user have one prefix, and this connection
+// subscribes to its own ones only. That it may not publish to another inbox
+// concerns the answers to that process.
+func (d *denials) isAnswer(now *denial) bool {
 	prefix := d.nc.Opts.InboxPrefix
 	if prefix == "" {
 		prefix = strings.TrimSuffix(natsgo.InboxPrefix, ".")
 	}
-	return strings.HasPrefix(subject, prefix+".")
+	return now.subscribe && strings.HasPrefix(now.exact, prefix+".")
+}
+
+// silenced returns why the server has not answered a message, if that is a
+// denial since the message was sent. The err is what the sender got. A server
+// that is away, or has answered, denies nothing.
+func (d *denials) silenced(err error, subject string, sent time.Time) *denial {
+	if !errors.Is(explain(err), ErrAway) || !d.nc.IsConnected() {
+		return nil
+	}
+	return d.about(subject, sent)
 }
 
 // ask calls f, which sends a request and waits for the answer. If the server
 // denies a subject for which concerns returns true, or a subject of answers,
 // ask cancels the context of f and returns the denial: there will be no answer.
 func (d *denials) ask(ctx context.Context, concerns func(subject string) bool, f func(ctx context.Context) error) error {
+	return d.unless(ctx, func(now *denial) bool { return concerns(now.subject) }, f)
+}
+
+// unless is ask with a predicate of denials.
+func (d *denials) unless(ctx context.Context, concerns func(now *denial) bool, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer d.listen(func(now *denial) {
-		if concerns(now.subject) || d.isAnswer(now.subject) {
+		if concerns(now) || d.isAnswer(now) {
 			cancel(now)
 		}
 	})()
@@ -180,6 +224,12 @@ func pattern(subject string) string {
 		return cut(3, ".*")
 	case strings.HasPrefix(subject, "$KV."):
 		return cut(2, ".>")
+	case strings.HasPrefix(subject, "$JS.API.DIRECT.GET."): // stream and subject
+		return cut(5, ".>")
+	case strings.HasPrefix(subject, "_INBOX"):
+		return cut(1, ".>")
+	case strings.HasPrefix(subject, "golda.node.") && len(words) == 4: // receiver and sender
+		return "golda.node.*." + words[3]
 	default:
 		return subject
 	}
@@ -188,10 +238,23 @@ func pattern(subject string) string {
 // needs reports whether the inlet needs a subject.
 func (t *tracker) needs(subject string) bool { return t.names.has(subject) }
 
-// denied logs a denial, unless its subject was noted before.
-func (t *tracker) denied(now *denial) {
-	if !now.known {
-		t.log.Error("the server does not permit what the inlet needs; permit the subject to the user of this connection",
-			"subject", now.subject, "reason", now.err)
+// denied logs a denial, unless its kind was noted before. The subject is that of
+// the inlet, or of another part of the program that has the connection.
+func (t *tracker) denied(now *denial, ofInlet bool) {
+	switch {
+	case now.known:
+	case ofInlet:
+		logDenied(t.log, "the server does not permit what the inlet needs; permit the subject to the user of this connection", now)
+	default:
+		logDenied(t.plain, "the server does not permit what this program needs; permit the subject to the user of this connection", now)
 	}
+}
+
+// logDenied logs a denial. Of the last one the line says so.
+func logDenied(log *slog.Logger, text string, now *denial) {
+	about := []any{"subject", now.subject, "reason", now.err}
+	if now.last {
+		about = append(about, "further", "those of other subjects are not logged until the connection is made again")
+	}
+	log.Error(text, about...)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -72,7 +73,7 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 		return err
 	}
 	i.tracker = newTracker(trackerConfig{
-		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name),
+		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name), plain: i.o.Logger,
 		retry: i.o.Retry, ackWait: i.o.AckWait, most: i.o.MaxInFlight, bytes: i.o.bytesInFlight, denials: i.conn.denials, makeDead: i.makeDead,
 	})
 	if err := i.conn.own(i.tracker); err != nil {
@@ -222,11 +223,12 @@ func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetst
 	if err != nil {
 		return nil, err
 	}
+	sent := time.Now()
 	done, err := i.conn.js.PublishMsg(ctx, m)
 	if i.isLost(ctx, err) {
 		done, err = i.conn.js.PublishMsg(ctx, m)
 	}
-	if denied := i.conn.denials.about(m.Subject); err != nil && denied != nil {
+	if denied := i.conn.denials.silenced(err, m.Subject, sent); denied != nil {
 		return nil, denied
 	}
 	return done, i.taken(ctx, done, err)

@@ -25,6 +25,7 @@ type trackerConfig struct {
 	conn    *natsgo.Conn
 	js      jetstream.JetStream
 	log     *slog.Logger
+	plain   *slog.Logger // without the name of the inlet
 	retry   stage.RetryPolicy
 	ackWait time.Duration
 	most    int // messages in flight
@@ -358,7 +359,7 @@ func (t *tracker) givesUp(consumer string) bool {
 	closing := t.closing
 	t.mu.Unlock()
 	return !closing.IsZero() &&
-		(!t.conn.IsConnected() || time.Since(closing) > answerTime || t.denials.about(t.ackSubject(consumer)) != nil)
+		(!t.conn.IsConnected() || time.Since(closing) > answerTime || t.denials.about(t.ackSubject(consumer), time.Time{}) != nil)
 }
 
 // unanswered returns why the server has no answer to the deliveries of a

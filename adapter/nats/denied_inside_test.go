@@ -1,0 +1,78 @@
+package nats
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+)
+
+// denying returns the denials of the connection of user scans, and what an
+// inlet logs of them.
+func denying() (*denials, *strings.Builder) {
+	d := &denials{nc: &natsgo.Conn{Opts: natsgo.Options{InboxPrefix: "_INBOX_scans"}}, hears: map[int]func(*denial){}}
+	log := &strings.Builder{}
+	t := &tracker{trackerConfig: trackerConfig{plain: slog.New(slog.NewTextHandler(log, nil))}}
+	d.listen(func(now *denial) { t.denied(now, false) })
+	return d, log
+}
+
+func (d *denials) refuse(what, subject string) {
+	d.note(fmt.Errorf("%w: Permissions Violation for %s %q", natsgo.ErrPermissionViolation, what, subject))
+}
+
+func TestTheInboxOfAnotherProcessIsNotThatOfThisConnection(t *testing.T) {
+	d, _ := denying()
+	d.refuse("Publish to", "_INBOX_scans.other.6")
+	require.Nil(t, d.about("golda.inlet.scans", time.Time{}))
+	require.NoError(t, d.ask(t.Context(), func(string) bool { return false }, func(ctx context.Context) error {
+		d.refuse("Publish to", "_INBOX_scans.other.7")
+		return ctx.Err()
+	}))
+	d.refuse("Subscription to", "_INBOX_scans.own.*")
+	require.NotNil(t, d.about("golda.inlet.scans", time.Now()))
+}
+
+func TestADenialIsNoReasonForAnErrorOfALaterMessage(t *testing.T) {
+	d, _ := denying()
+	d.refuse("Publish to", "golda.inlet.scans")
+	require.NotNil(t, d.about("golda.inlet.scans", time.Time{}))
+	require.Nil(t, d.about("golda.inlet.scans", time.Now()))
+}
+
+func TestAServerThatIsAwayIsNoDenial(t *testing.T) {
+	d, _ := denying()
+	d.refuse("Publish to", "golda.inlet.scans")
+	require.Nil(t, d.silenced(natsgo.ErrTimeout, "golda.inlet.scans", time.Time{}))
+}
+
+func TestDenialsOfOneKindAreLoggedAndNotedOnce(t *testing.T) {
+	d, log := denying()
+	for i := range 70 {
+		d.refuse("Publish to", fmt.Sprintf("_INBOX_scans.x%d.6", i))
+		d.refuse("Publish to", fmt.Sprintf("golda.node.call-%d.a", i))
+		d.refuse("Publish to", fmt.Sprintf("$JS.API.DIRECT.GET.KV_k.$KV.k.%d", i))
+	}
+	require.Equal(t, 3, strings.Count(log.String(), "\n"), log)
+	require.Len(t, d.noted, 3)
+	require.ErrorContains(t, d.all(), `"_INBOX_scans.>"`)
+	require.ErrorContains(t, d.all(), `"golda.node.*.a"`)
+}
+
+func TestTheLogOfDenialsIsBoundedAndHealthyNamesTheNewest(t *testing.T) {
+	d, log := denying()
+	for i := range 1000 {
+		d.refuse("Publish to", fmt.Sprintf("subject.%d", i))
+		d.refuse("Publish to", "subject.0")
+	}
+	require.Equal(t, mostDenials, strings.Count(log.String(), "\n"))
+	require.Equal(t, 1, strings.Count(log.String(), "are not logged"))
+	require.Len(t, d.noted, mostDenials)
+	require.True(t, strings.HasPrefix(d.all().Error(), `the server does not permit "subject.`))
+	require.ErrorContains(t, d.all(), `"subject.999"`)
+}
