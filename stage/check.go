@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/rate"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -122,7 +123,7 @@ func (s *settings) checkRate(check *checker, cmd reflect.Type) {
 }
 
 // checkLimit checks the numbers of a rate.
-func checkLimit(r inbox.Rate, that func(ok bool, problem string)) {
+func checkLimit(r rate.Limit, that func(ok bool, problem string)) {
 	that(r.N >= 1, "the number must be at least 1")
 	that(r.Per > 0, "the period must be above 0")
 	that(r.Burst >= 1, "the burst must be at least 1: with less no command could ever start")

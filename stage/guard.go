@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 )
 
@@ -41,7 +42,7 @@ import (
 // [Discipline], no [Ordered], no [RateBy] and no [Linger], and a [Keyed] stage takes no guards.
 func Guard(method string, g guard.Guard) Option {
 	return func(s *settings) {
-		s.guarding().State = append(s.guarding().State, inbox.StateGuard{Method: method, Guard: g})
+		s.guarding().State = append(s.guarding().State, line.StateGuard{Method: method, Guard: g})
 	}
 }
 
@@ -59,7 +60,7 @@ type MethodSnapshot struct {
 	HeldDuring map[string]time.Duration
 }
 
-func methodSnapshots(all []inbox.GuardAccounts) []MethodSnapshot {
+func methodSnapshots(all []line.GuardAccounts) []MethodSnapshot {
 	if len(all) == 0 {
 		return nil
 	}
@@ -71,9 +72,9 @@ func methodSnapshots(all []inbox.GuardAccounts) []MethodSnapshot {
 	return methods
 }
 
-func (s *settings) guarding() *inbox.Guards {
+func (s *settings) guarding() *line.Guards {
 	if s.Inbox.Guards == nil {
-		s.Inbox.Guards = new(inbox.Guards)
+		s.Inbox.Guards = new(line.Guards)
 	}
 	return s.Inbox.Guards
 }

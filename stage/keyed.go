@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -107,8 +106,8 @@ func (s *keyed[C, K, B]) option(set *settings) {
 		c, _ := cmd.(C) // a nil command of an interface type is none
 		return s.key(c)
 	}
-	set.Inbox.KeyCapacity = inbox.QuarterOfCapacity
-	set.Inbox.Key = func(load any) queue.Key {
+	set.Inbox.KeyCapacity = line.QuarterOfCapacity
+	set.Inbox.Key = func(load any) uint64 {
 		return hashOf(s.seed, s.key(link.Open[C](load)))
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/internal/rate"
 )
 
 // Rate bounds how often handlers are called: the stage hands at most n commands to them in each period per, and up to burst
@@ -31,7 +31,7 @@ import (
 // waits up to the time of Linger for more of them; the commands of one batch count as started together. The rate bounds the
 // whole stage; see [RateBy] for one for each key. Snapshot.RateWait says for how long commands have waited for it.
 func Rate(n int, per time.Duration, burst int) Option {
-	return once("Rate", func(s *settings) { s.Inbox.Rate, s.rated = inbox.Rate{N: n, Per: per, Burst: burst}, true })
+	return once("Rate", func(s *settings) { s.Inbox.Rate, s.rated = rate.Limit{N: n, Per: per, Burst: burst}, true })
 }
 
 // RateBy bounds how often handlers are called for commands of one key, as [Rate] does for all commands: n in each period per,
@@ -58,12 +58,12 @@ func Rate(n int, per time.Duration, burst int) Option {
 func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, burst int) Option {
 	seed := maphash.MakeSeed()
 	return once("RateBy", func(s *settings) {
-		s.Inbox.RateBy = inbox.Rate{N: n, Per: per, Burst: burst}
+		s.Inbox.RateBy = rate.Limit{N: n, Per: per, Burst: burst}
 		s.ratedBy = &ratedBy{takes: reflect.TypeFor[C](), key: reflect.ValueOf(key).Pointer()}
 		if key == nil {
 			return
 		}
-		s.Inbox.RateKey = func(load any) queue.Key {
+		s.Inbox.RateKey = func(load any) uint64 {
 			return hashOf(seed, key(link.Open[C](load)))
 		}
 		s.ratedBy.ask = func(cmd any) {
@@ -74,14 +74,14 @@ func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, bu
 }
 
 // hashOf returns a key as the inbox knows it. It panics if the key cannot be one: then its command has none.
-func hashOf[K comparable](seed maphash.Seed, k K) queue.Key {
+func hashOf[K comparable](seed maphash.Seed, k K) uint64 {
 	if k != k { //nolint:gocritic // a NaN, or a struct with one
 		panic(fmt.Errorf("the key %v is not equal to itself", k))
 	}
-	if hash := queue.Key(maphash.Comparable(seed, k)); hash != inbox.NoKey {
+	if hash := uint64(maphash.Comparable(seed, k)); hash != line.NoKey {
 		return hash
 	}
-	return inbox.NoKey + 1
+	return line.NoKey + 1
 }
 
 // asked is the middleware of a stage with [RateBy]: it asks each command for its key, so that one whose key panics crashes.

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 )
@@ -31,8 +32,7 @@ type Run struct {
 	instance Instance
 	envelope command.Envelope // as it was given out
 	number   uint64           // of the command at the stage, if Stage.Apart is set
-	place    uint64           // its number in the order of the stage, if that is ordered
-	hold     inbox.Hold       // on the lane of its key, if the stage is keyed
+	hold     line.Hold        // of the command on the line of the stage
 	task     *coro.Task
 	owner    *Worker // the worker that runs it; nil while it is suspended, and if it is finished outside a worker
 

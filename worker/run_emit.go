@@ -6,6 +6,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 )
 
@@ -35,7 +36,7 @@ func (m *runEmitter) Attempt() int {
 }
 
 // Hold returns the hold of the command on the lane of its key; none if the stage is not keyed.
-func (m *runEmitter) Hold() inbox.Hold { return m.hold }
+func (m *runEmitter) Hold() line.Hold { return m.hold }
 
 // Defer has the worker that ends the run call s.Settled.
 func (m *runEmitter) Defer(s link.Settler, use any) bool {

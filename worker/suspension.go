@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
@@ -52,21 +53,15 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 	if e.Woken() {
 		run = e.Load.(*Run)
 		*e = run.envelope
-		if w.numbers != nil {
-			w.numbers.Set(w.cur, run.place)
-		}
-		if w.holds != nil {
-			w.holds.Set(w.cur, run.hold)
+		if p := w.knownPart(); p != nil {
+			p.Set(w.cur, run.hold)
 		}
 		return run
 	}
 	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance}
 	run.envelope = *e
-	if w.numbers != nil {
-		run.place = w.numbers.Of(w.cur)
-	}
-	if w.holds != nil {
-		run.hold = w.holds.Of(w.cur)
+	if p := w.knownPart(); p != nil {
+		run.hold = p.Of(w.cur)
 	}
 	if w.stage.Apart != nil {
 		run.number = w.stage.begun.Add(1)
@@ -299,13 +294,9 @@ func (s *Stage) workerFor(run *Run) *Worker {
 	w := New(s)
 	w.instance, w.Batch = run.instance, make([]command.Envelope, 2)
 	w.Batch[0], w.n = run.envelope, 1
-	if w.numbers != nil {
-		w.Member.Numbers = inbox.NumbersOf(run.place)
-		w.numbers = w.Member.Numbers
-	}
-	if w.holds != nil {
-		w.Member.Holds = inbox.HoldsOf(run.hold)
-		w.holds = w.Member.Holds
+	if w.knownPart() != nil {
+		w.Member.Part = line.PartOf(run.hold)
+		w.inOrder(s.Inbox)
 	}
 	s.Inbox.TakeSuspended(&w.Member)
 	return w

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"runtime/pprof"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/yield"
 )
 
@@ -88,11 +90,11 @@ type outgoing struct {
 	settling []settling // those that are being made
 	pledged  []pledge   // commands that were booked as gone in the middle of a batch, and are still here
 
-	tour     *tour          // the outboxes of other stages; nil if the worker never left a stage
-	outs     []*outbox      // those of the present stage
-	numbers  *inbox.Numbers // of the batch, if the present stage is ordered; otherwise nil
-	holds    *inbox.Holds   // of the batch, if the commands of the present stage hold lanes; otherwise nil
-	leaving  []inbox.Result // for the next use
+	tour     *tour         // the outboxes of other stages; nil if the worker never left a stage
+	outs     []*outbox     // those of the present stage
+	numbers  *line.Part    // of the batch, if the present stage is ordered; otherwise nil
+	holds    *line.Part    // of the batch, if the commands of the present stage hold lanes; otherwise nil
+	leaving  []line.Result // for the next use
 	lane     lane
 	loaded   int32 // commands in outs
 	parked   bool  // the worker may wait in line at stages that were full
@@ -133,16 +135,21 @@ func (w *Worker) inOrder(in *inbox.Inbox) {
 	w.numbers, w.holds = nil, nil
 	switch {
 	case in.Ordered():
-		if w.Member.Numbers == nil {
-			w.Member.Numbers = new(inbox.Numbers)
-		}
-		w.numbers = w.Member.Numbers
+		w.numbers = w.partInLine()
 	case in.HoldsLanes():
-		if w.Member.Holds == nil {
-			w.Member.Holds = new(inbox.Holds)
-		}
-		w.holds = w.Member.Holds
+		w.holds = w.partInLine()
 	}
+}
+
+// knownPart returns the worker's part in the line if that knows the holds of the batch.
+func (w *Worker) knownPart() *line.Part { return cmp.Or(w.numbers, w.holds) }
+
+// partInLine returns the worker's part in the line of its stage, and makes it if there is none.
+func (w *Worker) partInLine() *line.Part {
+	if w.Member.Part == nil {
+		w.Member.Part = new(line.Part)
+	}
+	return w.Member.Part
 }
 
 // Claim reserves the worker for an actor to be started. It returns false if the worker is taken: by an actor that lives, or

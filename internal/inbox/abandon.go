@@ -29,7 +29,7 @@ func (s *state) keepCopy(m *Member, n int) {
 	if !m.listed {
 		s.holding = m.link(s.holding)
 	}
-	if s.queue.woken != nil {
+	if s.queue.woken.on {
 		return
 	}
 	if n < len(m.copies) {
@@ -100,7 +100,9 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 	m.abandoned = true
 	given := len(m.copies)
 	left := slices.Clone(m.copies[given-int(m.inHand):])
-	in.abandonNumbers(m)
+	if m.Part != nil {
+		in.queue.line.Abandon(m.Part, int(m.inHand))
+	}
 	in.unlist(m)
 	in.cancelPermit(m)
 	m.drop()
@@ -159,7 +161,7 @@ func (in *Inbox) EndWith(m *Member, t *Tally, es []command.Envelope, err error) 
 // holds reports whether a worker has commands of this inbox in its batch. The member itself is not asked: it may be at
 // another inbox.
 func (s *state) holds(m *Member) bool {
-	if s.queue.woken != nil {
+	if s.queue.woken.on {
 		return false
 	}
 	for o := s.holding; o != nil; o = o.behind {

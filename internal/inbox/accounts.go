@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/histogram"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -35,11 +36,11 @@ type Accounts struct {
 	Knobs                          Knobs
 	BusyTime                       time.Duration
 	BlockedTime, IdleTime          time.Duration
-	RateWait                       time.Duration   // for how long commands have waited for the rate
-	KeyCapacity                    int             // slots that the commands of one key may hold; 0: there is no bound
-	RateKeys                       int             // keys whose commands wait for the rate of their key
-	GuardHeld                      int             // of those queued, held back by guards
-	Guards                         []GuardAccounts // nil if there are none
+	RateWait                       time.Duration        // for how long commands have waited for the rate
+	KeyCapacity                    int                  // slots that the commands of one key may hold; 0: there is no bound
+	RateKeys                       int                  // keys whose commands wait for the rate of their key
+	GuardHeld                      int                  // of those queued, held back by guards
+	Guards                         []line.GuardAccounts // nil if there are none
 	Wait, Work                     histogram.Histogram
 	Open, Halted                   bool
 	Draining, Drained              bool // Draining: it is being drained, or has been. Drained: and the inbox is empty
@@ -82,40 +83,40 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 // accounts copies all but the histograms.
 func (s *state) accounts(now int64) Accounts {
 	busy, blocked, idle := s.times(now)
-	a := Accounts{
+	due := s.demand(now) // first: guards say meanwhile which commands they hold back
+	var kept line.Accounts
+	s.queue.line.Account(now, &kept)
+	return Accounts{
 		Submitted: s.counts.submitted, Received: s.counts.received,
 		OK: s.counts.ok, Forwarded: s.counts.forwarded, Emitted: s.counts.emitted + s.emittedSingly.Load(), Errors: s.counts.errors,
 		Rejected: maps.Clone(s.counts.rejected), Shed: maps.Clone(s.counts.shed), Dead: maps.Clone(s.counts.dead),
 		Crashes: s.counts.crashes, Streak: int(s.counts.streak), Retries: s.counts.retries, Restarts: s.counts.restarts,
 		RetriesRefused: s.counts.retriesRefused,
 		Queued:         s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
-		Suspended: s.suspended(), Carried: int(s.carried) + s.queue.results(), Waiting: s.queue.results(),
-		Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(now),
+		Suspended: s.suspended(), Carried: int(s.carried) + kept.Results, Waiting: kept.Results,
+		Held: max(s.counts.inHand-s.suspended(), 0), Due: due,
 		Submitters: int(s.waiters.n-s.waiters.retries) + s.linedAtLanes, Senders: len(s.forSlots) + len(s.forPlaces) + len(s.barred), Reserved: int(s.reserved),
-		KeyCapacity: s.queue.keyBound(),
+		KeyCapacity: s.keyCapacity(),
 		Live:        s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
 		Pool: s.pool, Knobs: s.knobs.Knobs,
 		Blocked: s.counts.blocked, Idle: max(s.live-s.counts.busy-s.counts.blocked, 0), Stalled: s.stalled,
 		BusyTime: busy, BlockedTime: blocked, IdleTime: idle, RateWait: s.rateWait(now), RateKeys: s.rateKeys(),
+		GuardHeld: kept.Held, Guards: kept.Guards,
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,
 	}
-	if g := s.queue.guarded; g != nil {
-		a.GuardHeld, a.Guards = g.held(), g.accounts(now)
-	}
-	return a
 }
 
 // rateWait is for how long commands have waited for the rate.
 func (s *state) rateWait(now int64) time.Duration {
 	var sum time.Duration
 	if s.rate != nil {
-		sum = s.rate.total(now)
+		sum = s.rate.Total(now)
 	}
-	if s.queue.rated() {
-		sum += s.queue.lanes.total(now)
+	if s.queue.rates != nil {
+		sum += s.queue.rates.Delayed(now)
 	}
 	return sum
 }
@@ -123,10 +124,10 @@ func (s *state) rateWait(now int64) time.Duration {
 // rateKeys is how many keys have commands that wait for the rate of their key. It may count keys whose next permits are there, when no
 // worker has been free since.
 func (s *state) rateKeys() int {
-	if !s.queue.rated() {
+	if s.queue.rates == nil {
 		return 0
 	}
-	return len(s.queue.lanes.dry)
+	return s.queue.rates.Dry()
 }
 
 // oldest is how long the next command has waited.

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/plain/apart"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -103,7 +104,7 @@ var errGate = errors.New("its gate panicked")
 func admitted(g controller.Gate, cmd any, queued, capacity int) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %s", errGate, describe(v))
+			err = fmt.Errorf("%w: %s", errGate, apart.Text(v))
 		}
 	}()
 	return g.Admit(cmd, queued, capacity)

@@ -40,10 +40,10 @@ func (in *Inbox) fire(a alarm) {
 	case soleAlarm:
 		in.checkSole(&fx)
 	case rateAlarm:
-		in.rate.alarmed = false
+		in.rate.Alarmed()
 		in.callWorker(&fx)
 	case keyAlarm:
-		in.queue.lanes.alarmed = false
+		in.queue.rates.Alarmed()
 		in.callWorker(&fx)
 	case lapseAlarm, alarms:
 	}

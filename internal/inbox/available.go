@@ -26,13 +26,13 @@ const mostAbandoned = 1024
 // instances are taken, commands that were started go on; so they do while the others wait for the inbox's rate. A halted
 // inbox gives out nothing.
 func (s *state) available() int {
-	if s.queue.woken != nil {
+	if s.queue.woken.on {
 		return s.availableWoken()
 	}
 	if s.knobs.Paused {
 		return 0
 	}
-	if s.queue.rated() {
+	if s.queue.rates != nil {
 		s.advanceKeys()
 	}
 	if s.rate != nil {
@@ -43,13 +43,9 @@ func (s *state) available() int {
 
 // advanceKeys lists what the rates of keys allow by now. If they allow nothing it sets an alarm.
 func (s *state) advanceKeys() {
-	l, now := s.queue.lanes, s.now()
-	l.advance(now)
-	switch {
-	case l.takeable > 0 || len(l.dry) == 0:
-		l.end(now)
-	case l.wait(now, l.dry[0].due):
-		s.setAlarm(keyAlarm, time.Duration(l.dry[0].due-now))
+	now := s.now()
+	if due, alarm := s.queue.rates.Advance(now); alarm {
+		s.setAlarm(keyAlarm, time.Duration(due-now))
 	}
 }
 
@@ -60,7 +56,7 @@ func (s *state) availableWoken() int {
 	case s.knobs.Paused:
 		return s.runnable()
 	}
-	if s.queue.rated() {
+	if s.queue.rates != nil {
 		s.advanceKeys()
 	}
 	switch {
@@ -73,35 +69,29 @@ func (s *state) availableWoken() int {
 
 // startable is how many commands could be started, if the inbox were not paused and had no rate.
 func (s *state) startable() int {
-	if s.queue.woken == nil {
+	if !s.queue.woken.on {
 		return s.takeable()
 	}
 	free := s.knobs.Instances - s.counts.inHand - s.runnable()
 	return max(min(s.takeable(), free), 0)
 }
 
-// resultsFull reports whether as many results wait as the stage has slots.
-func (s *state) resultsFull() bool {
-	return s.queue.sequence != nil && s.queue.sequence.results >= s.knobs.Capacity
-}
-
-// takeable is how many of the queued commands a worker could take now. While as many results of an ordered stage wait as it
-// has slots, these are only commands that came back. While too many abandoned handlers run, it is none.
+// takeable is how many of the queued commands a worker could take now. While too many abandoned handlers run, it is none.
 func (s *state) takeable() int {
 	if s.counts.abandoned >= mostAbandoned {
 		return 0
 	}
-	if s.resultsFull() {
-		return len(s.queue.sequence.back)
+	if s.queue.plain {
+		return s.queue.ring.Len()
 	}
-	return s.queue.takeable()
+	return s.queue.line.Takeable()
 }
 
 // demand is how many commands could be given out, if the inbox were not paused.
 func (s *state) demand(now int64) int {
 	n := s.startable()
 	if s.rate != nil {
-		n = min(n, s.rate.permits(now))
+		n = min(n, s.rate.Permits(now))
 	}
 	return s.runnable() + n
 }
@@ -109,17 +99,17 @@ func (s *state) demand(now int64) int {
 // rated is how many of n commands may be started for the inbox's rate. If there are too few permits it sets an alarm.
 func (s *state) rated(n int) int {
 	if n == 0 {
-		if s.rate.waits { // for commands that have ended
-			s.rate.end(s.now())
+		if s.rate.Waits() { // for commands that have ended
+			s.rate.End(s.now())
 		}
 		return 0
 	}
 	now, want := s.now(), s.atLeast(n)
-	if permits := s.rate.permits(now); permits >= want {
-		s.rate.end(now)
+	if permits := s.rate.Permits(now); permits >= want {
+		s.rate.End(now)
 		return min(n, permits)
 	}
-	if due := s.rate.dueAt(want); s.rate.wait(now, due) {
+	if due := s.rate.DueAt(want); s.rate.Wait(now, due) {
 		s.setAlarm(rateAlarm, time.Duration(due-now))
 	}
 	return 0
@@ -131,7 +121,7 @@ func (s *state) atLeast(n int) int {
 	if s.knobs.Linger <= 0 {
 		return 1
 	}
-	return max(min(n, s.knobs.Batch, s.rate.within(s.knobs.Linger)), 1)
+	return max(min(n, s.knobs.Batch, s.rate.Within(s.knobs.Linger)), 1)
 }
 
 // unstartedOf is how many commands of a batch have not been started before.
@@ -155,12 +145,12 @@ func unwoken(batch []command.Envelope) []command.Envelope {
 // returnPermits puts the permits of n commands back whose handlers were not called. The places are those of the commands.
 func (s *state) returnPermits(n int, of places) {
 	if s.rate != nil {
-		s.rate.fill(s.now())
-		s.rate.giveBack(n)
+		s.rate.Fill(s.now())
+		s.rate.GiveBack(n)
 	}
-	if s.queue.rated() {
-		for _, k := range of.keys {
-			s.queue.lanes.returnPermit(k)
+	if s.queue.rates != nil {
+		for _, r := range of.ranks {
+			s.queue.rates.Refund(r)
 		}
 	}
 }
@@ -169,15 +159,15 @@ func (s *state) returnPermits(n int, of places) {
 // that they are for are full. It goes on with commands that were started, for no other worker may be there to do so, and
 // starts none. In a keyed stage it starts none while it carries any: the keys of what it carries wait until all of that has left.
 func (s *state) isLaden(m *Member) bool {
-	if s.queue.keyed() {
-		return s.queue.woken != nil && m.Carried > 0
+	if s.cfg.Key != nil {
+		return s.queue.woken.on && m.Carried > 0
 	}
-	return s.queue.woken != nil && int(m.Carried) >= s.knobs.Capacity
+	return s.queue.woken.on && int(m.Carried) >= s.knobs.Capacity
 }
 
 // give moves available commands to a worker's batch. Fresh says whether some of them have not been started.
 func (s *state) give(batch []command.Envelope, fresh bool) int {
-	if s.queue.woken == nil {
+	if !s.queue.woken.on {
 		return s.queue.popInto(batch)
 	}
 	n := s.queue.woken.pop(batch, fresh)
@@ -196,12 +186,7 @@ func (s *state) mayBeHeld() int {
 }
 
 // runnable is how many queued commands have been started.
-func (s *state) runnable() int {
-	if s.queue.woken == nil {
-		return 0
-	}
-	return s.queue.woken.Len()
-}
+func (s *state) runnable() int { return s.queue.woken.Len() }
 
 // lingering reports whether the queue is to fill up before a worker takes of it.
 func (s *state) lingering() bool {
@@ -212,7 +197,7 @@ func (s *state) lingering() bool {
 	if s.Pipeline().Draining.Load() || s.phase() >= draining || s.linedAtLanes+len(s.forPlaces) > 0 {
 		return false
 	}
-	waited, known := s.queue.oldest().Waited(s.now())
+	waited, known := s.queue.line.Oldest().Waited(s.now())
 	if !known || waited >= linger {
 		return false
 	}
@@ -222,7 +207,7 @@ func (s *state) lingering() bool {
 
 // isLittle reports whether n commands are soon done, as far as is known.
 func (s *state) isLittle(n int) bool {
-	return s.service > 0 && s.pool == nil && s.queue.woken == nil && time.Duration(n)*s.service <= soon
+	return s.service > 0 && s.pool == nil && !s.queue.woken.on && time.Duration(n)*s.service <= soon
 }
 
 // leftToOne reports whether the queue is left to the worker that is at work.

@@ -24,7 +24,7 @@ func (in *Inbox) Book(m *Member, t *Tally) bool {
 
 // startOthers calls a worker if commands have ended in the middle of a batch, and others may be under way in their place.
 func (s *state) startOthers(fx *effects) {
-	if s.queue.woken != nil {
+	if s.queue.woken.on {
 		s.callWorker(fx)
 	}
 }
@@ -73,8 +73,8 @@ func (s *state) skip(m *Member, t *Tally, es []command.Envelope, at places, rest
 	s.startOthers(fx)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)
-		if m.Numbers != nil {
-			m.numbers = append(m.numbers[:0], m.Numbers.of...)
+		if m.Part != nil {
+			s.queue.line.Keep(m.Part)
 		}
 	}
 	s.checkQuiet(fx)
@@ -92,8 +92,8 @@ func (s *state) book(m *Member, t *Tally, fx *effects) {
 		s.release(m, done)
 		s.lookAtEntries(fx)
 	}
-	if m.Numbers != nil && len(m.Numbers.ended)+len(m.Numbers.results) > 0 {
-		s.queue.sequence.deposit(m.Numbers)
+	if m.Part != nil {
+		s.queue.line.Book(m.Part)
 	}
 	if t.Suspended > 0 && s.cfg.Holder != nil {
 		s.endStreak(fx) // a command that waits for others has been handled without a crash
@@ -137,7 +137,9 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 		if in.TakesBack() {
 			in.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
 		}
-		in.loseHold(m, len(rest))
+		if m.Part != nil {
+			in.queue.line.Lose(m.Part, len(rest))
+		}
 		in.retryLater(m, e, at, asked, &fx)
 	}
 	in.unlock(&fx)
@@ -215,7 +217,7 @@ func (s *state) backToLanes(m *Member, rest []command.Envelope, at places, fx *e
 func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
 	if s.halted.Load() {
 		s.endStopped(s.suspendWoken(m, rest), fx)
-		s.endNumbers(at.keys)
+		s.queue.line.Release(at.ranks...)
 		return
 	}
 	s.watchLapses(rest)

@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golda-dev/golda/coordination/guard"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/rate"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -41,9 +42,6 @@ const (
 	DropOldest
 )
 
-// QuarterOfCapacity is the bound for the commands of one key that follows the capacity: a quarter of it, at least 1.
-const QuarterOfCapacity = -1
-
 // Config is what a stage asks of its inbox. It has been checked.
 type Config struct {
 	Name     string
@@ -53,22 +51,22 @@ type Config struct {
 	// TTL is how long a command may wait in the queue; 0 is for ever.
 	TTL      time.Duration
 	Overflow Overflow
-	Rate     Rate
+	Rate     rate.Limit
 	// RateBy bounds how many commands of each key are given out. Without Key, RateKey says what the keys are; it calls user code.
-	RateBy  Rate
-	RateKey func(load any) queue.Key
+	RateBy  rate.Limit
+	RateKey func(load any) uint64
 	Retry   Retry
 	// Instances is how many workers may be here at once.
 	Instances int
-	// KeyCapacity is how many commands of one key may hold slots, with Key; or [QuarterOfCapacity]; 0: any number.
+	// KeyCapacity is how many commands of one key may hold slots, with Key; or [line.QuarterOfCapacity]; 0: any number.
 	KeyCapacity int
 	// Discipline is the order of the queue; nil is first in, first out.
 	Discipline queue.Discipline
 	// Key makes the stage a keyed one: commands of one key are handled one after the other. It is given the command as its
 	// envelope has it, and calls user code.
-	Key func(load any) queue.Key
+	Key func(load any) uint64
 	// Guards hold commands back; nil: there are none.
-	Guards *Guards
+	Guards *line.Guards
 	// Ordered has what comes of the commands leave in the order of their arrival.
 	Ordered bool
 	// Holder is the behaviour if its handlers wait for one another; otherwise nil.
@@ -91,19 +89,6 @@ type Pauses struct {
 	// Delay bounds the delay of a waiting command by the pauses after crashes, all of them together: however many commands before it
 	// crash. 0 is no bound.
 	Delay time.Duration
-}
-
-// Guards are the guards of a stage's methods, in the order in which they were given. Method is the method of a command, which
-// is given as envelopes have it; it calls user code.
-type Guards struct {
-	Method func(load any) string
-	State  []StateGuard
-}
-
-// StateGuard is a guard of a method that sees no commands.
-type StateGuard struct {
-	Method string
-	Guard  guard.Guard
 }
 
 // Retry says how often and when a command is tried again; see stage.

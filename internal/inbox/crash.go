@@ -4,14 +4,13 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
 // crash is the end of a worker's batch that did not end well.
 type crash struct {
 	culprit *command.Envelope  // the command that is to blame; nil: not known, or none is
-	at      place              // of the culprit, if it is tried again; in an ordered stage, and one with lanes, in any case
+	at      place              // of the culprit, if it is tried again
 	retry   bool               // the culprit may be tried again
 	rest    []command.Envelope // what goes back to the queue
 	back    places             // of the rest, in a keyed or ordered stage
@@ -29,7 +28,7 @@ func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []co
 	if culprit != nil && culprit.Tries() <= 1 {
 		c.fault = charged
 	}
-	if retry || culprit != nil && (in.Ordered() || in.queue.lanes != nil) { // these are not changed
+	if retry {
 		c.at = in.placeBack(m, culprit.Load, len(rest))
 	}
 	return in.endBatch(m, t, &c)
@@ -68,8 +67,9 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	if c.culprit != nil && !retries {
 		s.counts.dead.add(reason.Crash, 1)
 		fx.endOne(*c.culprit, reason.Crash, c.err)
-		s.endNumbers([]queue.Key{c.at.key})
-		s.endHold(m, len(c.rest))
+		if m.Part != nil {
+			s.queue.line.End(m.Part, len(c.rest))
+		}
 	}
 	s.cancelPermit(m)
 	s.giveBack(m, c.rest, c.back, fx)

@@ -4,7 +4,7 @@ import (
 	"container/heap"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/internal/line"
 )
 
 // delayed holds the commands that wait for a retry, the next one first.
@@ -40,13 +40,13 @@ func (d *delayed) Pop() any {
 	return last
 }
 
-// keys are the keys of the commands' places.
-func (d *delayed) keys() []queue.Key {
-	keys := make([]queue.Key, len(d.heap))
+// ranks are the ranks of the commands' places.
+func (d *delayed) ranks() []line.Rank {
+	ranks := make([]line.Rank, len(d.heap))
 	for i := range d.heap {
-		keys[i] = d.heap[i].p.key
+		ranks[i] = d.heap[i].p.rank
 	}
-	return keys
+	return ranks
 }
 
 func (d *delayed) clear() []command.Envelope {

@@ -1,7 +1,8 @@
 // Package inbox is the inside of a stage: its bounded queue, its accounts, and what waits for what; and shared pools, workers
 // that several inboxes share.
 //
-// An inbox belongs to its stage and outlives every actor: workers come, crash and go, the queue stays. It is a state machine
+// An inbox belongs to its stage and outlives every actor: workers come, crash and go, the queue stays. The commands that wait for
+// their first try are in a line of package [line], which says in which order they come out. The inbox is a state machine
 // behind one lock. A worker takes the lock once for each batch, a submitter once for each command. Under the lock runs no code of
 // users, with two exceptions: a change of discipline asks waiting commands for their keys, and guards are evaluated in the step that
 // gives the command out. A transition reads the pipeline's clock, changes the state and
@@ -21,10 +22,10 @@
 //   - Submitters wait in line for a slot of their own. If both kinds wait they take turns.
 //   - Workers of stages in use that have something for an inbox that is drained are barred, whether there are free slots or
 //     not, until it is opened again; see phase.go.
-//   - Results of an ordered stage wait in its inbox until those of earlier commands have left; see sequence.go. The worker that
+//   - Results of an ordered stage wait in its inbox until those of earlier commands have left; see [line.Sequenced]. The worker that
 //     hands over asks for more until none may leave, so none waits for a worker. When too many wait, fresh commands do.
-//   - Commands of an inbox with a rate wait in the queue until there are permits for them, and an alarm calls a worker; see rate.go, and
-//     lanes.go for the rate of each key.
+//   - Commands of an inbox with a rate wait in the queue until there are permits for them, and an alarm calls a worker; see
+//     [line.Rates] for the rate of each key.
 //   - Commands whose callers have gone, or whose time is over, do not wait for their turn; see lapsed.go.
 //
 // One word for each: a worker is parked while it holds no goroutine, for whatever reason; idle, parked with nothing to do;
@@ -64,10 +65,10 @@
 //
 // A file uses those before it in this list, with few exceptions, which a test in internal/layers counts:
 //
-//   - what an inbox is made of: rate.go, config.go, phase.go, lanes.go, holds.go, sequence.go, lock.go, budget.go, waiting.go, delayed.go,
-//     admission.go, inbox.go, line.go, pack.go, member.go, worker_set.go, lapsing.go
+//   - what an inbox is made of: limit.go, config.go, phase.go, lock.go, budget.go, waiting.go, delayed.go,
+//     admission.go, inbox.go, waiters.go, pack.go, member.go, worker_set.go, lapsing.go
 //   - state.go, all that the lock guards; timers.go and effects.go, what a transition leaves to be done
 //   - what is here, and what can be used: available.go, worktime.go, instances.go, shared_pool.go, tokens.go
-//   - the transitions that others end with: numbers.go (of an ordered stage), call.go (a worker), slots.go, retry.go
+//   - the transitions that others end with: call.go (a worker), slots.go, retry.go
 //   - what workers, submitters and the pipeline call: the others
 package inbox

@@ -76,7 +76,7 @@ func (in *Inbox) Halt() (report func()) {
 	in.dismissWaiters(&fx) // before the queue is emptied: it may fill it
 	in.suspendQueued()
 	left := in.queue.takeAll()
-	in.endNumbers(in.delayed.keys())
+	in.queue.line.Release(in.delayed.ranks()...)
 	left = append(left, in.delayed.clear()...)
 	in.timers.stop()
 	in.endStopped(left, &fx)

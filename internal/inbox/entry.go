@@ -29,7 +29,7 @@ func (in *Inbox) SetAdmission(a controller.Admission) {
 // bound of loops, or a discipline that asks for keys. Most inboxes check nothing.
 func (in *Inbox) checksAdmission(ctx context.Context) bool {
 	pl := in.Pipeline()
-	return in.queue.keyOf.Load() != nil ||
+	return in.queue.ranker.Load() != nil ||
 		pl != nil && (in.admission.set.Load() != nil || pl.admission.set.Load() != nil || pl.bound.Load() > 0 || in.submitsInLoop(ctx))
 }
 

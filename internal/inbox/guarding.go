@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 )
 
@@ -16,43 +17,33 @@ func (in *Inbox) Held() int {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.queue.guarded.held()
+	return in.queue.line.Held()
 }
 
 // Begin moves the permit of a command to its handler, which begins. The context is the handler's. The handler gives the permit back by
 // [Inbox.Completed].
-func (in *Inbox) Begin(ctx context.Context) (p Permit) {
+func (in *Inbox) Begin(ctx context.Context) (p line.Permit) {
 	h, ok := ctx.Value(link.EmitterKey{}).(interface{ AsMember() *Member })
 	if !ok {
 		return p
 	}
-	m := h.AsMember()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	p, m.permit = m.permit, p
-	return p
+	return h.AsMember().Part.TakePermit()
 }
 
 // Completed gives a permit back: the handler has ended, in whatever way. It is called once.
-func (in *Inbox) Completed(p Permit) {
+func (in *Inbox) Completed(p line.Permit) {
 	var fx effects
 	in.mu.Lock()
-	in.queue.guarded.completed(p)
+	in.queue.line.Complete(p)
 	in.callWorker(&fx)
 	in.unlock(&fx)
 }
 
-// tellPermit gives a worker the permit of the command in its batch that has not been started: there is at most one.
-func (s *state) tellPermit(m *Member) {
-	m.permit, s.queue.guarded.given = s.queue.guarded.given, Permit{}
-}
-
 // cancelPermit gives back the permit that a worker still has: no handler of its batch has begun with it, and none will.
 func (s *state) cancelPermit(m *Member) {
-	if !m.permit.valid {
-		return
+	if m.Part != nil {
+		s.queue.line.Cancel(m.Part)
 	}
-	p := m.permit
-	m.permit = Permit{}
-	s.queue.guarded.cancelled(p)
 }

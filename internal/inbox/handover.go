@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -38,13 +38,13 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 		s.holdBack(m, len(es), back, park, fx)
 		return 0
 	}
-	var full *lane // a lane without a place, for which n commands are left
+	var full *line.Lane // a lane without a place, for which n commands are left
 	n := 0
-	line, known, was := s.unparkKeeping(m)
-	l := s.queue.bounded()
+	before, known, was := s.unparkKeeping(m)
+	l := s.queue.bound
 	switch {
 	case s.knobs.Disabled:
-		s.queue.lanes.unreserve(was.lane, was.places)
+		s.unreserve(was.lane, was.places)
 		s.shedDisabled(es, fx)
 		s.grantSlots(fx) // those that it was promised are for the next
 		return len(es)
@@ -54,7 +54,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	case back:
 		taken = len(es)
 		s.admit(es, at, now)
-	case line > 0: // other workers were here before
+	case before > 0: // other workers were here before
 	case l != nil:
 		taken, full, n = s.receiveByKey(l, es, at, now, s.free(), &was)
 	default:
@@ -68,7 +68,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	}
 	if len(left) > 0 && (park || known) {
 		if full == nil {
-			s.forSlots = slices.Insert(s.forSlots, line, sender{m: m, n: len(left), lane: was.lane, places: was.places})
+			s.forSlots = slices.Insert(s.forSlots, before, sender{m: m, n: len(left), lane: was.lane, places: was.places})
 			was = sender{}
 		} else {
 			s.awaitPlaces(full, n, m, was.lane == full)
@@ -77,8 +77,8 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	}
 	s.checkFull(fx)
 	s.callWorker(fx)
-	l.unreserve(was.lane, was.places)
-	if l != nil && (full != nil || len(l.vacated) > 0) || known && s.waiters.n > 0 {
+	s.unreserve(was.lane, was.places)
+	if l != nil && (full != nil || l.HasVacated()) || known && s.waiters.n > 0 {
 		s.grantSlots(fx) // what was promised and not used, or to a submitter behind a worker that has left the line
 	}
 	if m != nil && m.DefersWakes && fx.wake != nil && !fx.ends() {
@@ -90,21 +90,21 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 // receiveByKey queues the commands of a worker for which there are slots, and places of their keys, and moves the others to the end
 // of es. P is what the worker has been promised; it keeps what it did not use. The result is how many were taken, and the first
 // lane without a place, with how many commands are left for it.
-func (s *state) receiveByKey(l *lanes, es []command.Envelope, at places, now int64, free int, p *sender) (taken int, full *lane, n int) {
+func (s *state) receiveByKey(l line.Places, es []command.Envelope, at places, now int64, free int, p *sender) (taken int, full *line.Lane, n int) {
 	s.stamp(es, now)
 	s.watchLapses(es)
 	left := 0
 	for i := range es {
-		k := s.keyOf(at, i)
+		r := s.rankOf(at, i)
 		if free > 0 {
-			ln := l.of(k)
+			ln := l.Of(r)
 			promised := ln == p.lane && p.places > 0
 			if promised {
 				p.places--
-				ln.reserved--
+				l.Redeem(ln)
 			}
-			if promised || l.lets(ln) {
-				l.push(ln, &es[i])
+			if promised || l.Lets(ln) {
+				l.PushTo(ln, es[i])
 				free--
 				taken++
 				continue
@@ -117,13 +117,13 @@ func (s *state) receiveByKey(l *lanes, es []command.Envelope, at places, now int
 			}
 		}
 		es[left] = es[i]
-		if i < len(at.keys) {
-			at.keys[left] = k
+		if i < len(at.ranks) {
+			at.ranks[left] = r
 		}
 		left++
 	}
 	copy(es[taken:], es[:left])
-	copy(at.keys[min(taken, len(at.keys)):], at.keys[:min(left, len(at.keys))])
+	copy(at.ranks[min(taken, len(at.ranks)):], at.ranks[:min(left, len(at.ranks))])
 	s.counts.received += uint64(taken)
 	if free <= 0 {
 		full = nil
@@ -131,24 +131,24 @@ func (s *state) receiveByKey(l *lanes, es []command.Envelope, at places, now int
 	return taken, full, n
 }
 
-// keyOf returns the key of one of many commands.
-func (s *state) keyOf(at places, i int) (k queue.Key) {
-	if at.of == s.queue.keyOf.Load() {
-		k = keyAt(at.keys, i)
+// rankOf returns the rank of one of many commands.
+func (s *state) rankOf(at places, i int) (r line.Rank) {
+	if at.of == s.queue.ranker.Load() {
+		r = at.at(i).rank
 	}
-	return k
+	return r
 }
 
 // force queues commands that a shared worker brings, which never waits. The pool takes no more from the inbox where they come from
 // while one of their keys is over its bound.
-func (s *state) force(l *lanes, es []command.Envelope, at places, now int64, from *Inbox) {
+func (s *state) force(l line.Places, es []command.Envelope, at places, now int64, from *Inbox) {
 	s.counts.received += uint64(len(es))
 	s.stamp(es, now)
 	s.watchLapses(es)
 	for i := range es {
-		ln := l.of(s.keyOf(at, i))
-		l.push(ln, &es[i])
-		if over := (overKey{ln, from}); l.places(ln) < 0 && from != nil && !slices.Contains(s.overKeys, over) {
+		ln := l.Of(s.rankOf(at, i))
+		l.PushTo(ln, es[i])
+		if over := (overKey{ln, from}); l.Places(ln) < 0 && from != nil && !slices.Contains(s.overKeys, over) {
 			s.waitsAt(ln).stalls = true
 			s.overKeys = append(s.overKeys, over)
 		}
@@ -190,7 +190,7 @@ func (s *state) stamp(es []command.Envelope, now int64) {
 		now = s.now()
 	}
 	every := min(max(s.limit/command.Seen, 1), command.Seen)
-	if s.knobs.Linger > 0 || s.cfg.TTL > 0 || s.queue.line != nil {
+	if s.knobs.Linger > 0 || s.cfg.TTL > 0 || !s.queue.plain {
 		every = 1
 	}
 	moment := command.At(now)

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
 // newSuspendingKeyed returns the inbox of a keyed stage whose handlers suspend and at most two of which are under way, and a
@@ -15,7 +14,7 @@ import (
 func newSuspendingKeyed() (*Inbox, *Member) {
 	in := New(Config{
 		Name: "keyed", Capacity: 8, Batch: 4, Instances: 2, StreakEnds: time.Minute,
-		Key: func(cmd any) queue.Key { return queue.Key(cmd.(int)) },
+		Key: func(cmd any) uint64 { return uint64(cmd.(int)) },
 	})
 	in.SetSuspends()
 	in.limit = 4
@@ -40,7 +39,7 @@ func TestAWorkerThatCarriesResultsOfKeysStartsNothing(t *testing.T) {
 	var tally Tally
 	submitKeys(t, in, 1, 2)
 	require.Equal(t, 2, in.Turn(m, &tally, true))
-	m.Holds.End(0)
+	m.Part.End(0)
 	run := &m.Batch[1]
 	tally.OK, tally.Suspended = 1, 1
 	in.Carry(m, 1)

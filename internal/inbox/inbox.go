@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/histogram"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
@@ -160,18 +161,20 @@ func New(cfg Config) *Inbox {
 // configure makes an inbox that was not opened follow a configuration.
 func (in *Inbox) configure(cfg Config) {
 	in.cfg, in.limit, in.knobs = &cfg, 1, cfg.knobs()
+	in.queue.woken.on = false
 	switch {
+	case cfg.Ordered:
+		in.queue.install(line.Sequenced(), false)
 	case cfg.Key != nil:
-		in.queue.byKey(cfg.Key, newLanes(true, cfg.RateBy))
+		in.queue.install(line.Keyed(line.Keys{Of: cfg.Key, InTurn: true, Most: cfg.KeyCapacity, Rate: cfg.RateBy}), false)
 	case cfg.RateKey != nil:
-		in.queue.byKey(cfg.RateKey, newLanes(false, cfg.RateBy))
+		in.queue.install(line.Keyed(line.Keys{Of: cfg.RateKey, Rate: cfg.RateBy}), false)
 	case cfg.Guards != nil:
-		in.queue.byMethod(cfg.Guards.Method, newGuarded(cfg.Name, cfg.Guards, in.now, in.mu.Unlock))
+		in.queue.install(line.Guarded(cfg.Name, cfg.Guards, in.now, in.mu.Unlock), false)
+	default:
+		in.queue.install(line.FIFO(&in.queue.ring), true)
 	}
-	if cfg.Ordered {
-		in.queue.inSequence()
-	}
-	in.boundKeys()
+	in.queue.line.Resize(cfg.Capacity)
 	in.queue.order(cfg.Discipline)
 	in.rate, in.retryBudget = newLimit(cfg.Rate), newBudget(cfg.Retry.Budget)
 }
@@ -183,30 +186,10 @@ func (in *Inbox) configure(cfg Config) {
 func (in *Inbox) Relay(batch, instances int, elsewhere error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	q := &in.queue
-	q.line, q.lanes, q.guarded, q.sequence, q.woken = nil, nil, nil, nil, nil
-	q.keyOf.Store(nil)
 	in.configure(Config{
 		Name: in.cfg.Name, Capacity: in.cfg.Capacity, Overflow: in.cfg.Overflow, Batch: batch, Together: true, Instances: instances,
 		Retry: Retry{Attempts: 1}, Pauses: in.cfg.Pauses, StreakEnds: in.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
 	})
-}
-
-// boundKeys fits the bound to the capacity. If there are more places now, what waits for them is looked at by the next grant.
-func (s *state) boundKeys() {
-	l := s.queue.lanes
-	if l == nil || !l.keyed || s.cfg.KeyCapacity == 0 {
-		return
-	}
-	before := l.most
-	if l.most = s.cfg.KeyCapacity; l.most == QuarterOfCapacity {
-		l.most = max(s.knobs.Capacity/4, 1)
-	}
-	if l.most > before && len(s.atLanes) > 0 {
-		for ln := range s.atLanes {
-			l.vacate(ln)
-		}
-	}
 }
 
 // Inlet returns the inbox as commands are forwarded to it.

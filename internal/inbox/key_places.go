@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
 )
 
 // A keyed stage bounds how many of its slots the commands of one key may hold, so that a key whose commands come faster than they are
@@ -28,67 +29,82 @@ func (e noKeyPlaceError) Error() string {
 func (noKeyPlaceError) Unwrap() error { return ErrFull }
 
 // waitsAt returns what waits at a lane, to be added to.
-func (s *state) waitsAt(ln *lane) *atLane {
+func (s *state) waitsAt(ln *line.Lane) *atLane {
 	w := s.atLanes[ln]
 	if w == nil {
 		w = new(atLane)
 		if s.atLanes == nil {
-			s.atLanes = map[*lane]*atLane{}
+			s.atLanes = map[*line.Lane]*atLane{}
 		}
-		s.atLanes[ln], ln.waited = w, true
+		s.atLanes[ln] = w
+		s.queue.bound.Waits(ln, true)
 	}
 	return w
 }
 
 // unwait forgets what waited at a lane, if nothing does any more.
-func (s *state) unwait(ln *lane) {
+func (s *state) unwait(ln *line.Lane) {
 	if w := s.atLanes[ln]; w != nil && w.isEmpty() {
 		delete(s.atLanes, ln)
-		ln.waited = false
-		s.queue.lanes.update(ln)
+		s.queue.bound.Waits(ln, false)
 	}
 }
 
 // isKeyFull reports whether a command finds no place of its key.
 func (s *state) isKeyFull(at place) bool {
-	l := s.queue.bounded()
-	if l == nil || at.key == NoKey {
+	l := s.queue.bound
+	if l == nil {
 		return false
 	}
-	ln := l.byKey[at.key]
-	return ln != nil && !l.lets(ln)
+	ln := l.Find(at.rank)
+	return ln != nil && !l.Lets(ln)
 }
 
 // fullError returns why a command is refused that finds no slot, or no place of its key.
 func (s *state) fullError(at place) error {
 	if s.isKeyFull(at) {
-		return noKeyPlaceError{s.queue.lanes.most}
+		return noKeyPlaceError{s.queue.bound.Most()}
 	}
 	return ErrFull
 }
 
+// keyCapacity is how many slots the commands of one key may hold; 0: any number.
+func (s *state) keyCapacity() int {
+	if s.queue.bound == nil {
+		return 0
+	}
+	return s.queue.bound.Most()
+}
+
+// unreserve gives n places of a lane back, if any.
+func (s *state) unreserve(ln *line.Lane, n int) {
+	if ln != nil && n > 0 {
+		s.queue.bound.Unreserve(ln, n)
+	}
+}
+
 // enterLane takes a command from outside, unless its key has no place.
-func (s *state) enterLane(l *lanes, e *command.Envelope, at place) bool {
-	ln := l.of(at.key)
-	if !l.lets(ln) {
+func (s *state) enterLane(l line.Places, e *command.Envelope, at place) bool {
+	ln := l.Of(at.rank)
+	if !l.Lets(ln) {
 		return false
 	}
 	s.note(e)
-	l.push(ln, e)
+	l.PushTo(ln, *e)
 	return true
 }
 
 // awaitSlot puts a command into the line for slots, or into that of its lane.
 func (s *state) awaitSlot(x entrant, suspends, first bool) *waiter {
 	w := s.waiters.waiter(x, suspends)
-	l := s.queue.bounded()
-	if l == nil || x.at.key == NoKey {
+	l := s.queue.bound
+	if l == nil || x.at.rank.Key == line.NoKey {
 		s.waiters.join(w, first)
 		return w
 	}
-	w.lane = l.of(x.at.key)
-	if l.lets(w.lane) {
-		l.reserve(w.lane, 1)
+	w.lane = l.Of(x.at.rank)
+	if l.Lets(w.lane) {
+		l.Reserve(w.lane, 1)
 		s.waiters.join(w, first)
 		return w
 	}
@@ -100,7 +116,7 @@ func (s *state) awaitSlot(x entrant, suspends, first bool) *waiter {
 
 // leaveLine takes a command that was not queued out of the line where it is.
 func (s *state) leaveLine(w *waiter) {
-	l, ln := s.queue.lanes, w.lane
+	ln := w.lane
 	w.lane = nil
 	switch {
 	case ln == nil:
@@ -112,7 +128,7 @@ func (s *state) leaveLine(w *waiter) {
 		s.unwait(ln)
 	default:
 		s.waiters.leave(w)
-		l.unreserve(ln, 1)
+		s.unreserve(ln, 1)
 	}
 }
 
@@ -128,16 +144,11 @@ func (s *state) dismissAtLanes(fx *effects) {
 
 // grantPlaces gives the places that have come free to what waits for them. It goes on in the line for slots.
 func (s *state) grantPlaces(fx *effects) {
-	l := s.queue.lanes
+	l := s.queue.bound
 	if l == nil {
 		return
 	}
-	for len(l.vacated) > 0 {
-		last := len(l.vacated) - 1
-		ln := l.vacated[last]
-		l.vacated[last] = nil
-		l.vacated = l.vacated[:last]
-		ln.vacated = false
+	for ln := l.Vacated(); ln != nil; ln = l.Vacated() {
 		if w := s.atLanes[ln]; w != nil {
 			s.grantPlacesOf(l, ln, w, fx)
 			s.unwait(ln)
@@ -145,19 +156,19 @@ func (s *state) grantPlaces(fx *effects) {
 	}
 }
 
-func (s *state) grantPlacesOf(l *lanes, ln *lane, w *atLane, fx *effects) {
-	if l.places(ln) > 0 && w.stalls {
+func (s *state) grantPlacesOf(l line.Places, ln *line.Lane, w *atLane, fx *effects) {
+	if l.Places(ln) > 0 && w.stalls {
 		s.unstallOver(ln, fx)
 		w.stalls = false
 	}
-	for l.places(ln) > 0 {
+	for l.Places(ln) > 0 {
 		switch {
 		case w.line.first != nil && (w.senders == 0 || w.outside):
 			x := w.line.first
 			w.line.leave(x)
 			s.linedAtLanes--
 			x.atLane = false
-			l.reserve(ln, 1)
+			l.Reserve(ln, 1)
 			s.waiters.join(x, x.inside)
 			w.outside = false
 		case w.senders > 0 && s.promisePlaces(l, ln):
@@ -171,22 +182,22 @@ func (s *state) grantPlacesOf(l *lanes, ln *lane, w *atLane, fx *effects) {
 
 // promisePlaces reserves places for the worker that has waited for them for longest, when there are as many as it wants or half of
 // all: each waking is to move many commands.
-func (s *state) promisePlaces(l *lanes, ln *lane) bool {
+func (s *state) promisePlaces(l line.Places, ln *line.Lane) bool {
 	i := slices.IndexFunc(s.forPlaces, func(p sender) bool { return p.lane == ln })
 	p := s.forPlaces[i]
-	n := min(l.places(ln), p.n)
-	if n < min(p.n, (l.most+1)/2) {
+	n := min(l.Places(ln), p.n)
+	if n < min(p.n, (l.Most()+1)/2) {
 		return false
 	}
 	s.forPlaces = slices.Delete(s.forPlaces, i, i+1)
-	l.reserve(ln, n)
+	l.Reserve(ln, n)
 	p.n, p.places = n, n
 	s.forSlots = append(s.forSlots, p)
 	return true
 }
 
 // awaitPlaces has a worker wait for n places, before the others if it has had some of them.
-func (s *state) awaitPlaces(ln *lane, n int, m *Member, first bool) {
+func (s *state) awaitPlaces(ln *line.Lane, n int, m *Member, first bool) {
 	at := len(s.forPlaces)
 	if first {
 		at = 0
@@ -197,10 +208,10 @@ func (s *state) awaitPlaces(ln *lane, n int, m *Member, first bool) {
 
 // leaveLane takes a worker out of those that wait for places.
 func (s *state) leaveLane(i int) {
-	l, ln := s.queue.lanes, s.forPlaces[i].lane
+	ln := s.forPlaces[i].lane
 	s.forPlaces = slices.Delete(s.forPlaces, i, i+1)
 	s.atLanes[ln].senders--
-	l.vacate(ln)
+	s.queue.bound.Vacate(ln)
 	s.unwait(ln)
 }
 
@@ -210,7 +221,7 @@ func (s *state) isOverFor(behind *Inbox) bool {
 }
 
 // unstallOver unstalls the inboxes behind that wait until a key has a place; nil is any key.
-func (s *state) unstallOver(ln *lane, fx *effects) {
+func (s *state) unstallOver(ln *line.Lane, fx *effects) {
 	s.overKeys = slices.DeleteFunc(s.overKeys, func(o overKey) bool {
 		over := ln == nil || o.lane == ln
 		if over {

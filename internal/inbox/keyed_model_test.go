@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -35,7 +35,7 @@ func testTheInboxOfAKeyedStage(t *testing.T, suspends bool) {
 				t.Run(fmt.Sprintf("%s/%d/%v", ruleNames[rule], capacity, backoff), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						rapid.Check(timeless{t}, func(t *rapid.T) {
-							m := newKeyedModel(rule, capacity, rapid.SampledFrom([]int{0, 1, 2, QuarterOfCapacity}).Draw(t, "places"), backoff, suspends)
+							m := newKeyedModel(rule, capacity, rapid.SampledFrom([]int{0, 1, 2, line.QuarterOfCapacity}).Draw(t, "places"), backoff, suspends)
 							defer m.stop()
 							for range 4 {
 								t.Repeat(m.actions())
@@ -53,7 +53,7 @@ func testTheInboxOfAKeyedStage(t *testing.T, suspends bool) {
 const modelKeys = 4
 
 // modelKey is the key in the model; that in the inbox is one more.
-func modelKey(id int) queue.Key { return queue.Key(id % modelKeys) }
+func modelKey(id int) uint64 { return uint64(id % modelKeys) }
 
 type keyedModel struct {
 	inbox   *Inbox
@@ -78,7 +78,7 @@ type keyedModel struct {
 // keyedRun is a command that was given out. Its handler may be suspended.
 type keyedRun struct {
 	e    command.Envelope
-	hold Hold
+	hold line.Hold
 }
 
 type keyedWorker struct {
@@ -106,7 +106,7 @@ func newKeyedModel(rule Overflow, capacity, places int, backoff time.Duration, s
 	m.inbox = New(Config{
 		Name: "keyed", Capacity: capacity, Batch: 6, Overflow: rule, StreakEnds: time.Minute, Instances: 10,
 		Retry: Retry{Attempts: 3, Backoff: backoff, Max: time.Minute}, KeyCapacity: places,
-		Key: func(cmd any) queue.Key { return 1 + modelKey(cmd.(int)) },
+		Key: func(cmd any) uint64 { return 1 + modelKey(cmd.(int)) },
 	})
 	if suspends {
 		m.inbox.SetSuspends()
@@ -276,26 +276,27 @@ func (m *keyedModel) changeCapacity(t *rapid.T) {
 // bounds checks the places of keys, and what waits for them.
 func (m *keyedModel) bounds(t *rapid.T) {
 	in := m.inbox
-	l := in.queue.lanes
-	if m.halted {
+	l := in.queue.bound
+	if m.halted || l == nil {
 		return
 	}
 	for k, q := range m.queued {
-		if len(q) <= l.most && l.byKey[queue.Key(k+1)] == nil || l.byKey[queue.Key(k+1)] != nil && l.places(l.byKey[queue.Key(k+1)]) >= 0 {
+		ln := l.Find(line.Rank{Key: uint64(k + 1)})
+		if len(q) <= l.Most() && ln == nil || ln != nil && l.Places(ln) >= 0 {
 			m.came[k] = 0
 		}
 	}
 	reserved, lined, senders := 0, 0, 0
-	for _, ln := range l.byKey {
-		reserved += int(ln.reserved)
-		if w := in.atLanes[ln]; w != nil {
+	for _, ln := range line.Inspect(in.queue.line).Lanes {
+		reserved += ln.Reserved
+		if w := in.atLanes[ln.Lane]; w != nil {
 			lined += w.line.Len()
 			senders += w.senders
-			if l.places(ln) > 0 && w.line.Len() > 0 && w.senders == 0 {
-				t.Fatalf("a place of key %d is free, and %d commands wait for it", ln.key, w.line.Len())
+			if l.Places(ln.Lane) > 0 && w.line.Len() > 0 && w.senders == 0 {
+				t.Fatalf("a place of key %d is free, and %d commands wait for it", ln.Key, w.line.Len())
 			}
-			if l.places(ln) >= l.most && w.senders > 0 {
-				t.Fatalf("all places of key %d are free, and a worker waits for them", ln.key)
+			if l.Places(ln.Lane) >= l.Most() && w.senders > 0 {
+				t.Fatalf("all places of key %d are free, and a worker waits for them", ln.Key)
 			}
 		}
 	}
@@ -307,9 +308,9 @@ func (m *keyedModel) bounds(t *rapid.T) {
 			reserved--
 		}
 	}
-	if reserved != 0 || lined != in.linedAtLanes || senders != len(in.forPlaces) || len(l.vacated) > 0 || !m.halted && len(in.overKeys) > 0 {
-		t.Fatalf("%d places reserved too many, %d commands wait, counted %d; %d workers, counted %d; %d lanes are to be looked at",
-			reserved, lined, in.linedAtLanes, senders, len(in.forPlaces), len(l.vacated))
+	if reserved != 0 || lined != in.linedAtLanes || senders != len(in.forPlaces) || l.HasVacated() || !m.halted && len(in.overKeys) > 0 {
+		t.Fatalf("%d places reserved too many, %d commands wait, counted %d; %d workers, counted %d; a lane must be looked at: %v",
+			reserved, lined, in.linedAtLanes, senders, len(in.forPlaces), l.HasVacated())
 	}
 	if in.free() > 0 && in.waiters.n > 0 && len(in.forSlots) == 0 {
 		t.Fatalf("%d slots are free, and %d commands wait for them", in.free(), in.waiters.n)
@@ -329,10 +330,10 @@ func (m *keyedModel) collect(t *rapid.T) {
 		before[k] = len(m.queued[k])
 	}
 	defer func() {
-		for k, most := 0, m.inbox.queue.lanes.most; k < modelKeys && most > 0; k++ {
+		for k, most := 0, m.inbox.keyCapacity(); k < modelKeys && most > 0; k++ {
 			n := len(m.queued[k])
 			for _, e := range m.taken {
-				if id, fresh := e.Load.(int); fresh && modelKey(id) == queue.Key(k) {
+				if id, fresh := e.Load.(int); fresh && modelKey(id) == uint64(k) {
 					n--
 				}
 			}
@@ -474,7 +475,7 @@ func (m *keyedModel) given(t *rapid.T, w *keyedWorker, i int32, e command.Envelo
 		t.Fatalf("given %d, of %v, and %v has the key", id, m.queued[k], had)
 	}
 	m.queued[k] = m.queued[k][1:]
-	m.working[k] = &keyedRun{e, w.Holds.Of(i)}
+	m.working[k] = &keyedRun{e, w.Part.Of(i)}
 }
 
 // start is what a worker does with the next command of its batch, if handlers suspend: the command is in the batch as it was when it
@@ -482,7 +483,7 @@ func (m *keyedModel) given(t *rapid.T, w *keyedWorker, i int32, e command.Envelo
 func (m *keyedModel) begin(w *keyedWorker) *keyedRun {
 	if run, ok := w.todo[0].Load.(*keyedRun); ok {
 		w.todo[0] = run.e
-		w.Holds.Set(w.at, run.hold)
+		w.Part.Set(w.at, run.hold)
 		return run
 	}
 	return m.working[modelKey(w.todo[0].Load.(int))]
@@ -492,7 +493,7 @@ func (m *keyedModel) begin(w *keyedWorker) *keyedRun {
 func (m *keyedModel) done(w *keyedWorker, ended bool) {
 	if m.suspends {
 		run := m.working[modelKey(w.todo[0].Load.(int))]
-		w.Holds.End(w.at)
+		w.Part.End(w.at)
 		if ended && run != nil {
 			w.ended = append(w.ended, run)
 		}
@@ -709,39 +710,37 @@ func (m *keyedModel) halt(*rapid.T) {
 func (m *keyedModel) check(t *rapid.T) {
 	m.collect(t)
 	m.bounds(t)
-	l := m.inbox.queue.lanes
+	l, inside := m.inbox.queue.line, line.Inspect(m.inbox.queue.line)
 	n, takeable, held := 0, 0, 0
-	inUse := func(k queue.Key) bool { return m.holder[k-1] != nil || m.working[k-1] != nil }
-	for k, ln := range l.byKey {
-		n += ln.ring.Len()
-		ready := ln.ring.Len() > 0 && !ln.held && !ln.blocked
+	inUse := func(k uint64) bool { return m.holder[k-1] != nil || m.working[k-1] != nil }
+	for _, ln := range inside.Lanes {
+		n += ln.Len
+		ready := ln.Len > 0 && !ln.Held && !ln.Blocked
 		if ready {
 			switch {
 			case m.suspends:
 				takeable++
-			case ln.again > 0:
-				takeable += min(ln.ring.Len(), int(ln.again))
+			case ln.Again > 0:
+				takeable += min(ln.Len, ln.Again)
 			default:
-				takeable += ln.ring.Len()
+				takeable += ln.Len
 			}
 		}
-		if ln.held {
+		if ln.Held {
 			held++
 		}
-		if ready != (ln.in == &l.ready) || ln.held != inUse(k) && !m.halted {
-			t.Fatalf("the lane of key %d: %d commands, held %v, blocked %v, ready %v", k, ln.ring.Len(), ln.held, ln.blocked, ln.in == &l.ready)
+		if ready != ln.Ready || ln.Held != inUse(ln.Key) && !m.halted {
+			t.Fatalf("the lane of key %d: %d commands, held %v, blocked %v, ready %v", ln.Key, ln.Len, ln.Held, ln.Blocked, ln.Ready)
 		}
 	}
 	all := 0
 	for _, q := range m.queued {
 		all += len(q)
 	}
-	if n != l.Len() || takeable != l.takeable || n+m.inbox.delayed.Len() != all {
-		t.Fatalf("%d commands, %d to be taken; counted %d and %d; here should be %d", l.Len(), l.takeable, n, takeable, all)
+	if n != l.Len() || takeable != l.Takeable() || n+m.inbox.delayed.Len() != all {
+		t.Fatalf("%d commands, %d to be taken; counted %d and %d; here should be %d", l.Len(), l.Takeable(), n, takeable, all)
 	}
-	for _, lanes := range l.held {
-		held -= len(lanes)
-	}
+	held -= m.lanesHeld()
 	for _, run := range m.working {
 		if run != nil && !m.halted {
 			held--
@@ -750,8 +749,8 @@ func (m *keyedModel) check(t *rapid.T) {
 	if m.halted {
 		held = 0 // nothing is given out any more
 	}
-	if held != 0 || len(l.taken) > 0 {
-		t.Fatalf("%d lanes are held too many, and %d by no worker", held, len(l.taken))
+	if held != 0 || inside.Taken > 0 {
+		t.Fatalf("%d lanes are held too many, and %d by no worker", held, inside.Taken)
 	}
 	in := m.inbox
 	if in.available() > 0 && in.pool == nil && in.waking == 0 && slices.ContainsFunc(in.idle, in.canWork) && !m.halted {
@@ -799,14 +798,21 @@ func (m *keyedModel) settle(t *rapid.T) {
 			t.Fatalf("a worker still waits with %d commands", len(s.items))
 		}
 	}
-	l := m.inbox.queue.lanes
+	inside := line.Inspect(m.inbox.queue.line)
 	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queued+s.InHand+s.Delayed+len(m.waiters) > len(m.suspended) {
 		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d submitters", s.Queued, s.InHand, s.Delayed, len(m.waiters))
 	}
 	if m.halted {
 		return // lanes stay blocked by the retries that were ended
 	}
-	if len(l.held) > 0 || len(l.byKey) != l.empty.n || l.ready.n > 0 || l.takeable > 0 {
-		t.Fatalf("nothing is here, and %d workers hold lanes; of %d lanes %d are empty", len(l.held), len(l.byKey), l.empty.n)
+	if m.lanesHeld() > 0 || len(inside.Lanes) > 0 || inside.Ready > 0 || m.inbox.queue.line.Takeable() > 0 {
+		t.Fatalf("nothing is here, and workers hold %d lanes; %d lanes are in use, and %d are empty", m.lanesHeld(), len(inside.Lanes), inside.Kept)
 	}
+}
+
+func (m *keyedModel) lanesHeld() (n int) {
+	for _, w := range m.workers {
+		n += w.Part.Lanes()
+	}
+	return n
 }

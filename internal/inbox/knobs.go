@@ -20,10 +20,8 @@ func (in *Inbox) Adjust(change func(*Knobs)) (surplus []any) {
 	if in.knobs.Disabled {
 		in.dismissWaiters(&fx)
 	}
-	if g := in.queue.guarded; g != nil {
-		g.stale() // a stage that is resumed has its guards evaluated again
-	}
-	in.boundKeys()
+	in.queue.line.Reconsider() // a stage that is resumed has its guards evaluated again
+	in.queue.line.Resize(in.knobs.Capacity)
 	in.changed(&fx)
 	surplus = in.surplusInstances()
 	in.unlock(&fx)

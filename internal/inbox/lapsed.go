@@ -102,8 +102,7 @@ func (s *state) endLapsed(lapsed map[*command.Origin]error, fx *effects) {
 		waited, known := e.Waited(now)
 		return s.cfg.TTL > 0 && known && waited > s.cfg.TTL
 	}
-	ordered := s.queue.sequence != nil // results wait for what is in packs, so a worker ends it
-	es := s.queue.remove(func(e *command.Envelope) bool { return (e.Pack() == 0 || !ordered) && (givenUp(e) || tooOld(e)) })
+	es := s.queue.line.Remove(func(e *command.Envelope) bool { return givenUp(e) || tooOld(e) })
 	s.breakPacks(es)
 	es = append(es, s.removePostponed(func(e *command.Envelope) bool { return givenUp(e) || tooOld(e) })...)
 	if len(es) == 0 {
@@ -131,16 +130,16 @@ func (s *state) breakPacks(removed []command.Envelope) {
 	if s.queue.packed == packed {
 		return
 	}
-	s.queue.count(func(e *command.Envelope) bool {
+	s.queue.line.Count(func(e *command.Envelope) bool {
 		e.SetPack(min(e.Pack(), 1))
 		return false
 	})
 }
 
-// removePostponed takes out the commands for which is is true of those that wait for their next try. In an ordered stage results wait
-// for them, so a worker ends them.
+// removePostponed takes out the commands for which is is true of the commands that wait for their next try. If others wait
+// for them a worker ends them.
 func (s *state) removePostponed(is func(*command.Envelope) bool) (es []command.Envelope) {
-	if s.queue.sequence != nil {
+	if s.queue.line.Awaited() {
 		return nil
 	}
 	kept := s.delayed.heap[:0]
@@ -151,9 +150,7 @@ func (s *state) removePostponed(is func(*command.Envelope) bool) (es []command.E
 			continue
 		}
 		es = append(es, d.e)
-		if s.queue.keyed() {
-			s.queue.lanes.release(d.p.key)
-		}
+		s.queue.line.Release(d.p.rank)
 	}
 	clear(s.delayed.heap[len(kept):])
 	s.delayed.heap = kept

@@ -49,5 +49,5 @@ func (in *Inbox) HasResultsFor(to *behaviour.Inlet) bool {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.queue.sequence.leadsTo(to)
+	return in.queue.line.LeadsTo(to)
 }

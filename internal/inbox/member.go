@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/steer"
 )
 
@@ -29,10 +30,8 @@ type Member struct {
 	// Instance is what the worker handles them with. A turn at a shared inbox lends one, or nil: then the worker is to make
 	// one. It is the worker's for as long as it is at the inbox, and is returned to the idle instances.
 	Instance any
-	// Numbers are those of the batch at an ordered stage. A turn there makes them.
-	Numbers *Numbers
-	// Holds are those of the batch at a keyed stage whose handlers may suspend. A turn there makes them.
-	Holds *Holds
+	// Part is the worker's part in the line of the stage where it is; nil until a line has one for it.
+	Part *line.Part
 	// Surplus is an instance that the worker is to stop.
 	Surplus any
 	// Owner is the worker whose member it is, nil if there is none yet; set once.
@@ -87,8 +86,6 @@ type custody struct {
 	timed          uint32             // when the last batch started whose time has been counted; the low half of it is enough
 	credited       time.Duration      // so much of the present batch's time has been counted
 	copies         []command.Envelope // what it was given last; see abandon.go
-	numbers        []uint64           // of copies, in an ordered stage
-	permit         Permit             // of the command whose handler has not begun, in a stage with guards
 	before, behind *Member            // neighbours among those that are listed
 }
 

@@ -57,9 +57,7 @@ func (in *Inbox) Succeed(from, to *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	from.inUse, to.inUse, to.mark, to.fault = false, from.inUse, from.mark, from.fault
-	if in.queue.sequence != nil {
-		in.queue.sequence.succeed(from.Numbers, to.Numbers)
-	}
+	in.queue.line.Succeed(from.Part, to.Part)
 }
 
 // ForgetShrink forgets what the workers of a stage that broke had still to do and had done wrong: requests to leave, and the

@@ -813,7 +813,7 @@ func (m *inboxModel) collectAnswers(t *rapid.T) {
 func (m *inboxModel) ids() []int {
 	ids := make([]int, m.inbox.queue.Len())
 	for i := range ids {
-		ids[i] = m.inbox.queue.at(i).Load.(int)
+		ids[i] = m.inbox.queue.line.At(i).Load.(int)
 	}
 	return ids
 }

@@ -1,16 +1,22 @@
 package inbox
 
-import "github.com/golda-dev/golda/internal/command"
+import (
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
+)
+
+// Ordered reports whether the results of the stage's commands leave in the order of their arrival.
+func (in *Inbox) Ordered() bool { return in.cfg.Ordered }
 
 // TakeResults books what a worker of an ordered stage did, and returns, behind what the slice has, results that may leave the
 // stage now. If there are any the worker is the only one that gets them, until it has handed all of them over and asks again.
-func (in *Inbox) TakeResults(m *Member, t *Tally, into []Result) []Result {
+func (in *Inbox) TakeResults(m *Member, t *Tally, into []line.Result) []line.Result {
 	var fx effects
 	in.mu.Lock()
 	in.book(m, t, &fx)
-	full := in.resultsFull()
-	into = in.queue.sequence.leave(m.Numbers, into)
-	if full {
+	before := in.takeable()
+	into = in.queue.line.Leave(m.Part, into)
+	if in.takeable() > before {
 		in.callWorker(&fx)
 	}
 	in.checkQuiet(&fx)
@@ -24,10 +30,10 @@ func (in *Inbox) Flush() {
 	if !in.Ordered() {
 		return
 	}
-	leaver := new(Numbers)
+	leaver := new(line.Part)
 	for {
 		in.mu.Lock()
-		leaving := in.queue.sequence.leave(leaver, nil)
+		leaving := in.queue.line.Leave(leaver, nil)
 		in.mu.Unlock()
 		if len(leaving) == 0 {
 			return

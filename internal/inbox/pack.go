@@ -43,11 +43,11 @@ func (q *waiting) unpack(es ...command.Envelope) {
 // not know yet what comes later may let a command that is tried again come among others; packs that were given back are
 // known.
 func (q *waiting) apart(n int) int {
-	if first := q.at(0); first.Pack() > 0 {
+	if first := q.line.At(0); first.Pack() > 0 {
 		return min(n, first.Pack())
 	}
 	for i := 1; i < n; i++ {
-		e := q.at(i)
+		e := q.line.At(i)
 		if e == nil {
 			break
 		}

@@ -160,7 +160,7 @@ func TestARetryLeavesItsPack(t *testing.T) {
 			e.Failed()
 			test.again(in, w, e)
 			tried := 0
-			in.queue.count(func(e *command.Envelope) bool {
+			in.queue.line.Count(func(e *command.Envelope) bool {
 				if e.Tries() > 0 {
 					tried++
 					require.Equal(t, test.pack, e.Pack())

@@ -26,9 +26,7 @@ func (s *state) postpone(e command.Envelope, at place, asked time.Duration) {
 		s.requeueRetry(&e, at)
 		return
 	}
-	if s.queue.keyed() {
-		s.queue.lanes.block(at.key)
-	}
+	s.queue.line.Block(at.rank)
 	if !s.lapsing.watched {
 		s.watchLapse(&e)
 	}
@@ -51,8 +49,7 @@ func (s *state) requeueRetry(e *command.Envelope, at place) {
 	if !s.lapsing.watched {
 		s.watchLapse(e)
 	}
-	if s.queue.keyed() {
-		s.queue.lanes.unblock(*e, at.key)
+	if s.queue.line.Unblock(*e, at.rank) {
 		return
 	}
 	if s.yieldsSlot() {
@@ -63,10 +60,10 @@ func (s *state) requeueRetry(e *command.Envelope, at place) {
 }
 
 // yieldsSlot reports whether a command that is due gives up its slot. Under a limit of a policy it does not: it counts against
-// the limit wherever it is, so it would wait for a command that waits for it. In an ordered stage others wait for it.
+// the limit wherever it is, so it would wait for a command that waits for it.
 func (s *state) yieldsSlot() bool {
 	others := s.waiters.Len() > 0 || len(s.forSlots) > 0
-	return others && s.queue.sequence == nil && s.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
+	return others && !s.queue.line.Awaited() && s.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
 }
 
 // recallRetries queues the commands that gave up their slot.

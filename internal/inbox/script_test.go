@@ -17,6 +17,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/rate"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -125,8 +126,8 @@ func (s *script) state() string {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	var queued []string
-	s.in.queue.count(func(e *command.Envelope) bool { queued = append(queued, nameOf(e)); return false })
-	if s.in.queue.keyed() { // its lanes are in no order; each of them is
+	s.in.queue.line.Count(func(e *command.Envelope) bool { queued = append(queued, nameOf(e)); return false })
+	if s.in.Keyed() { // its lanes are in no order; each of them is
 		slices.SortStableFunc(queued, func(a, b string) int { return strings.Compare(part(a), part(b)) })
 	}
 	add("queued:", queued)
@@ -250,12 +251,12 @@ func (s *script) stage(t *testing.T, d *datadriven.TestData) {
 			cfg.Linger = span(t, d, value)
 		case "rate":
 			n, per, _ := strings.Cut(value, "/")
-			cfg.Rate = Rate{N: number(t, d, n), Per: span(t, d, per), Burst: number(t, d, n)}
+			cfg.Rate = rate.Limit{N: number(t, d, n), Per: span(t, d, per), Burst: number(t, d, n)}
 		case "keyed":
-			cfg.Key = func(load any) queue.Key {
+			cfg.Key = func(load any) uint64 {
 				h := fnv.New64a()
 				_, _ = h.Write([]byte(part(link.Bare(load))))
-				return queue.Key(h.Sum64())
+				return h.Sum64()
 			}
 		case "ordered":
 			cfg.Ordered = true
@@ -442,8 +443,8 @@ func (s *script) take(t *testing.T, d *datadriven.TestData) (*scriptWorker, comm
 
 func (s *script) finish(t *testing.T, d *datadriven.TestData) *Tally {
 	w, e := s.take(t, d)
-	if w.Numbers != nil {
-		w.Numbers.End(int32(len(w.Numbers.of) - len(w.todo) - 1))
+	if s.in.Ordered() {
+		w.Part.EndBefore(len(w.todo))
 	}
 	e.Ticket().Settle(false, nil, nil)
 	return &w.tally

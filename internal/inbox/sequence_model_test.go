@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -64,7 +65,7 @@ type sequenceWorker struct {
 	booked                 map[int]bool // ended and not booked
 	results                map[int]int  // of those that are not booked
 	owes                   bool         // it has to ask for results before it rests
-	loaded                 []Result
+	loaded                 []line.Result
 	tally                  Tally
 }
 
@@ -202,7 +203,7 @@ func (m *sequenceModel) turn(t *rapid.T) {
 
 // deliver has a worker hand over what may leave. It returns false if something is left because the stage ahead is full.
 func (m *sequenceModel) deliver(t *rapid.T, w *sequenceWorker, full bool) bool {
-	if w.Numbers == nil {
+	if w.Part == nil {
 		return true // it never had a batch
 	}
 	for {
@@ -282,7 +283,7 @@ func (m *sequenceModel) takeTurn(t *rapid.T, w *sequenceWorker, park bool) {
 			m.fresh = m.fresh[1:]
 			m.given = append(m.given, id)
 		}
-		if number := w.Numbers.Of(int32(i)); m.given[number-1] != id {
+		if number := w.Part.Of(int32(i)).Rank().Order; m.given[number-1] != id {
 			t.Fatalf("%d has number %d, and not %d", id, number, slices.Index(m.given, id)+1)
 		}
 		w.todo = append(w.todo, e)
@@ -303,7 +304,7 @@ func (m *sequenceModel) finish(t *rapid.T) {
 func (m *sequenceModel) finishOne(w *sequenceWorker, results int) {
 	id := w.todo[0].Load.(int)
 	for range results {
-		w.Numbers.Add(w.cur, m.ahead.Inlet()).Load = id
+		w.Part.Add(w.cur, m.ahead.Inlet()).Load = id
 	}
 	w.results[id] = results
 	m.end(w)
@@ -312,7 +313,7 @@ func (m *sequenceModel) finishOne(w *sequenceWorker, results int) {
 
 // end ends the present command of a worker.
 func (m *sequenceModel) end(w *sequenceWorker) {
-	w.Numbers.End(w.cur)
+	w.Part.End(w.cur)
 	w.booked[w.todo[0].Load.(int)] = true
 	w.todo = w.todo[1:]
 	w.cur++
@@ -452,27 +453,26 @@ func (m *sequenceModel) flushed(t *rapid.T) {
 func (m *sequenceModel) check(t *rapid.T) {
 	m.collect(t)
 	m.flushed(t)
-	q, in := m.inbox.queue.sequence, m.inbox
-	results, loaded, owes := 0, 0, 0
-	for i := range q.pending.Len() {
-		results += q.pending.At(i).n
-	}
+	q, in, inside := m.inbox.queue.line, m.inbox, line.Inspect(m.inbox.queue.line)
+	loaded, owes := 0, 0
+	var known line.Accounts
+	q.Account(0, &known)
 	for _, w := range m.workers {
 		loaded += len(w.loaded)
 		if w.owes || len(w.todo) > 0 || len(w.loaded) > 0 {
 			owes++
 		}
 	}
-	if results != q.results || q.Len()+in.delayed.Len()+int(in.waiters.retries) != len(m.fresh)+len(m.back) {
-		t.Fatalf("%d results, counted %d; %d commands and %d delayed, and here should be %v and %v", q.results, results, q.Len(), in.delayed.Len(), m.fresh, m.back)
+	if inside.Results != known.Results || q.Len()+in.delayed.Len()+int(in.waiters.retries) != len(m.fresh)+len(m.back) {
+		t.Fatalf("%d results, counted %d; %d commands and %d delayed, and here should be %v and %v", inside.Results, known.Results, q.Len(), in.delayed.Len(), m.fresh, m.back)
 	}
-	if in.available() > 0 && in.resultsFull() && len(q.back) == 0 {
-		t.Fatalf("%d results wait, and %d commands may be started", q.results, in.available())
+	if in.available() > 0 && known.Results >= in.knobs.Capacity && q.Len() == q.Droppable() {
+		t.Fatalf("%d results wait, and %d commands may be started", known.Results, in.available())
 	}
-	if !m.halted && q.pending.Len() > 0 && q.pending.At(0).ended && owes == 0 {
+	if !m.halted && inside.Ended && owes == 0 {
 		t.Fatal("results may leave, and no worker will come for them")
 	}
-	if q.leaver != nil && loaded == 0 {
+	if inside.Leads && loaded == 0 {
 		t.Fatal("a worker with nothing to hand over is the leaver")
 	}
 	if in.available() > 0 && in.pool == nil && in.waking == 0 && len(in.idle) > 0 && !m.halted {
@@ -504,7 +504,7 @@ func (m *sequenceModel) settle(t *rapid.T) {
 	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queued+s.InHand+s.Delayed+s.Carried+len(m.waiters) > 0 {
 		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d carried, %d submitters", s.Queued, s.InHand, s.Delayed, s.Carried, len(m.waiters))
 	}
-	if want := m.want(); !slices.Equal(m.left, want) || m.inbox.queue.sequence.pending.Len() > 0 {
-		t.Fatalf("%v left, and not %v; %d are pending", m.left, want, m.inbox.queue.sequence.pending.Len())
+	if want := m.want(); !slices.Equal(m.left, want) || line.Inspect(m.inbox.queue.line).Pending > 0 {
+		t.Fatalf("%v left, and not %v; %d are pending", m.left, want, line.Inspect(m.inbox.queue.line).Pending)
 	}
 }

@@ -345,18 +345,18 @@ func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int
 		at := slices.Index(mi.queue, id)
 		if at < 0 {
 			// The model can't see the order inside a discipline, so it learns here of retries that were queued.
-			if at = slices.Index(mi.delayed, id); at < 0 || mi.Inbox.queue.line == nil {
+			if at = slices.Index(mi.delayed, id); at < 0 || mi.Inbox.queue.plain {
 				t.Fatalf("%s: given %d, which the model does not have: %v", mi.Name(), id, mi.queue)
 			}
 			mi.delayed = slices.Delete(mi.delayed, at, at+1)
 		} else {
-			if at > 0 && mi.Inbox.queue.line == nil && !pm.allInBatch(mi.queue[:at], batch) {
+			if at > 0 && mi.Inbox.queue.plain && !pm.allInBatch(mi.queue[:at], batch) {
 				t.Fatalf("%s: given %d before %v", mi.Name(), id, mi.queue[:at])
 			}
 			mi.queue = slices.Delete(mi.queue, at, at+1)
 		}
 	}
-	mi.packs.checkBatch(t, batch, mi.Inbox.queue.line == nil)
+	mi.packs.checkBatch(t, batch, mi.Inbox.queue.plain)
 	w.todo = slices.Clone(batch)
 	if w.Instance == nil {
 		if !w.owns {
@@ -727,7 +727,7 @@ func (pm *poolModel) order(t *rapid.T) {
 	odd := queue.PriorityOf(func(id int) int { return id % 2 })
 	d := rapid.SampledFrom([]queue.Discipline{nil, nil, queue.FIFO{}, queue.LIFO{}, queue.AdaptiveLIFO{Above: 2}, odd}).Draw(t, "discipline")
 	mi.Order(d)
-	if mi.Inbox.queue.line == nil {
+	if mi.Inbox.queue.plain {
 		have := mi.ids()
 		for _, id := range have {
 			if i := slices.Index(mi.delayed, id); i >= 0 {
@@ -794,7 +794,7 @@ func (pm *poolModel) takeIdleInstances(t *rapid.T) {
 func (mi *modelInbox) ids() []int {
 	ids := make([]int, mi.Inbox.queue.Len())
 	for i := range ids {
-		ids[i] = mi.Inbox.queue.at(i).Load.(int)
+		ids[i] = mi.Inbox.queue.line.At(i).Load.(int)
 	}
 	return ids
 }
@@ -826,7 +826,7 @@ func (pm *poolModel) updateQueue(t *rapid.T, mi *modelInbox) {
 	dropped := func(id int) bool { return pm.ends[id] >= 100 }
 	mi.queue, mi.delayed = slices.DeleteFunc(mi.queue, dropped), slices.DeleteFunc(mi.delayed, dropped)
 	granted = slices.DeleteFunc(granted, dropped)
-	if mi.Inbox.queue.line != nil {
+	if !mi.Inbox.queue.plain {
 		mi.queue = append(mi.queue, granted...)
 		if have := mi.Inbox.queue.Len() + mi.Inbox.postponed(); have != len(mi.queue)+len(mi.delayed) {
 			t.Fatalf("%s: %d queued or delayed, want %v and %v", mi.Name(), have, mi.queue, mi.delayed)
@@ -946,7 +946,7 @@ func (mi *modelInbox) lingersNow() bool {
 	if k.Linger <= 0 || mi.Inbox.queue.Len() >= k.Batch || mi.Inbox.queue.Len() >= k.Capacity || mi.Inbox.queue.Len() == 0 {
 		return false
 	}
-	first := mi.Inbox.queue.oldest()
+	first := mi.Inbox.queue.line.Oldest()
 	waited, known := first.Waited(mi.Pipeline().Now())
 	if first.Tries() > 0 {
 		waited -= 8 * time.Microsecond // a timestamp is exact to 4, and the timer may be set later by as much

@@ -49,7 +49,7 @@ func (s *state) grantSlots(fx *effects) {
 func (s *state) enqueue(w *waiter, fx *effects) {
 	s.waiters.leave(w)
 	if w.lane != nil {
-		w.lane.reserved-- // which the command gets
+		s.queue.bound.Redeem(w.lane) // the command gets it
 		w.lane = nil
 	}
 	s.push(&w.e, w.at)
@@ -81,7 +81,7 @@ func (s *state) promise(n int) *Member {
 // unpark takes a worker out of the lines here and releases the slots and places that it was promised.
 func (s *state) unpark(m *Member) (known bool) {
 	_, known, p := s.unparkKeeping(m)
-	s.queue.lanes.unreserve(p.lane, p.places)
+	s.unreserve(p.lane, p.places)
 	return known
 }
 
@@ -145,7 +145,7 @@ func (s *state) releaseSenders(fx *effects) {
 		s.reserved -= int32(p.n)
 	}
 	for _, p := range slices.Concat(s.forSlots, s.promises) {
-		s.queue.lanes.unreserve(p.lane, p.places)
+		s.unreserve(p.lane, p.places)
 	}
 	s.unstallOver(nil, fx)
 	s.barred, s.forSlots, s.promises = nil, nil, nil
@@ -173,7 +173,7 @@ func (in *Inbox) Parked() (all []*Member) {
 // dropFor makes a slot for e, or drops e itself, as the overflow rule says. Packs stay whole: only the command in front is ever
 // dropped from the queue.
 func (s *state) dropFor(e command.Envelope, at place, fx *effects) {
-	if s.cfg.Overflow == DropNewest || s.queue.droppable() == 0 {
+	if s.cfg.Overflow == DropNewest || s.queue.line.Droppable() == 0 {
 		s.shedOne(e, reason.Newest, ErrShedNewest, fx)
 		return
 	}
@@ -190,14 +190,9 @@ func (s *state) dropFor(e command.Envelope, at place, fx *effects) {
 // dropOldest removes the oldest command of the queue, or of a key that has no place. It returns false if that has none which waits.
 func (s *state) dropOldest(at place) (oldest command.Envelope, ok bool) {
 	if !s.isKeyFull(at) {
-		return s.queue.drop(), true
+		return s.queue.line.Drop(), true
 	}
-	l := s.queue.lanes
-	ln := l.byKey[at.key]
-	if ln.ring.Len() == 0 {
-		return oldest, false
-	}
-	return l.dropOf(ln), true
+	return s.queue.bound.DropOf(s.queue.bound.Find(at.rank))
 }
 
 // unstallBehind unstalls the inboxes behind that wait for free slots here, if half of the slots is free.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
@@ -27,7 +28,7 @@ type state struct {
 	self        *Inbox // whose state it is
 	knobs       knobs
 	queue       waiting
-	waiters     line // commands that wait for a free slot
+	waiters     waiters // commands that wait for a free slot
 	delayed     delayed
 	lapsing     lapsing
 	retryBudget *budget // nil: any number of retries
@@ -95,20 +96,20 @@ type slots struct {
 type sender struct {
 	m      *Member
 	n      int
-	back   bool  // it comes along a back edge
-	lane   *lane // of which it waits for places, or has some; nil: of none
-	places int   // that it has
+	back   bool       // it comes along a back edge
+	lane   *line.Lane // of which it waits for places, or has some; nil: of none
+	places int        // that it has
 }
 
 // senders are the workers of other inboxes that wait here until they can hand over.
 type senders struct {
-	forSlots     []sender          // for free slots; first come, first served
-	forPlaces    []sender          // for places of keys; see key_places.go
-	atLanes      map[*lane]*atLane // what waits for places, callers and handlers too
-	linedAtLanes int               // how many of these
-	overKeys     []overKey         // inboxes behind that wait until a key has a place
-	barred       []sender          // until the phase lets them, whether there are free slots or not
-	unbarred     chan struct{}     // closed when barred senders may try again; nil if none waits on it
+	forSlots     []sender               // for free slots; first come, first served
+	forPlaces    []sender               // for places of keys; see key_places.go
+	atLanes      map[*line.Lane]*atLane // what waits for places, callers and handlers too
+	linedAtLanes int                    // how many of these
+	overKeys     []overKey              // inboxes behind that wait until a key has a place
+	barred       []sender               // until the phase lets them, whether there are free slots or not
+	unbarred     chan struct{}          // closed when barred senders may try again; nil if none waits on it
 }
 
 // served is what a shared pool's visits need, and what inboxes behind know of this one when it is full, for the same visits.
@@ -171,15 +172,15 @@ type CrashStreak struct {
 
 // atLane is what waits for a place of a key.
 type atLane struct {
-	line    line // callers, and handlers that emit
-	senders int  // workers, which are in forPlaces
-	stalls  bool // inboxes behind, which are in overKeys
-	outside bool // the next place is for one in line, not for a worker
+	line    waiters // callers, and handlers that emit
+	senders int     // workers, which are in forPlaces
+	stalls  bool    // inboxes behind, which are in overKeys
+	outside bool    // the next place is for one in line, not for a worker
 }
 
 // overKey is a key that a shared pool has brought commands of beyond its bound, and the inbox where they came from.
 type overKey struct {
-	lane *lane
+	lane *line.Lane
 	from *Inbox
 }
 
@@ -221,11 +222,11 @@ func (s *state) load() int { return s.queue.Len() + s.counts.inHand + s.postpone
 // push queues a command.
 func (s *state) push(e *command.Envelope, p place) {
 	s.note(e)
-	if s.queue.line != nil {
-		s.queue.push(*e, p)
+	if s.queue.plain {
+		*s.queue.next() = *e
 		return
 	}
-	*s.queue.next() = *e
+	s.queue.push(e, p)
 }
 
 // note notes that a command is about to be queued. It reads the clock for one in so many, or for each if it matters how long they
@@ -317,7 +318,7 @@ func (s *shared) bars(from *Inbox, back bool) bool {
 
 // count counts the queued and delayed commands for which so is true.
 func (s *state) count(so func(*command.Envelope) bool) int {
-	n := s.queue.count(so)
+	n := s.queue.line.Count(so)
 	for i := range s.delayed.heap {
 		if so(&s.delayed.heap[i].e) {
 			n++

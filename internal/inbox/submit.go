@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -177,7 +178,7 @@ func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 	if s.knobs.Disabled || s.waiters.n > 0 || len(s.forSlots) > 0 || s.free() <= 0 {
 		return false
 	}
-	if l := s.queue.bounded(); l == nil {
+	if l := s.queue.bound; l == nil {
 		s.push(e, at)
 	} else if !s.enterLane(l, e, at) {
 		return false
@@ -271,7 +272,7 @@ func handlerOf(ctx context.Context) handler {
 // holder is a handler whose command holds a lane.
 type holder interface {
 	handler
-	Hold() Hold
+	Hold() line.Hold
 }
 
 // CallsItself reports whether ctx is that of a handler of the inbox that may suspend, and has the key of a command that is to be called:
@@ -281,7 +282,7 @@ func (in *Inbox) CallsItself(ctx context.Context, load any) bool {
 		return false
 	}
 	h, ok := ctx.Value(link.EmitterKey{}).(holder)
-	return ok && h.Inbox() == in && h.Attempt() > 0 && h.Hold().key == in.queue.place(load).key
+	return ok && h.Inbox() == in && h.Attempt() > 0 && h.Hold().Rank() == in.queue.place(load).rank
 }
 
 // submitterOf asks a context whose it is. The lock is not held.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
 )
 
 // The handlers of an inbox may suspend: a command is started, suspended, and goes on when it is woken. A suspended command is
@@ -17,10 +18,9 @@ import (
 
 // SetSuspends says that the inbox's handlers may suspend. It is called before the inbox is opened.
 func (in *Inbox) SetSuspends() {
-	in.queue.woken = new(woken)
-	if in.queue.keyed() {
-		in.queue.lanes.byOne = true
-	}
+	in.queue.woken.on = true
+	line.HoldByCommand(in.queue.line)
+	in.queue.knows = in.queue.line.Knows()
 }
 
 // Resume queues a suspended command that may go on. Its worker need not have booked yet that it was suspended. In a halted
@@ -74,7 +74,7 @@ func (s *state) suspendWoken(m *Member, es []command.Envelope) (rest []command.E
 // suspendQueued counts woken commands that are queued as suspended, as the inbox is halted.
 func (s *state) suspendQueued() {
 	if n := s.runnable(); n > 0 {
-		s.queue.woken = new(woken)
+		s.queue.woken.Ring = line.Ring{}
 		s.counts.inHand += n
 		s.counts.suspended += n
 	}

@@ -97,22 +97,14 @@ func (s *state) take(m *Member, most int) int {
 	}
 	m.grow(n+1, s.knobs.Batch+1) // when the last has been handled, the present one is none
 	n = s.give(m.Batch[:n], !laden && s.available() > s.runnable())
-	switch {
-	case s.queue.heldByCommands():
-		s.tellHolds(m, n)
-	case s.queue.keyed():
-		s.queue.lanes.hold(m)
-	case s.queue.guarded != nil:
-		s.tellPermit(m)
-	}
-	if s.queue.sequence != nil {
-		s.number(m, n)
+	if !s.queue.plain {
+		m.Part = s.queue.line.Give(m.Part, n)
 	}
 	if s.queue.packed > 0 {
 		s.queue.unpack(m.Batch[:n]...)
 	}
 	if s.rate != nil {
-		s.rate.take(unstartedOf(m.Batch[:n]))
+		s.rate.Take(unstartedOf(m.Batch[:n]))
 	}
 	if !m.owns {
 		s.equip(m)
@@ -132,7 +124,7 @@ func (s *state) share(n int) int {
 	if s.knobs.Linger > 0 || s.cfg.Together {
 		return min(n, s.knobs.Batch)
 	}
-	if s.rate != nil || s.queue.rated() || s.queue.guarded != nil {
+	if s.rate != nil || s.queue.line.Singly() {
 		return 1
 	}
 	workers := s.live

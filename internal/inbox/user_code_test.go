@@ -8,6 +8,8 @@ import (
 
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
+	"github.com/golda-dev/golda/internal/rate"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -22,8 +24,8 @@ func TestUserCodeUnderTheLock(t *testing.T) {
 		}
 		locked = append(locked, !free)
 	}
-	key := func(any) queue.Key { look(); return 1 }
-	rate := Rate{N: 1000, Per: time.Second, Burst: 1000}
+	key := func(any) uint64 { look(); return 1 }
+	limit := rate.Limit{N: 1000, Per: time.Second, Burst: 1000}
 	priority := queue.PriorityOf(func(int) int { look(); return 1 })
 	for name, kind := range map[string]struct {
 		cfg   Config
@@ -31,13 +33,13 @@ func TestUserCodeUnderTheLock(t *testing.T) {
 		then  func()
 	}{
 		"the key of a command":                       {cfg: Config{Key: key}},
-		"the key of a rate":                          {cfg: Config{RateBy: rate, RateKey: key}},
+		"the key of a rate":                          {cfg: Config{RateBy: limit, RateKey: key}},
 		"the priority of a command":                  {cfg: Config{Discipline: priority}},
-		"the method of a command":                    {cfg: Config{Guards: &Guards{Method: func(any) string { look(); return "m" }}}},
+		"the method of a command":                    {cfg: Config{Guards: &line.Guards{Method: func(any) string { look(); return "m" }}}},
 		"the priorities when the discipline changes": {under: true, then: func() { in.Order(priority) }},
-		"a guard": {under: true, cfg: Config{Guards: &Guards{
+		"a guard": {under: true, cfg: Config{Guards: &line.Guards{
 			Method: func(any) string { return "m" },
-			State:  []StateGuard{{Method: "m", Guard: func(func(string) guard.Counters) bool { look(); return true }}},
+			State:  []line.StateGuard{{Method: "m", Guard: func(func(string) guard.Counters) bool { look(); return true }}},
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {

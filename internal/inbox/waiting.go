@@ -7,87 +7,79 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/internal/ring"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// waiting is the queue of an inbox: a ring, or a line of another discipline. The ring is apart because each hop goes
-// through it, and it can be written to in place.
+// waiting is the queue of an inbox: a line, and before it the commands that
+// were started and may go on. If the line is the ring it may be written to in
+// place: each hop goes through it.
 type waiting struct {
-	ring  ring.Ring[command.Envelope]
-	line  ordered // nil: first in, first out
-	lanes *lanes  // the line, if the stage is keyed or has a rate for each key
-	// guarded is the line, if the stage has guards. The pointer is not changed.
-	guarded *guarded
-	// sequence is the line, if the stage is ordered. The pointer is not changed.
-	sequence *sequence
-	keyOf    atomic.Pointer[keyFunc] // of the line, if it asks commands for a key; may be read without the lock
-	wary     atomic.Bool             // a command has ended its goroutine when it was asked
-	// woken are commands that were started and suspended, and may go on: before all others, whatever the discipline, and
-	// without slots. Nil in an inbox whose handlers do not suspend.
-	woken *woken
+	ring   line.Ring
+	line   line.Line
+	plain  bool                     // the line is first in, first out: the ring
+	kind                            // of the line
+	ranker atomic.Pointer[rankFunc] // of the line, if it asks commands for ranks; may be read without the lock
+	wary   atomic.Bool              // a command has ended its goroutine when it was asked
+	woken  woken
 
 	packed     int32 // queued commands that belong to a pack
 	untilStamp int32 // commands to come before the clock is read again
 }
 
-// ordered is a queue in another order than first in, first out: a line, or lanes.
-type ordered interface {
-	Len() int
-	Push(e command.Envelope, k queue.Key)
-	PushAll(es []command.Envelope, keys []queue.Key)
-	PushFront(es []command.Envelope, keys []queue.Key)
-	PopInto(dst []command.Envelope) int
-	Drop() command.Envelope
-	At(i int) *command.Envelope
-	Oldest() *command.Envelope
-	Count(is func(*command.Envelope) bool) int
-	Remove(is func(*command.Envelope) bool) []command.Envelope
-	Drain() []command.Envelope
+// kind is what does not change when the order of a line does. It may be read without the lock.
+type kind struct {
+	rates       line.Rates  // nil: the line has none
+	bound       line.Places // nil: the line bounds no keys
+	knows, asks bool        // see line.Batches
 }
 
-// disciplined is the queue of a discipline.
-type disciplined struct{ *queue.Line[command.Envelope] }
+// rankFunc returns the rank of a command, which is given as envelopes have it.
+// It calls user code.
+type rankFunc func(load any) line.Rank
 
-// PushFront puts commands back before all others, whatever their keys.
-func (l disciplined) PushFront(es []command.Envelope, _ []queue.Key) { l.Line.PushFront(es) }
+// install makes the queue that of an inbox that was not opened.
+func (q *waiting) install(l line.Line, plain bool) {
+	q.kind = kind{line.RatesOf(l), line.PlacesOf(l), l.Knows(), l.Asks()}
+	q.set(l, plain)
+}
 
-// keyFunc returns the key of a command, which is given as envelopes have it. It calls user code.
-type keyFunc func(load any) queue.Key
+// set sets the line. Plain says that it is the ring.
+func (q *waiting) set(l line.Line, plain bool) {
+	q.line, q.plain = l, plain
+	q.ranker.Store(nil)
+	if f := rankFunc(l.Ranker()); f != nil {
+		q.ranker.Store(&f)
+	}
+}
 
 // Len is how many commands wait, those that may go on included.
-func (q *waiting) Len() int {
-	if q.woken != nil {
-		return q.fresh() + q.woken.Len()
-	}
-	return q.fresh()
-}
+func (q *waiting) Len() int { return q.fresh() + q.woken.Len() }
 
 // fresh is how many commands wait that have not been started: those that hold a slot.
 func (q *waiting) fresh() int {
-	if q.line != nil {
-		return q.line.Len()
+	if q.plain {
+		return q.ring.Len()
 	}
-	return q.ring.Len()
+	return q.line.Len()
 }
 
 // place is where a command belongs in the queue, and which discipline said so.
 type place struct {
-	key queue.Key
-	of  *keyFunc
+	rank line.Rank
+	of   *rankFunc
 }
 
 // places are those of many commands; the zero places say nothing, for a queue that asks nothing.
 type places struct {
-	keys []queue.Key
-	of   *keyFunc
-	from *[]queue.Key // of spareKeys, that keys is to be put back with
+	ranks []line.Rank
+	of    *rankFunc
+	from  *[]line.Rank // of spareRanks, that ranks is to be put back with
 }
 
-// place asks a command where it belongs. It calls user code, so the lock is not held. A command that panics has key 0.
+// place asks a command where it belongs. It calls user code, so the lock is not held. A command that panics has no rank.
 func (q *waiting) place(load any) place {
-	f := q.keyOf.Load()
+	f := q.ranker.Load()
 	if f == nil {
 		return place{}
 	}
@@ -96,16 +88,16 @@ func (q *waiting) place(load any) place {
 
 // ask asks one command. One that ends the goroutine cannot be stopped; but from then on commands are asked on goroutines of
 // their own, so that the same command does not end the next goroutine too.
-func (q *waiting) ask(f keyFunc, load any) (k queue.Key) {
+func (q *waiting) ask(f rankFunc, load any) (r line.Rank) {
 	if q.wary.Load() {
-		key := make(chan queue.Key, 1)
-		go func() { defer close(key); key <- q.askHere(f, load) }()
-		return <-key
+		rank := make(chan line.Rank, 1)
+		go func() { defer close(rank); rank <- q.askHere(f, load) }()
+		return <-rank
 	}
 	return q.askHere(f, load)
 }
 
-func (q *waiting) askHere(f keyFunc, load any) (k queue.Key) {
+func (q *waiting) askHere(f rankFunc, load any) (r line.Rank) {
 	done := false
 	defer func() {
 		if done {
@@ -114,58 +106,59 @@ func (q *waiting) askHere(f keyFunc, load any) (k queue.Key) {
 		if recover() == nil {
 			q.wary.Store(true)
 		}
-		k = 0
+		r = line.Rank{}
 	}()
-	k = f(load)
+	r = f(load)
 	done = true
-	return k
+	return r
 }
 
 // places asks many commands.
 func (q *waiting) places(es []command.Envelope) places {
-	f := q.keyOf.Load()
+	f := q.ranker.Load()
 	if f == nil {
 		return places{}
 	}
-	from, _ := spareKeys.Get().(*[]queue.Key)
+	from, _ := spareRanks.Get().(*[]line.Rank)
 	if from == nil {
-		from = new([]queue.Key)
+		from = new([]line.Rank)
 	}
-	keys := slices.Grow((*from)[:0], len(es))[:len(es)]
+	ranks := slices.Grow((*from)[:0], len(es))[:len(es)]
 	for i := range es {
-		keys[i] = q.ask(*f, es[i].Load)
+		ranks[i] = q.ask(*f, es[i].Load)
 	}
-	return places{keys, f, from}
+	return places{ranks, f, from}
 }
 
-// spareKeys has slices of keys, which every hand-over to a stage with keys needs one of.
-var spareKeys sync.Pool
+// spareRanks has slices of ranks: every hand-over to a stage with ranks needs one.
+var spareRanks sync.Pool
 
-// recycle lets the slice of keys be used again. The places are not used any more.
+// recycle lets the slice of ranks be used again. The places are not used any more.
 func (p places) recycle() {
 	if p.from != nil {
-		*p.from = p.keys
-		spareKeys.Put(p.from)
+		*p.from = p.ranks
+		spareRanks.Put(p.from)
 	}
 }
 
-// first returns the places of the first n commands, rest those of the others.
-func (p places) first(n int) places { return places{keys: p.keys[:min(n, len(p.keys))], of: p.of} }
-func (p places) rest(n int) places  { return places{keys: p.keys[min(n, len(p.keys)):], of: p.of} }
+// rest returns the places of the commands behind the first n.
+func (p places) rest(n int) places {
+	return places{ranks: p.ranks[min(n, len(p.ranks)):], of: p.of}
+}
 
 func (p places) at(i int) place {
-	if i < len(p.keys) {
-		return place{p.keys[i], p.of}
+	if i < len(p.ranks) {
+		return place{p.ranks[i], p.of}
 	}
 	return place{}
 }
 
-// push adds a command to the line. A key that another discipline gave, before the order was changed, counts for nothing.
-func (q *waiting) push(e command.Envelope, p place) {
-	if p.of != q.keyOf.Load() {
-		p.key = 0
+// push adds a command to the line. A rank that another discipline gave, before the order was changed, counts for nothing.
+func (q *waiting) push(e *command.Envelope, p place) {
+	if p.of != q.ranker.Load() {
+		p.rank = line.Rank{}
 	}
-	q.line.Push(e, p.key)
+	q.line.Push(*e, p.rank)
 }
 
 // next adds an empty place to the ring.
@@ -173,63 +166,35 @@ func (q *waiting) next() *command.Envelope { return q.ring.Next() }
 
 func (q *waiting) pushAll(es []command.Envelope, p places) {
 	switch {
-	case q.line == nil:
+	case q.plain:
 		q.ring.PushAll(es)
-	case p.of != q.keyOf.Load():
+	case p.of != q.ranker.Load():
 		q.line.PushAll(es, nil)
 	default:
-		q.line.PushAll(es, p.first(len(es)).keys)
+		q.line.PushAll(es, p.ranks[:min(len(es), len(p.ranks))])
 	}
 }
 
 // pushFront puts commands back. Woken commands have no places.
 func (q *waiting) pushFront(es []command.Envelope, p places) {
-	if q.woken != nil {
+	if q.woken.on {
 		es = q.woken.back(es)
 	}
-	if q.line != nil {
-		q.line.PushFront(es, p.keys)
-		return
-	}
-	q.ring.PushFront(es)
+	q.line.Return(es, p.ranks)
 }
 
 // popInto moves commands out that have not been started.
 func (q *waiting) popInto(es []command.Envelope) int {
-	if q.line != nil {
-		return q.line.PopInto(es)
+	if q.plain {
+		return q.ring.PopInto(es)
 	}
-	return q.ring.PopInto(es)
-}
-
-// drop removes the command that has waited for longest.
-func (q *waiting) drop() command.Envelope {
-	if q.line != nil {
-		return q.line.Drop()
-	}
-	return q.ring.Pop()
-}
-
-// at is the command that comes out after i others; nil if that is not known. What was given back after a crash is known.
-func (q *waiting) at(i int) *command.Envelope {
-	if q.line != nil {
-		return q.line.At(i)
-	}
-	return q.ring.At(i)
-}
-
-// oldest is the command that has waited for longest. The queue is not empty.
-func (q *waiting) oldest() *command.Envelope {
-	if q.line != nil {
-		return q.line.Oldest()
-	}
-	return q.ring.At(0)
+	return q.line.PopInto(es)
 }
 
 // waited is how long the oldest command has waited, or the next of so many that has a time; 0 if none has. Of commands that
 // came together the last has one, so the result is exact for them; submitted commands have waited at least so long.
 func (q *waiting) waited(now int64, many int) time.Duration {
-	if q.line != nil {
+	if !q.plain {
 		d, _ := q.line.Oldest().Waited(now)
 		return d
 	}
@@ -241,148 +206,26 @@ func (q *waiting) waited(now int64, many int) time.Duration {
 	return 0
 }
 
-// count counts the commands for which so is true.
-func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
-	if q.line != nil {
-		return q.line.Count(so)
-	}
-	for i := range q.ring.Len() {
-		if so(q.ring.At(i)) {
-			n++
-		}
-	}
-	return n
-}
-
-// remove takes out the commands that have not been started for which is is true. It asks about each once.
-func (q *waiting) remove(is func(*command.Envelope) bool) []command.Envelope {
-	if q.line != nil {
-		return q.line.Remove(is)
-	}
-	return q.ring.Remove(is)
-}
-
-// order changes the discipline; nil is first in, first out. The order of an ordered stage, or of one with lanes, does not change.
+// order changes the discipline; nil is first in, first out. The order of a line that has one of its own does not change.
 func (q *waiting) order(d queue.Discipline) {
 	if _, plain := d.(queue.FIFO); plain {
 		d = nil
 	}
-	if q.lanes != nil || q.sequence != nil || q.guarded != nil || d == nil && q.line == nil {
+	if d == nil && q.plain {
 		return
 	}
-	l, _ := q.line.(disciplined)
-	if q.line == nil {
-		l = disciplined{queue.New[command.Envelope](nil)}
-		es := drain(&q.ring)
-		given := givenBack(es)
-		l.PushAll(es[given:], nil)
-		l.PushFront(es[:given], nil)
-		q.line = l
-	}
-	var key func(*command.Envelope) queue.Key
-	q.keyOf.Store(nil)
-	if keyed, ok := d.(queue.Keyed); ok {
-		f := keyFunc(func(load any) queue.Key { return keyed.Key(link.Bare(load)) })
-		key = func(e *command.Envelope) queue.Key { return q.ask(f, e.Load) }
-		q.keyOf.Store(&f)
-	}
-	l.Switch(d, key)
-	if d == nil {
-		q.ring.PushAll(l.Drain())
-		q.line = nil
+	l, ok := line.Reorder(q.line, d, func(f func(any) line.Rank, load any) line.Rank { return q.ask(f, load) })
+	if ok {
+		q.set(l, d == nil)
 	}
 }
 
-// byKey makes the queue one of lanes, for good.
-func (q *waiting) byKey(f keyFunc, l *lanes) {
-	q.lanes, q.line = l, l
-	q.keyOf.Store(&f)
-}
-
-// byMethod makes the queue that of a stage with guards, for good.
-func (q *waiting) byMethod(method func(load any) string, g *guarded) {
-	q.guarded, q.line = g, g
-	f := keyFunc(func(load any) queue.Key { return g.names.key(method(load)) })
-	q.keyOf.Store(&f)
-}
-
-// inSequence makes the queue that of an ordered stage.
-func (q *waiting) inSequence() {
-	q.sequence = newSequence()
-	q.line = q.sequence
-}
-
-// results is how many results of an ordered stage wait until they may leave.
-func (q *waiting) results() int {
-	if q.sequence == nil {
-		return 0
-	}
-	return q.sequence.results
-}
-
-// droppable is how many of the waiting commands may be dropped.
-func (q *waiting) droppable() int {
-	if q.sequence != nil {
-		return q.sequence.fresh.Len()
-	}
-	return q.fresh()
-}
-
-// keyed reports whether the queue is that of a keyed stage.
-func (q *waiting) keyed() bool { return q.lanes != nil && q.lanes.keyed }
-
-// heldByCommands reports whether it is that of a keyed stage whose handlers may suspend, so that commands hold its lanes.
-func (q *waiting) heldByCommands() bool { return q.lanes != nil && q.lanes.byOne }
-
-// bounded returns the lanes if there is a bound for each key; otherwise nil.
-func (q *waiting) bounded() *lanes {
-	if q.lanes == nil || q.lanes.most == 0 {
-		return nil
-	}
-	return q.lanes
-}
-
-// keyBound is how many slots the commands of one key may hold; 0: any number.
-func (q *waiting) keyBound() int {
-	if q.lanes == nil {
-		return 0
-	}
-	return q.lanes.most
-}
-
-// rated reports whether there is a rate for each key.
-func (q *waiting) rated() bool { return q.lanes != nil && q.lanes.full != nil }
-
-// takeable is how many of the waiting commands a worker could take now.
-func (q *waiting) takeable() int {
-	switch {
-	case q.lanes != nil:
-		return q.lanes.takeable
-	case q.guarded != nil:
-		return q.guarded.takeable()
-	}
-	return q.fresh()
-}
-
-// givenBack is how many commands at the front were given back in packs after a crash: they stay before all others in any
-// order.
-func givenBack(es []command.Envelope) (n int) {
-	for n < len(es) && es[n].Pack() > 0 {
-		n++
-	}
-	return n
-}
-
-func drain(r *ring.Ring[command.Envelope]) []command.Envelope {
-	es := make([]command.Envelope, r.Len())
-	r.PopInto(es)
-	*r = ring.Ring[command.Envelope]{}
-	return es
-}
-
-// woken is the queue of commands that may go on.
+// woken is the queue of commands that were started and suspended, and may go on: before all others, whatever the line, and
+// without slots.
 type woken struct {
-	ring.Ring[command.Envelope]
+	line.Ring
+
+	on      bool // the inbox's handlers may suspend
 	yielded bool // the last batch that they would have filled left a place for a fresh one
 }
 
@@ -414,10 +257,5 @@ func (q *woken) back(es []command.Envelope) (rest []command.Envelope) {
 // takeAll empties the queue of commands that were not started.
 func (q *waiting) takeAll() []command.Envelope {
 	q.packed = 0
-	if q.line != nil {
-		return q.line.Drain()
-	}
-	es := make([]command.Envelope, q.fresh())
-	q.popInto(es)
-	return es
+	return q.line.Drain()
 }

@@ -172,7 +172,7 @@ func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
 			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 			tb.inboxes[0].Order(nil)
 			require.Equal(t, test.switchedBack, names(w))
-			require.Nil(t, tb.inboxes[0].queue.line, "first in, first out needs no line")
+			require.True(t, tb.inboxes[0].queue.plain, "first in, first out is the ring")
 		})
 	}
 }
@@ -406,7 +406,7 @@ func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 			es := make([]command.Envelope, 100)
 			require.Equal(t, 100, in.HandOver(&Member{}, es, 1000, false, false))
 			stamped := 0
-			in.queue.count(func(e *command.Envelope) bool {
+			in.queue.line.Count(func(e *command.Envelope) bool {
 				if d, known := e.Waited(1500); known {
 					stamped++
 					require.EqualValues(t, 500, d)
@@ -415,7 +415,7 @@ func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 			})
 			require.Equal(t, test.want, stamped)
 			require.EqualValues(t, 500, in.queue.waited(1500, 256))
-			in.queue.drop() // the oldest, which has a timestamp
+			in.queue.line.Drop() // the oldest, which has a timestamp
 			require.EqualValues(t, 500, in.queue.waited(1500, 256), "one of those behind it has a timestamp")
 			in.queue.popInto(es)
 			require.Zero(t, in.queue.fresh())
@@ -448,7 +448,7 @@ func TestTheOldestHasWaitedAsLongAsThoseThatCameWithIt(t *testing.T) {
 				want = 1000
 			}
 			require.EqualValues(t, want, in.queue.waited(6000, 256), "of command %d, limit %d", i, limit)
-			in.queue.drop()
+			in.queue.line.Drop()
 		}
 	}
 }
@@ -463,7 +463,7 @@ func TestTheOldestHasWaitedAtLeastAsLongAsTheNextWithATimestamp(t *testing.T) {
 		tb.submitN(0, 200)
 		time.Sleep(time.Second)
 		require.Equal(t, 2*time.Second, Snapshot([]*Inbox{in})[0].Oldest)
-		in.queue.drop() // the one with a timestamp
+		in.queue.line.Drop() // the one with a timestamp
 		require.Equal(t, time.Second, Snapshot([]*Inbox{in})[0].Oldest)
 	})
 }

@@ -26,12 +26,15 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 13
-	rate config phase lanes holds sequence describe permit guarded guarded_profile guarded_line lock budget waiting delayed admission inbox
-	line pack member worker_set lapsing state timers effects streak
-	available worktime instances shared_pool tokens numbers
+	limit config phase lock budget waiting delayed admission inbox
+	waiters pack member worker_set lapsing state timers effects streak
+	available worktime instances shared_pool tokens
 	call key_places slots retry suspend keyed guarding mark book abandon lapsed alarms
 	unstarted submit loop report membership entry handover ordered drain
 	turn crash stall knobs visit bind accounts doc
+
+internal/line: 2
+	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lanes lane_rates lane_places lane_holds sequence inspect
 
 worker: 10
 	site crash_error hang stage guard saved instance fate

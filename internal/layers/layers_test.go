@@ -28,6 +28,7 @@ behaviour:          internal/link internal/part
 controller:         internal/plain
 controller/policy:  controller
 internal/ring:
+internal/rate:
 internal/steer:      controller internal/ring
 controller/leda:    controller
 controller/simulator: controller controller/policy internal/ring internal/steer
@@ -57,12 +58,15 @@ internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/link internal/yield
 internal/feed:      internal/ring
-internal/inbox:      behaviour controller coordination/guard stage/queue stage/reason
-                    internal/backoff internal/command internal/histogram internal/link internal/plain internal/requests internal/ring internal/steer
-                    internal/yield
+internal/plain/apart: internal/plain
+internal/line:      behaviour coordination/guard stage/queue
+                    internal/command internal/link internal/plain/apart internal/rate internal/requests internal/ring
+internal/inbox:      behaviour controller stage/queue stage/reason
+                    internal/backoff internal/command internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/rate
+                    internal/steer internal/yield
 
 -- first
-worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
+worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/inbox internal/line internal/link internal/plain internal/stacks
                     internal/yield
 internal/engine:    behaviour stage/queue stage/reason worker
                     internal/actor internal/bigstack internal/command internal/inbox internal/part internal/plain internal/stacks internal/states
@@ -81,8 +85,8 @@ internal/control:   controller stage/queue worker
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
 stage:              behaviour coordination/guard stage/queue stage/reason worker
-                    internal/actor internal/backoff internal/command internal/engine internal/histogram internal/link internal/part internal/plain internal/inbox
-                    internal/states
+                    internal/actor internal/backoff internal/command internal/engine internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
+                    internal/rate internal/states
 
 -- third
 internal/verdict:   stage stage/reason internal/backoff

@@ -1,6 +1,9 @@
 package inbox
 
-import "github.com/golda-dev/golda/internal/command"
+import (
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
+)
 
 // waiter is a command that waits in line for a free slot. When one comes free the inbox queues the command itself and
 // signals the goroutine that brought it, so a slot is never held for a goroutine or a handler that has still to run.
@@ -10,7 +13,7 @@ type waiter struct {
 	suspends      bool          // the goroutine is a handler that suspends, so ready is closed instead
 	queued        bool          // guarded by the lock, as are the next two; false if dismissed
 	lined         bool          // still in line
-	lane          *lane         // of which it has a place, or waits for one; nil: there is no bound for its key
+	lane          *line.Lane    // of which it has a place, or waits for one; nil: there is no bound for its key
 	atLane        bool          // it waits for a place, in the line of the lane
 	before, after *waiter
 	next          *waiter // in a chain of effects
@@ -29,20 +32,20 @@ type entrant struct {
 	retry bool
 }
 
-// line holds the commands that wait for a free slot, first come, first served. Where a queue is always full each command
-// waits, most often that of the one submitter; so the line keeps the last waiter for the next command. A pool for all
+// waiters holds the commands that wait for a free slot, first come, first served. Where a queue is always full each command
+// waits, most often that of the one submitter; so it keeps the last waiter for the next command. A pool for all
 // inboxes would not do: a channel of one bubble of testing/synctest must not come to another.
-type line struct {
+type waiters struct {
 	first, last *waiter
 	n, retries  int32 // commands in line, and those of them that wait for their next try
 	spare       *waiter
 }
 
 // Len returns how many commands wait.
-func (l *line) Len() int { return int(l.n) }
+func (l *waiters) Len() int { return int(l.n) }
 
 // waiter returns a waiter for a command.
-func (l *line) waiter(x entrant, suspends bool) (w *waiter) {
+func (l *waiters) waiter(x entrant, suspends bool) (w *waiter) {
 	switch {
 	case x.retry:
 		w = new(waiter)
@@ -56,7 +59,7 @@ func (l *line) waiter(x entrant, suspends bool) (w *waiter) {
 }
 
 // join puts a waiter into the line, at its head if first.
-func (l *line) join(w *waiter, first bool) {
+func (l *waiters) join(w *waiter, first bool) {
 	w.lined = true
 	if w.retry {
 		l.retries++
@@ -75,7 +78,7 @@ func (l *line) join(w *waiter, first bool) {
 }
 
 // leave takes a command out of the line.
-func (l *line) leave(w *waiter) {
+func (l *waiters) leave(w *waiter) {
 	if w.before == nil {
 		l.first = w.after
 	} else {
@@ -94,7 +97,7 @@ func (l *line) leave(w *waiter) {
 }
 
 // keep keeps a waiter for the next command. No signal may be on its way to it.
-func (l *line) keep(w *waiter) {
+func (l *waiters) keep(w *waiter) {
 	if !w.suspends {
 		w.entrant = entrant{}
 		l.spare = w

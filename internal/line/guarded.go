@@ -1,4 +1,4 @@
-package inbox
+package line
 
 import (
 	"errors"
@@ -8,20 +8,26 @@ import (
 
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/plain/apart"
 	"github.com/golda-dev/golda/internal/requests"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
 // errGuardGoexit is the fault of a guard that ended its goroutine.
 var errGuardGoexit = errors.New("it called runtime.Goexit")
 
-// guarded is the queue of a stage with guards: a line for each method. It gives out one command at a time, the oldest one that
-// the guards allow. A command that is given out comes with a [Permit], and is current until the permit is given back.
+// guarded is the queue of a stage with guards: a line for each method. It gives
+// out one command at a time, the oldest one that the guards allow. A command
+// that is given out comes with a [Permit], and is current until the permit is
+// given back.
 //
-// Guards are evaluated under the lock of the inbox, so a command is allowed and counted in one step. They see counters only.
+// Guards are evaluated under the lock of the inbox, so a command is allowed and
+// counted in one step. They see counters only.
 type guarded struct {
+	Base
+
 	queue    *requests.Queue
 	stage    string
+	method   func(load any) string
 	names    methodNames
 	next     *requests.Request // that may be given out; nil if there is none
 	looked   bool              // next is right: nothing has changed since
@@ -55,15 +61,16 @@ type guardProfile struct {
 	during  map[string]time.Duration
 }
 
-// methodNames gives each method a number, from 1, by which the queue is told the method of a command: 0 is a command that did
-// not say. It has a lock of its own, since commands are asked without the lock of the inbox.
+// methodNames gives each method a number, from 1, by which the queue is told
+// the method of a command: 0 is a command that did not say. It has a lock of
+// its own, since commands are asked without the lock of the inbox.
 type methodNames struct {
 	mu    sync.RWMutex
-	of    map[string]queue.Key
+	of    map[string]uint64
 	names []string
 }
 
-func (m *methodNames) key(name string) queue.Key {
+func (m *methodNames) key(name string) uint64 {
 	m.mu.RLock()
 	k, ok := m.of[name]
 	m.mu.RUnlock()
@@ -74,13 +81,13 @@ func (m *methodNames) key(name string) queue.Key {
 	defer m.mu.Unlock()
 	if k, ok = m.of[name]; !ok {
 		m.names = append(m.names, name)
-		k = queue.Key(len(m.names))
+		k = uint64(len(m.names))
 		m.of[name] = k
 	}
 	return k
 }
 
-func (m *methodNames) name(k queue.Key) string {
+func (m *methodNames) name(k uint64) string {
 	if k == 0 {
 		return ""
 	}
@@ -89,10 +96,26 @@ func (m *methodNames) name(k queue.Key) string {
 	return m.names[int(k)-1]
 }
 
-// newGuarded returns the queue of a stage. Now reads the pipeline's clock, and unlock releases the lock of the inbox.
-func newGuarded(stage string, g *Guards, now func() int64, unlock func()) *guarded {
+// Guards are the guards of a stage's methods, in the order in which they were
+// given. Method is the method of a command, which is given as envelopes have
+// it; it calls code of users.
+type Guards struct {
+	Method func(load any) string
+	State  []StateGuard
+}
+
+// StateGuard is a guard of a method that sees no commands.
+type StateGuard struct {
+	Method string
+	Guard  guard.Guard
+}
+
+// Guarded returns the line of a stage with guards. Now reads the pipeline's
+// clock, and unlock releases the lock under which the line is called: a guard
+// that ends the goroutine would leave it locked for ever.
+func Guarded(stage string, g *Guards, now func() int64, unlock func()) Line {
 	q := &guarded{
-		queue: requests.New(), stage: stage, names: methodNames{of: map[string]queue.Key{}},
+		queue: requests.New(), stage: stage, method: g.Method, names: methodNames{of: map[string]uint64{}},
 		failed: map[string]error{}, profiles: map[string]*guardProfile{}, now: now, unlock: unlock,
 	}
 	for _, s := range g.State {
@@ -101,11 +124,11 @@ func newGuarded(stage string, g *Guards, now func() int64, unlock func()) *guard
 	return q
 }
 
-// evaluate calls a guard. A guard that does not return counts as one that holds: the command crashes then, in the place of its
-// handler.
+// evaluate calls a guard. A guard that does not return counts as one that
+// holds: the command crashes then, in the place of its handler.
 func (q *guarded) evaluate(s StateGuard, count func(string) guard.Counters) (holds bool) {
 	if q.failed[s.Method] != nil {
-		return true // so that the command for which one guard has failed is the one that is let through
+		return true // so that the line lets the command through for which one guard has failed
 	}
 	if !q.wary {
 		return q.evaluateHere(s, count)
@@ -122,9 +145,10 @@ func (q *guarded) evaluate(s StateGuard, count func(string) guard.Counters) (hol
 	return holds
 }
 
-// evaluateHere calls a guard on this goroutine. A guard that ends the goroutine cannot be stopped: nothing is given out, the lock
-// is released, and from then on guards are evaluated on goroutines of their own, so that the same guard does not end the next
-// goroutine too.
+// evaluateHere calls a guard on this goroutine. A guard that ends the goroutine
+// cannot be stopped: nothing is given out, the lock is released, and from then
+// on guards are evaluated on goroutines of their own, so that the same guard
+// does not end the next goroutine too.
 func (q *guarded) evaluateHere(s StateGuard, count func(string) guard.Counters) bool {
 	exits := true
 	defer func() {
@@ -142,7 +166,7 @@ func (q *guarded) evaluateHere(s StateGuard, count func(string) guard.Counters) 
 func (q *guarded) call(s StateGuard, count func(string) guard.Counters) (holds bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			q.failed[s.Method], holds = fmt.Errorf("guard of %q panicked: %s", s.Method, describe(r)), true
+			q.failed[s.Method], holds = fmt.Errorf("guard of %q panicked: %s", s.Method, apart.Text(r)), true
 		}
 	}()
 	return s.Guard(count)
@@ -156,14 +180,24 @@ func entry(r *requests.Request) *guardedCommand {
 // envelope returns the command of an entry.
 func envelope(r *requests.Request) *command.Envelope { return &entry(r).e }
 
-// stale has the guards evaluated again when it matters: something has changed that they may see.
-func (q *guarded) stale() { q.looked = false }
+// Reconsider has the guards evaluated again when it matters: something has
+// changed that they may see.
+func (q *guarded) Reconsider() { q.looked = false }
 
-// completed books that a command is not current any more: its handler has ended.
-func (q *guarded) completed(p Permit) { q.ended(p, (*requests.Queue).CompleteOne) }
+// Complete books that a command is not current any more: its handler has ended.
+func (q *guarded) Complete(p Permit) { q.ended(p, (*requests.Queue).CompleteOne) }
 
-// cancelled books that the handler of a command that was given out was not called.
-func (q *guarded) cancelled(p Permit) { q.ended(p, (*requests.Queue).Cancel) }
+// Give gives a worker the permit of the command in its batch that has not been
+// started: there is at most one.
+func (q *guarded) Give(p *Part, _ int) *Part {
+	p = p.orNew()
+	p.permit, q.given = q.given, Permit{}
+	return p
+}
+
+// Cancel gives back the permit that a worker still has: no handler of its batch
+// has begun with it, and none will.
+func (q *guarded) Cancel(p *Part) { q.ended(p.TakePermit(), (*requests.Queue).Cancel) }
 
 func (q *guarded) ended(p Permit, book func(*requests.Queue, string)) {
 	if !p.valid {
@@ -171,7 +205,7 @@ func (q *guarded) ended(p Permit, book func(*requests.Queue, string)) {
 	}
 	book(q.queue, p.method)
 	q.track(p.method, -1)
-	q.stale()
+	q.Reconsider()
 }
 
 // of returns the profile of a method.

@@ -1,4 +1,4 @@
-package inbox
+package line
 
 import (
 	"math"
@@ -10,29 +10,30 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/internal/rate"
 )
 
-// The model gives each key a bucket of its own for ever, and looks at all keys each time.
+// The model gives each key a bucket of its own for ever, and looks at all keys
+// each time.
 func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const keys = 5
-		rate := Rate{N: rapid.IntRange(1, 3).Draw(t, "n"), Per: time.Duration(rapid.IntRange(1, 20).Draw(t, "per")), Burst: rapid.IntRange(1, 3).Draw(t, "burst")}
-		l, now, next := newLanes(false, rate), int64(0), 0
+		limit := rate.Limit{N: rapid.IntRange(1, 3).Draw(t, "n"), Per: time.Duration(rapid.IntRange(1, 20).Draw(t, "per")), Burst: rapid.IntRange(1, 3).Draw(t, "burst")}
+		l, now, next := Keyed(Keys{Rate: limit}).(*lanes), int64(0), 0
 		var waiting [keys][]int
-		var buckets [keys]*bucket
+		var buckets [keys]*rate.Bucket
 		for k := range buckets {
-			buckets[k] = newBucket(rate)
+			buckets[k] = rate.New(limit)
 		}
-		allowed := func(k int) int { return min(len(waiting[k]), buckets[k].permits(now)) }
+		allowed := func(k int) int { return min(len(waiting[k]), buckets[k].Permits(now)) }
 		key := func(cmd any) int { return cmd.(int) % keys }
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				es := make([]command.Envelope, rapid.IntRange(1, 4).Draw(t, "n"))
-				ks := make([]queue.Key, len(es))
+				ks := make([]Rank, len(es))
 				for i := range es {
 					k := rapid.IntRange(0, keys-1).Draw(t, "key")
-					es[i].Load, ks[i] = keys*next+k, queue.Key(k+1)
+					es[i].Load, ks[i] = keys*next+k, Rank{Key: uint64(k + 1)}
 					waiting[k] = append(waiting[k], keys*next+k)
 					next++
 				}
@@ -45,8 +46,8 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 				for k := range keys {
 					sum += allowed(k)
 				}
-				require.GreaterOrEqual(t, sum, l.takeable)
-				require.Equal(t, sum > 0, l.takeable > 0, "there is something to do exactly if a rate allows it")
+				require.GreaterOrEqual(t, sum, l.Takeable())
+				require.Equal(t, sum > 0, l.Takeable() > 0, "there is something to do exactly if a rate allows it")
 				batch := make([]command.Envelope, rapid.IntRange(1, 4).Draw(t, "n"))
 				n := l.PopInto(batch)
 				require.Equal(t, min(len(batch), sum), n)
@@ -55,23 +56,23 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 					require.Positive(t, allowed(k), "more than the rate")
 					require.Equal(t, waiting[k][0], e.Load, "in order")
 					waiting[k] = waiting[k][1:]
-					buckets[k].take(1)
+					buckets[k].Take(1)
 					if rapid.IntRange(0, 3).Draw(t, "expired") == 0 {
-						buckets[k].giveBack(1)
-						l.returnPermit(queue.Key(k + 1))
+						buckets[k].GiveBack(1)
+						l.Refund(Rank{Key: uint64(k + 1)})
 					}
 				}
 			},
 			"due": func(t *rapid.T) {
 				l.advance(now)
-				if l.takeable > 0 || len(l.dry) == 0 {
+				if l.Takeable() > 0 || len(l.dry) == 0 {
 					return
 				}
 				due := int64(math.MaxInt64)
 				for k := range keys {
 					if len(waiting[k]) > 0 {
-						buckets[k].fill(now)
-						due = min(due, buckets[k].dueAt(1))
+						buckets[k].Fill(now)
+						due = min(due, buckets[k].DueAt(1))
 					}
 				}
 				require.Equal(t, due, l.dry[0].due)
@@ -104,7 +105,7 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 				}
 				require.Equal(t, n, l.Len())
 				require.Equal(t, n, l.Count(func(*command.Envelope) bool { return true }))
-				require.GreaterOrEqual(t, l.takeable, 0)
+				require.GreaterOrEqual(t, l.Takeable(), 0)
 				for i, ln := range l.dry {
 					require.Equal(t, i+1, ln.dryAt)
 					require.Positive(t, ln.ring.Len())
@@ -116,10 +117,10 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 
 // Each key comes once, so none has all its permits soon.
 func TestKeysThatHaveUsedUpTheirRateAreRememberedUpToABound(t *testing.T) {
-	l := newLanes(false, Rate{N: 1, Per: time.Hour, Burst: 1})
+	l := Keyed(Keys{Rate: rate.Limit{N: 1, Per: time.Hour, Burst: 1}}).(*lanes)
 	batch := make([]command.Envelope, 1)
 	come := func(k int) bool {
-		l.Push(command.Envelope{Load: k}, queue.Key(k+1))
+		l.Push(command.Envelope{Load: k}, Rank{Key: uint64(k + 1)})
 		return l.PopInto(batch) == 1
 	}
 	for k := range 2 * mostSpent {

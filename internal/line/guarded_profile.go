@@ -1,4 +1,4 @@
-package inbox
+package line
 
 import (
 	"maps"
@@ -7,21 +7,9 @@ import (
 	"github.com/golda-dev/golda/coordination/guard"
 )
 
-// GuardAccounts are the accounts of one method of a stage with guards.
-type GuardAccounts struct {
-	guard.Counters
-
-	Method string
-	Held   bool          // commands wait, and the guards hold back all of them
-	Holds  uint64        // how often they began to
-	Wait   time.Duration // for how long they did in all
-	Run    time.Duration // of the commands that were current
-	// During has, for other methods, for how long the method was held back while commands of the other were current.
-	During map[string]time.Duration
-}
-
-// held is how many commands wait whose guards hold them back, as far as is known.
-func (q *guarded) held() (n int) {
+// Held returns how many commands wait whose guards hold them back, as far as is
+// known.
+func (q *guarded) Held() (n int) {
 	q.queue.Methods(func(method string, c guard.Counters) {
 		if p := q.profiles[method]; p != nil && p.held {
 			n += c.Pending
@@ -30,7 +18,8 @@ func (q *guarded) held() (n int) {
 	return n
 }
 
-// profile notes which methods are held back from now on, and which are not any more.
+// profile notes which methods are held back from now on, and which are not any
+// more.
 func (q *guarded) profile() {
 	q.queue.Methods(func(method string, c guard.Counters) {
 		held := c.Pending > 0 && q.queue.Shut(method)
@@ -67,8 +56,9 @@ func (p *guardProfile) add(now int64) {
 	}
 }
 
-// accounts returns the accounts of the methods.
-func (q *guarded) accounts(now int64) (all []GuardAccounts) {
+// Account accounts for the methods.
+func (q *guarded) Account(now int64, all *Accounts) {
+	all.Held = q.Held()
 	q.queue.Methods(func(method string, c guard.Counters) {
 		a := GuardAccounts{Method: method, Counters: c}
 		if p := q.profiles[method]; p != nil {
@@ -81,7 +71,6 @@ func (q *guarded) accounts(now int64) (all []GuardAccounts) {
 			a.Run = then.run + time.Duration(then.current)*time.Duration(now)
 			a.During = then.during
 		}
-		all = append(all, a)
+		all.Guards = append(all.Guards, a)
 	})
-	return all
 }

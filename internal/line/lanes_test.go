@@ -1,4 +1,4 @@
-package inbox
+package line
 
 import (
 	"maps"
@@ -9,49 +9,48 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
-// laneModel is lanes as slices: each key's commands, and which worker holds the key. A command without a key has one of its own
-// here, above all others.
+// laneModel is lanes as slices: each key's commands, and which worker holds the
+// key. A command without a key has one of its own here, above all others.
 type laneModel struct {
-	waiting map[queue.Key][]int
-	holder  map[queue.Key]int  // the worker; 0: none
-	blocked map[queue.Key]bool // by a retry
-	again   map[queue.Key]int  // commands that came back and keep their turn
+	waiting map[uint64][]int
+	holder  map[uint64]int  // the worker; 0: none
+	blocked map[uint64]bool // by a retry
+	again   map[uint64]int  // commands that came back and keep their turn
 }
 
-func (m *laneModel) ready(k queue.Key) bool {
+func (m *laneModel) ready(k uint64) bool {
 	return m.holder[k] == 0 && !m.blocked[k] && len(m.waiting[k]) > 0
 }
 
 func TestLanesAgreeWithAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLanes(true, Rate{})
-		m := laneModel{map[queue.Key][]int{}, map[queue.Key]int{}, map[queue.Key]bool{}, map[queue.Key]int{}}
+		l := Keyed(Keys{InTurn: true}).(*lanes)
+		m := laneModel{map[uint64][]int{}, map[uint64]int{}, map[uint64]bool{}, map[uint64]int{}}
 		const workers = 3
-		var members [workers + 1]Member
+		var parts [workers + 1]Part
 		batches := [workers + 1][]command.Envelope{}
 		next := 0
-		key := func(e command.Envelope) queue.Key {
-			if k := queue.Key(e.Load.(int) % 6); k != NoKey {
+		key := func(e command.Envelope) uint64 {
+			if k := uint64(e.Load.(int) % 6); k != NoKey {
 				return k
 			}
-			return queue.Key(e.Load.(int) + 6)
+			return uint64(e.Load.(int) + 6)
 		}
-		ofLane := func(k queue.Key) queue.Key {
+		ofLane := func(k uint64) uint64 {
 			if k < 6 {
 				return k
 			}
 			return NoKey
 		}
-		keys := func(es []command.Envelope) (ks []queue.Key) {
+		ranks := func(es []command.Envelope) (rs []Rank) {
 			for _, e := range es {
-				ks = append(ks, ofLane(key(e)))
+				rs = append(rs, Rank{Key: ofLane(key(e))})
 			}
-			return ks
+			return rs
 		}
-		delayed := map[queue.Key]command.Envelope{}
+		delayed := map[uint64]command.Envelope{}
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				n := rapid.IntRange(1, 6).Draw(t, "n")
@@ -61,7 +60,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					next++
 					m.waiting[key(es[i])] = append(m.waiting[key(es[i])], es[i].Load.(int))
 				}
-				l.PushAll(es, keys(es))
+				l.PushAll(es, ranks(es))
 			},
 			"take": func(t *rapid.T) {
 				w := rapid.IntRange(1, workers).Draw(t, "worker")
@@ -69,10 +68,10 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					return
 				}
 				batch := make([]command.Envelope, rapid.IntRange(1, 4).Draw(t, "n"))
-				want := min(len(batch), l.takeable)
+				want := min(len(batch), l.Takeable())
 				n := l.PopInto(batch)
 				require.Equal(t, want, n)
-				l.hold(&members[w])
+				l.Give(&parts[w], n)
 				for _, e := range batch[:n] {
 					k := key(e)
 					require.False(t, m.blocked[k])
@@ -90,7 +89,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 				if len(batch) > 0 && rapid.Bool().Draw(t, "goes wrong") {
 					at := rapid.IntRange(0, len(batch)-1).Draw(t, "culprit")
 					culprit, rest := batch[at], batch[at+1:]
-					l.PushFront(rest, keys(rest))
+					l.Return(rest, ranks(rest))
 					for _, e := range slices.Backward(rest) {
 						m.waiting[key(e)] = slices.Insert(m.waiting[key(e)], 0, e.Load.(int))
 						m.again[key(e)]++
@@ -98,18 +97,18 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					switch k := key(culprit); rapid.IntRange(0, 2).Draw(t, "then") {
 					case 0: // it ends
 					case 1: // it is tried again at once
-						l.unblock(culprit, ofLane(k))
+						l.Unblock(culprit, Rank{Key: ofLane(k)})
 						m.again[k] = 0
 						m.waiting[k] = slices.Insert(m.waiting[k], 0, culprit.Load.(int))
 					default:
-						l.block(ofLane(k))
+						l.Block(Rank{Key: ofLane(k)})
 						m.blocked[k] = true
 						m.again[k] = 0
 						delayed[k] = culprit
 					}
 				}
 				batches[w] = nil
-				l.free(&members[w])
+				l.Free(&parts[w])
 				for k, h := range m.holder {
 					if h == w {
 						m.holder[k] = 0
@@ -119,7 +118,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 			"retry": func(t *rapid.T) {
 				for _, k := range slices.Sorted(maps.Keys(delayed)) {
 					e := delayed[k]
-					l.unblock(e, ofLane(k))
+					l.Unblock(e, Rank{Key: ofLane(k)})
 					m.blocked[k] = false
 					m.again[k] = 0
 					m.waiting[k] = slices.Insert(m.waiting[k], 0, e.Load.(int))
@@ -141,17 +140,17 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 				if rapid.IntRange(0, 9).Draw(t, "one in ten") > 0 {
 					return
 				}
-				got := map[queue.Key][]int{}
+				got := map[uint64][]int{}
 				for _, e := range l.Drain() {
 					got[key(e)] = append(got[key(e)], e.Load.(int))
 				}
-				maps.DeleteFunc(m.waiting, func(_ queue.Key, ids []int) bool { return len(ids) == 0 })
+				maps.DeleteFunc(m.waiting, func(_ uint64, ids []int) bool { return len(ids) == 0 })
 				require.Equal(t, m.waiting, got)
 				clear(m.waiting)
 			},
 			"": func(t *rapid.T) {
 				n, takeable, lanes := 0, 0, 0
-				for k := range queue.Key(6*next + 6) {
+				for k := range uint64(6*next + 6) {
 					n += len(m.waiting[k])
 					if m.ready(k) {
 						takeable += len(m.waiting[k])
@@ -164,7 +163,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					}
 				}
 				require.Equal(t, n, l.Len())
-				require.Equal(t, takeable, l.takeable)
+				require.Equal(t, takeable, l.Takeable())
 				require.Equal(t, lanes, len(l.byKey)-l.empty.n, "no lane is kept for nothing")
 				require.Equal(t, n, l.Count(func(*command.Envelope) bool { return true }))
 			},

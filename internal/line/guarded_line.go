@@ -1,4 +1,4 @@
-package inbox
+package line
 
 import (
 	"slices"
@@ -6,7 +6,6 @@ import (
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/requests"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
 // look finds the next command that may be given out.
@@ -23,8 +22,9 @@ func (q *guarded) look() {
 	q.profile()
 }
 
-// takeable is how many commands may be given out: the guards are asked again after each.
-func (q *guarded) takeable() int {
+// Takeable returns how many commands may be given out: the guards are asked
+// again after each.
+func (q *guarded) Takeable() int {
 	if q.look(); q.next == nil {
 		return 0
 	}
@@ -34,7 +34,22 @@ func (q *guarded) takeable() int {
 // Len returns how many commands wait.
 func (q *guarded) Len() int { return q.queue.Pending() }
 
-func (q *guarded) make(e command.Envelope, k queue.Key) *requests.Request {
+// Droppable returns all.
+func (q *guarded) Droppable() int { return q.Len() }
+
+// Singly returns true: the guards may decide differently after each command
+// that begins.
+func (q *guarded) Singly() bool { return true }
+
+// Ranker returns the function that asks a command for its method.
+func (q *guarded) Ranker() func(load any) Rank {
+	return func(load any) Rank { return Rank{Key: q.names.key(q.method(load))} }
+}
+
+// Asks returns true.
+func (q *guarded) Asks() bool { return true }
+
+func (q *guarded) make(e command.Envelope, k uint64) *requests.Request {
 	var c *guardedCommand
 	if n := len(q.spare); n > 0 {
 		c, q.spare = q.spare[n-1], q.spare[:n-1]
@@ -50,7 +65,8 @@ func (q *guarded) make(e command.Envelope, k queue.Key) *requests.Request {
 // mostSpare is how many entries of the queue are kept for other commands.
 const mostSpare = 256
 
-// open returns the command of an entry that the queue has no more, and keeps the entry for another.
+// open returns the command of an entry that the queue has no more, and keeps
+// the entry for another.
 func (q *guarded) open(r *requests.Request) command.Envelope {
 	c := entry(r)
 	e := c.e
@@ -62,29 +78,30 @@ func (q *guarded) open(r *requests.Request) command.Envelope {
 }
 
 // Push adds a command at the end of its method's line.
-func (q *guarded) Push(e command.Envelope, k queue.Key) {
-	q.queue.Arrive(q.make(e, k))
-	q.stale()
+func (q *guarded) Push(e command.Envelope, r Rank) {
+	q.queue.Arrive(q.make(e, r.Key))
+	q.Reconsider()
 }
 
 // PushAll adds commands in order.
-func (q *guarded) PushAll(es []command.Envelope, keys []queue.Key) {
+func (q *guarded) PushAll(es []command.Envelope, ranks []Rank) {
 	for i := range es {
-		q.Push(es[i], keyAt(keys, i))
+		q.Push(es[i], rankAt(ranks, i))
 	}
 }
 
-// PushFront takes commands back that were given out. They are not current any more: their handlers have ended, or they were cancelled.
-func (q *guarded) PushFront(es []command.Envelope, keys []queue.Key) {
-	for i, e := range slices.Backward(es) {
-		q.queue.Return(q.make(e, keyAt(keys, i)))
+// Return takes commands back that were given out. They are not current any
+// more: their handlers have ended, or they were cancelled.
+func (q *guarded) Return(es []command.Envelope, ranks []Rank) {
+	for i := range slices.Backward(es) {
+		q.queue.Return(q.make(es[i], rankAt(ranks, i).Key))
 	}
-	q.stale()
+	q.Reconsider()
 }
 
 // PopInto gives out the next command that may be.
 func (q *guarded) PopInto(dst []command.Envelope) int {
-	if len(dst) == 0 || q.takeable() == 0 {
+	if len(dst) == 0 || q.Takeable() == 0 {
 		return 0
 	}
 	r := q.next
@@ -93,20 +110,21 @@ func (q *guarded) PopInto(dst []command.Envelope) int {
 	q.track(r.Method, 1)
 	q.given = Permit{valid: true, method: r.Method, Fault: entry(r).fault}
 	dst[0] = q.open(r)
-	q.stale()
+	q.Reconsider()
 	return 1
 }
 
 // Drop removes the command that has waited for longest.
 func (q *guarded) Drop() command.Envelope {
 	r := q.queue.Oldest()
-	q.stale()
+	q.Reconsider()
 	q.next = nil
 	q.queue.Withdraw(r)
 	return q.open(r)
 }
 
-// At returns the command that has waited for longest, and nil for others: in which order they come out is not known.
+// At returns the command that has waited for longest, and nil for others: in
+// which order they come out is not known.
 func (q *guarded) At(i int) *command.Envelope {
 	if i > 0 || q.Len() == 0 {
 		return nil
@@ -117,10 +135,10 @@ func (q *guarded) At(i int) *command.Envelope {
 // Oldest returns the command that has waited for longest.
 func (q *guarded) Oldest() *command.Envelope { return envelope(q.queue.Oldest()) }
 
-// Count counts the commands for which so is true.
-func (q *guarded) Count(so func(*command.Envelope) bool) (n int) {
+// Count counts the commands that match.
+func (q *guarded) Count(match func(*command.Envelope) bool) (n int) {
 	q.queue.Waiting(func(r *requests.Request) bool {
-		if so(envelope(r)) {
+		if match(envelope(r)) {
 			n++
 		}
 		return true
@@ -128,7 +146,7 @@ func (q *guarded) Count(so func(*command.Envelope) bool) (n int) {
 	return n
 }
 
-// Remove removes and returns the commands for which match returns true.
+// Remove removes and returns the commands that match.
 func (q *guarded) Remove(match func(*command.Envelope) bool) (es []command.Envelope) {
 	var removed []*requests.Request
 	q.queue.Waiting(func(r *requests.Request) bool {
@@ -138,7 +156,7 @@ func (q *guarded) Remove(match func(*command.Envelope) bool) (es []command.Envel
 		return true
 	})
 	if len(removed) > 0 {
-		q.stale()
+		q.Reconsider()
 		q.next = nil
 	}
 	for _, r := range removed {

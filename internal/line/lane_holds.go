@@ -1,0 +1,131 @@
+package line
+
+import (
+	"slices"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// A worker of a keyed stage holds the lanes of its batch until the batch is
+// done and its results have been handed over.
+//
+// If handlers suspend, it is not a worker that holds a lane, but the one
+// command of it that was given out: until nothing more comes of the command and
+// its results have been handed over, by whichever worker that is; until it is
+// to be tried again, and then it blocks the lane as in any keyed stage; or
+// until it comes back unstarted. That a handler is suspended and woken changes
+// nothing. So a lane is free as soon as its command is done, whatever else its
+// worker has to do.
+
+// HoldByCommand has the commands of a keyed line hold their lanes, because
+// handlers may suspend. It is called while the line is empty.
+func HoldByCommand(l Line) {
+	if l, ok := l.(*lanes); ok {
+		l.byOne = l.keyed
+	}
+}
+
+// Knows reports whether commands hold lanes.
+func (l *lanes) Knows() bool { return l.byOne }
+
+// Give gives the lanes that were taken last to a worker, or to the commands of
+// its batch of n. The first ones may be commands that were suspended, whose
+// holds their runs know.
+func (l *lanes) Give(p *Part, n int) *Part {
+	if !l.keyed {
+		return p
+	}
+	p = p.orNew()
+	if !l.byOne {
+		p.lanes = append(p.lanes, l.taken...)
+	} else {
+		p.clear(n)
+		for i, ln := range l.taken {
+			p.holds[n-len(l.taken)+i] = Hold{Rank{Key: ln.key}, ln}
+		}
+	}
+	clear(l.taken)
+	l.taken = l.taken[:0]
+	return p
+}
+
+// Free ends the hold of a worker on lanes, or that of its commands that have
+// ended.
+func (l *lanes) Free(p *Part) {
+	for _, ln := range p.lanes {
+		if ln.held = false; ln.again == 0 {
+			l.update(ln)
+		}
+	}
+	for _, ln := range slices.Backward(p.lanes) { // so that the first comes first
+		l.update(ln)
+	}
+	clear(p.lanes)
+	p.lanes = p.lanes[:0]
+	if l.byOne {
+		l.freeEnded(p)
+	}
+}
+
+func (l *lanes) freeEnded(p *Part) {
+	for _, h := range p.ended {
+		h.lane.held = false
+		l.update(h.lane)
+	}
+	clear(p.ended)
+	p.ended = p.ended[:0]
+}
+
+// End ends the hold of a command.
+func (l *lanes) End(p *Part, last int) {
+	if l.byOne {
+		p.EndBefore(last)
+	}
+}
+
+// Lose takes the hold away from a command.
+func (l *lanes) Lose(p *Part, last int) {
+	if l.byOne {
+		p.Set(p.before(last), Hold{})
+	}
+}
+
+// Block keeps a lane until the next try of one of its commands. A worker holds
+// the lane, or has taken its commands from it, or the command held it until
+// now.
+func (l *lanes) Block(r Rank) {
+	if !l.keyed {
+		return
+	}
+	ln := l.of(r.Key)
+	ln.blocked = true
+	ln.again = 0
+	ln.held = ln.held && !l.byOne
+}
+
+// Unblock puts the command whose next try is due at the front of its lane.
+func (l *lanes) Unblock(e command.Envelope, r Rank) bool {
+	if !l.keyed {
+		return false
+	}
+	ln := l.of(r.Key)
+	ln.blocked = false
+	ln.again = 0
+	ln.held = ln.held && !l.byOne
+	ln.ring.PushFront([]command.Envelope{e})
+	l.added(ln, 1)
+	return true
+}
+
+// Release ends the blocks of lanes.
+func (l *lanes) Release(ranks ...Rank) {
+	if !l.keyed {
+		return
+	}
+	for _, r := range ranks {
+		ln := l.of(r.Key)
+		ln.blocked = false
+		l.Vacate(ln)
+		l.update(ln)
+	}
+}

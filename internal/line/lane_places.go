@@ -1,0 +1,136 @@
+package line
+
+import "github.com/golda-dev/golda/internal/command"
+
+// Places is a line that bounds how many slots the commands of one key may hold.
+// A command holds a place of its key while it is queued, or waits for its next
+// try. Callers and workers wait for places outside of the line, which only knows
+// that some wait: commands that come do not overtake them.
+type Places interface {
+	// Most returns how many places a key has.
+	Most() int
+	// Find returns the lane of a key; nil if it has no place taken.
+	Find(r Rank) *Lane
+	// Of returns the lane of a key, or a fresh one.
+	Of(r Rank) *Lane
+	// Lets reports whether a command that comes finds a place for which nothing
+	// waits.
+	Lets(ln *Lane) bool
+	// Places returns how many places are free. It is below zero if some
+	// commands were let in beyond the bound.
+	Places(ln *Lane) int
+	// Reserve reserves places, and Unreserve gives them back. Redeem uses one
+	// for the command that is pushed next.
+	Reserve(ln *Lane, n int)
+	Unreserve(ln *Lane, n int)
+	Redeem(ln *Lane)
+	// PushTo adds a command of the lane's key.
+	PushTo(ln *Lane, e command.Envelope)
+	// DropOf removes the first command of a lane; false if it has none.
+	DropOf(ln *Lane) (e command.Envelope, ok bool)
+	// Waits tells the line whether something waits for places of a lane. Vacate
+	// has Vacated return the lane.
+	Waits(ln *Lane, yes bool)
+	Vacate(ln *Lane)
+	// Vacated returns a lane with waiters that may have places now, once; nil
+	// if there is none. HasVacated reports whether there is one.
+	Vacated() *Lane
+	HasVacated() bool
+}
+
+// PlacesOf returns a line as one with bounds; nil if it has none.
+func PlacesOf(l Line) Places {
+	if l, ok := l.(*lanes); ok && l.keyed && l.bound != 0 {
+		return l
+	}
+	return nil
+}
+
+// Resize fits the bound to the capacity. If there are more places now, lanes at
+// which something waits are vacated.
+func (l *lanes) Resize(capacity int) {
+	if !l.keyed || l.bound == 0 {
+		return
+	}
+	before := l.most
+	if l.most = l.bound; l.most == QuarterOfCapacity {
+		l.most = max(capacity/4, 1)
+	}
+	if l.most <= before {
+		return
+	}
+	for _, ln := range l.byKey {
+		l.Vacate(ln)
+	}
+}
+
+// Most returns the bound.
+func (l *lanes) Most() int { return l.most }
+
+// Find returns the lane of a key, if there is one.
+func (l *lanes) Find(r Rank) *Lane {
+	if r.Key == NoKey {
+		return nil
+	}
+	return l.byKey[r.Key]
+}
+
+// Of returns the lane of a key.
+func (l *lanes) Of(r Rank) *Lane { return l.of(r.Key) }
+
+// Places returns how many more commands of a key may come in.
+func (l *lanes) Places(ln *Lane) int {
+	if ln.key == NoKey {
+		return l.most
+	}
+	taken := ln.ring.Len() + int(ln.reserved)
+	if ln.blocked {
+		taken++
+	}
+	return l.most - taken
+}
+
+// Lets reports whether a command that comes finds a place.
+func (l *lanes) Lets(ln *Lane) bool { return l.Places(ln) > 0 && !ln.waited }
+
+// Reserve reserves places.
+func (l *lanes) Reserve(ln *Lane, n int) { ln.reserved += int32(n) }
+
+// Unreserve gives places back.
+func (l *lanes) Unreserve(ln *Lane, n int) {
+	ln.reserved -= int32(n)
+	l.Vacate(ln)
+	l.update(ln)
+}
+
+// Redeem uses a reserved place for a command.
+func (l *lanes) Redeem(ln *Lane) { ln.reserved-- }
+
+// DropOf removes the first command of a lane.
+func (l *lanes) DropOf(ln *Lane) (e command.Envelope, ok bool) {
+	if ln.ring.Len() == 0 {
+		return e, false
+	}
+	return l.dropOf(ln), true
+}
+
+// Waits notes whether something waits.
+func (l *lanes) Waits(ln *Lane, yes bool) {
+	ln.waited = yes
+	if !yes {
+		l.update(ln)
+	}
+}
+
+// Vacated returns a lane that may have places, once.
+func (l *lanes) Vacated() (ln *Lane) {
+	if last := len(l.vacated) - 1; last >= 0 {
+		ln, l.vacated[last] = l.vacated[last], nil
+		l.vacated = l.vacated[:last]
+		ln.vacated = false
+	}
+	return ln
+}
+
+// HasVacated reports whether there is a lane that may have places.
+func (l *lanes) HasVacated() bool { return len(l.vacated) > 0 }
