@@ -419,6 +419,25 @@ func TestAKeyedStageWhoseFactoryAlwaysPanicsGivesUpOnlyWithALimit(t *testing.T) 
 	}
 }
 
+func TestAStageThatCrashesAndCompletesInTurnIsLoggedOnceAMinute(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		var buf bytes.Buffer
+		s := stage.New("s", fn(poison), stage.Workers(1, 1))
+		p := bubble(t, s, way, pipeline.Logger(slog.New(slog.NewTextHandler(&buf, nil))))
+		const minutes = 10
+		for began := time.Now(); time.Since(began) < minutes*time.Minute; time.Sleep(500 * time.Millisecond) {
+			for _, n := range []int{-1, -1, -1, 1} {
+				_, err := stage.Call[int](t.Context(), s, n)
+				require.Equal(t, n < 0, stage.Crashed(err))
+			}
+		}
+		require.NoError(t, p.Stop(t.Context()))
+		paused, completed := strings.Count(buf.String(), "a stage pauses"), strings.Count(buf.String(), "a stage completes")
+		require.InDelta(t, minutes, paused, 1)
+		require.Equal(t, paused, completed)
+	})
+}
+
 func TestAStreakThatSlowsAStageDownIsLoggedWheneverItHasDoubledAndItsEndToo(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		var buf bytes.Buffer

@@ -167,7 +167,14 @@ type CrashStreak struct {
 	rested   int64         // until when the inbox is left alone
 	share    time.Duration // the longest pause after a crash, for the next so many crashes
 	left     int           // so many
-	reported int           // the length at which Slowed was called last; 0: there was no pause
+	reported int           // the length at which Slowed was called last; 0: not in this streak
+	news     news          // of all streaks
+}
+
+// news is the last streak that was reported.
+type news struct {
+	at     int64 // when
+	length int   // 0: there was none
 }
 
 // atLane is what waits for a place of a key.

@@ -16,7 +16,7 @@ func (s *state) countCrash(m *Member, f fault) {
 		return
 	}
 	if s.counts.streak == 0 {
-		*streak = CrashStreak{Number: streak.Number + 1, crashed: now, rested: streak.rested}
+		*streak = CrashStreak{Number: streak.Number + 1, crashed: now, rested: streak.rested, news: streak.news}
 	}
 	s.counts.streak++
 	if f == charged {
@@ -54,11 +54,23 @@ func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration
 	case f == notStarted:
 		pause = p.Start(max(int(s.counts.unstarted)-workers, 1))
 	}
-	if c := &s.crashStreak; pause > 0 && int(s.counts.streak) >= 2*c.reported {
-		c.reported = int(s.counts.streak)
-		fx.other().slowed = c.reported
+	if length, now := int(s.counts.streak), s.now(); pause > 0 && s.crashStreak.isNews(length, now) {
+		s.crashStreak.reported, s.crashStreak.news = length, news{now, length}
+		fx.other().slowed = length
 	}
 	return pause
+}
+
+// newsEvery is for how long after a report a later streak is reported only if it is twice as long: a stage that crashes and completes
+// commands in turn has many short ones.
+const newsEvery = int64(time.Minute)
+
+// isNews reports whether a streak of a length is to be reported.
+func (c *CrashStreak) isNews(length int, now int64) bool {
+	if c.reported > 0 || c.news.length > 0 && now-c.news.at < newsEvery {
+		return length >= 2*c.news.length
+	}
+	return true
 }
 
 // bound shortens a pause, so that a command that waits is delayed by no more than Delay, however many of those before it crash. Half
