@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/golda-dev/golda/internal/kept"
 	"github.com/golda-dev/golda/internal/link"
 )
 
@@ -29,6 +31,9 @@ type Outcomes interface {
 // returns that and does not call f. An error of f is returned and is no outcome: f may be called again. For a message
 // that may be delivered twice, the key is what the message always has, such as the number of an order.
 //
+// The type R is one that JSON keeps, as that of an inlet's commands: otherwise Once returns an error and does not call f. An outcome with a
+// string that is not UTF-8 is an error, too, after f was called.
+//
 // What Once promises: a key has one outcome, and all calls of Once for it, in all processes, return that one. So an effect that is the
 // outcome, such as an entry of a ledger that is read from the Outcomes, happens exactly once.
 //
@@ -39,19 +44,22 @@ type Outcomes interface {
 func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx context.Context) (R, error)) (R, error) {
 	link.CheckContext(ctx, "nats: Once")
 	var none R
-	kept, found, err := outcomes.Get(ctx, key)
+	of := reflect.TypeFor[R]()
+	if problem := kept.ByJSON(of); problem != "" {
+		return none, fmt.Errorf("nats: once %.256q: JSON does not keep %v, so the outcome would be another one in later calls: %s", key, of, problem)
+	}
+	outcome, found, err := outcomes.Get(ctx, key)
 	if err != nil {
 		return none, fmt.Errorf("nats: once %.256q: %w", key, err)
 	}
 	if found {
-		return outcomeOf[R](key, kept)
+		return outcomeOf[R](key, outcome)
 	}
 	result, err := f(ctx)
 	if err != nil {
 		return none, err
 	}
-	outcome, err := json.Marshal(result)
-	if err != nil {
+	if outcome, err = kept.Marshal(result); err != nil {
 		return none, fmt.Errorf("nats: once %.256q: the outcome: %w", key, err)
 	}
 	added, err := outcomes.Add(ctx, key, outcome)
@@ -61,19 +69,19 @@ func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx 
 	if added {
 		return result, nil
 	}
-	kept, found, err = outcomes.Get(ctx, key)
+	outcome, found, err = outcomes.Get(ctx, key)
 	switch {
 	case err != nil:
 		return none, fmt.Errorf("nats: once %.256q: %w", key, err)
 	case !found: // it was forgotten just now
 		return result, nil
 	default:
-		return outcomeOf[R](key, kept)
+		return outcomeOf[R](key, outcome)
 	}
 }
 
-func outcomeOf[R any](key string, kept []byte) (result R, err error) {
-	if err = json.Unmarshal(kept, &result); err != nil {
+func outcomeOf[R any](key string, outcome []byte) (result R, err error) {
+	if err = json.Unmarshal(outcome, &result); err != nil {
 		return result, fmt.Errorf("nats: once %.256q: the outcome that is kept: %w", key, err)
 	}
 	return result, nil

@@ -130,6 +130,19 @@ func TestCallsAtTheSameTimeReturnTheSameOutcome(t *testing.T) {
 	}
 }
 
+func TestOnceRefusesATypeOfWhichLaterCallsWouldGetLess(t *testing.T) {
+	type entry struct{ amount int }
+	refused(t, func(context.Context) (entry, error) { panic("called") }, "nats_test.entry")
+	refused(t, func(context.Context) (any, error) { panic("called") }, "interface {}")
+	refused(t, func(context.Context) (chan int, error) { panic("called") }, "chan int")
+}
+
+func refused[R any](t *testing.T, f func(context.Context) (R, error), name string) {
+	t.Helper()
+	_, err := nats.Once(t.Context(), &table{}, "k", f)
+	require.ErrorContains(t, err, `once "k": JSON does not keep `+name)
+}
+
 func TestOnceReturnsTheErrorsOfItsOutcomes(t *testing.T) {
 	no := errors.New("no")
 	one := func(context.Context) (int, error) { return 1, nil }
@@ -139,8 +152,8 @@ func TestOnceReturnsTheErrorsOfItsOutcomes(t *testing.T) {
 	require.ErrorIs(t, err, no)
 	_, err = nats.Once(t.Context(), &table{rows: map[string][]byte{"k": []byte("{")}}, "k", one)
 	require.ErrorContains(t, err, "the outcome that is kept")
-	_, err = nats.Once(t.Context(), &table{}, "k", func(context.Context) (chan int, error) { return make(chan int), nil })
-	require.ErrorContains(t, err, `once "k": the outcome`)
+	_, err = nats.Once(t.Context(), &table{}, "k", func(context.Context) (string, error) { return "\xff", nil })
+	require.ErrorContains(t, err, `once "k": the outcome: JSON does not keep string: the string is not UTF-8`)
 	got, err := nats.Once(t.Context(), &table{rows: map[string][]byte{"k": []byte("2")}, forget: true}, "k", one)
 	require.NoError(t, err)
 	require.Equal(t, 1, got, "the outcome was forgotten between the calls")

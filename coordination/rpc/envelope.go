@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/golda-dev/golda/internal/kept"
 	"github.com/golda-dev/golda/internal/transaction"
 )
 
@@ -34,7 +35,7 @@ func (e envelope) MarshalJSON() ([]byte, error) {
 	w := wire{Message: e.Message, Incarnation: e.Incarnation, Problem: e.Problem}
 	w.Request.Args = nil
 	if args := e.Request.Args; args != nil {
-		data, err := json.Marshal(args)
+		data, err := kept.Marshal(args)
 		if err != nil {
 			return nil, err
 		}

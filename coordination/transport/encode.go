@@ -2,10 +2,11 @@ package transport
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/golda-dev/golda/internal/kept"
 )
 
 // errMalformed is the error of bytes that are no message.
@@ -18,8 +19,11 @@ const (
 	withError   // the JSON text of a fault
 )
 
-// Encode returns a message as bytes, for a transport that carries those. Values
-// are encoded by encoding/json. The error wraps [ErrEncoding].
+// Encode returns a message as bytes, for a transport that carries those.
+// Values are encoded by encoding/json, and the receiver decodes them into a
+// type of its own. So their types are not looked at: unexported fields stay
+// behind. A string that is not UTF-8, which package json would change, is an
+// error. The error wraps [ErrEncoding].
 func Encode(m *Message) ([]byte, error) {
 	part, body := withoutBody, []byte(nil)
 	switch {
@@ -53,7 +57,7 @@ func encodeValue(v any) (data []byte, err error) {
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
-	return json.Marshal(v)
+	return kept.Marshal(v)
 }
 
 // Decode returns the message that was encoded as b, and keeps parts of b.

@@ -75,7 +75,7 @@ coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 source:             internal/feed
 reexec:             internal/link
-coordination/transport: coordination/coroutine
+coordination/transport: coordination/coroutine internal/kept
 
 internal/logs:      worker internal/plain
 internal/graph:     behaviour internal/inbox
@@ -91,7 +91,7 @@ stage:              behaviour coordination/guard stage/queue stage/reason worker
 -- third
 internal/verdict:   stage stage/reason internal/backoff
 coordination/rpc:   coordination/coroutine coordination/guard coordination/synchronizer coordination/transport stage supervisor
-                    internal/actor internal/coro internal/link internal/plain internal/requests internal/rules internal/transaction
+                    internal/actor internal/coro internal/kept internal/link internal/plain internal/requests internal/rules internal/transaction
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
