@@ -38,6 +38,10 @@ import (
 // until the guards let them go. So give a stage whose commands wait for one another more slots than may be held. They are
 // in flight: a drain waits for them. Snapshot.Held and Snapshot.Methods say how many there are, and what they waited for.
 //
+// New refuses a guard of a method that no command of the stage can be of, if all are of one: if their type is no interface and has no Method of
+// its own. It cannot know which other methods there are, nor which a guard asks for: count returns zero counters for a name that no command
+// has. Snapshot.Methods has the names that commands had, and a guard of a mistyped method, whose Invocations stay 0.
+//
 // A worker takes one command at a time from a stage with guards. The stage has an order of its own, so it takes no
 // [Discipline], no [Ordered], no [RateBy] and no [Linger], and a [Keyed] stage takes no guards.
 func Guard(method string, g guard.Guard) Option {

@@ -100,4 +100,8 @@ func Batch(n int) Option { return once("Batch", func(s *settings) { s.Inbox.Batc
 // that is less. It is for a [behaviour.Batcher] that is so much better at many commands that the wait pays, such as an
 // insertion of many rows. A stage that lingers takes as many commands at once as [Batch] says, however long they take. The
 // default is not to wait.
+//
+// A stage without a Batcher may linger, too, and so may one for which a policy says so: its commands wait, are handled one after the other,
+// and what they forward leaves together, as in any batch. For a single stage that is a delay only. It helps where the next stage has a
+// Batcher.
 func Linger(d time.Duration) Option { return once("Linger", func(s *settings) { s.Inbox.Linger = d }) }
