@@ -31,8 +31,9 @@ type Outcomes interface {
 // returns that and does not call f. An error of f is returned and is no outcome: f may be called again. For a message
 // that may be delivered twice, the key is what the message always has, such as the number of an order.
 //
-// The type R is one that JSON keeps, as that of an inlet's commands: otherwise Once returns an error and does not call f. An outcome with a
-// string that is not UTF-8 is an error, too, after f was called.
+// JSON must keep all of the type R, as it must of the commands of an inlet:
+// otherwise Once returns an error and does not call f. An outcome with a string
+// that is not UTF-8 is an error, too, after f was called.
 //
 // What Once promises: a key has one outcome, and all calls of Once for it, in all processes, return that one. So an effect that is the
 // outcome, such as an entry of a ledger that is read from the Outcomes, happens exactly once.
