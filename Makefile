@@ -11,9 +11,12 @@ SEED     ?= 0
 SHORT    ?= -short
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# The modules of the workspace (go.work): all packages, and those without the benchmark suite.
+# The modules of the workspace (go.work): all packages, and those without the benchmark suite and the tests with brokers.
 EVERY     = $$($(GO) list -m -f '{{.Dir}}/...')
-ALL       = $$($(GO) list -m -f '{{.Dir}}/...' | grep -v '/bench/\.\.\.$$')
+ALL       = $$($(GO) list -m -f '{{.Dir}}/...' | grep -v -e '/bench/\.\.\.$$' -e '/brokertest/\.\.\.$$')
+
+# Run alone: with two processors busy RabbitMQ takes half a minute to start, and a consumer that subscribes meanwhile may get no message.
+BROKERS   = ./adapter/watermill/brokertest
 
 # Everything that has goroutines of its own. The examples are left out: under the race
 # detector their arithmetic on pixels is many times slower, and the engine below them is
@@ -38,7 +41,10 @@ help:
 
 ## test: all tests, as a change needs them: at most five minutes on two processors (SHORT= for the long models, too)
 test: # brokers that are not installed are skipped
-	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 15m ./pipeline $(ALL)
+	@failed=; \
+	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 15m ./pipeline $(ALL) || failed="$$failed, the tests"; \
+	$(GO) test -vet=off $(SHORT) -timeout 10m $(BROKERS) || failed="$$failed, the tests with brokers"; \
+	[ -z "$$failed" ] || { echo "make test: failed:$${failed#,}"; exit 1; }
 
 # What one processor changes: who runs next.
 ONE_CPU   = ./supervisor ./worker ./internal/actor ./internal/coro ./internal/engine ./internal/inbox ./coordination/...
@@ -49,7 +55,10 @@ one-cpu:
 
 ## race: the engine's tests, and those with brokers, with the race detector (SHORT= for the long models, too)
 race:
-	$(GO) test -vet=off -race $(SHORT) -p $(PACKAGES) -timeout 30m $(ENGINE)
+	@failed=; \
+	$(GO) test -vet=off -race $(SHORT) -p $(PACKAGES) -timeout 30m $(ENGINE) || failed="$$failed, the engine"; \
+	$(GO) test -vet=off -race $(SHORT) -timeout 10m $(BROKERS) || failed="$$failed, the brokers"; \
+	[ -z "$$failed" ] || { echo "make race: failed:$${failed#,}"; exit 1; }
 
 ## vet: go vet of all modules
 vet:

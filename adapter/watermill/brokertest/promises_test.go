@@ -434,6 +434,7 @@ func awayAtStart(t *testing.T, k *kit) {
 	require.Error(t, pub.Publish(k.topic, last))
 	k.start(t)
 	eventually(t, "the broker takes a message", func() bool { return pub.Publish(k.topic, last) == nil })
+	t.Cleanup(func() { t.Log("handled:", got.list(), "the feed:", r.state(), r.s.Counts()) })
 	eventually(t, "all", func() bool { return got.distinct() == 11 })
 	eventually(t, "the feed runs", func() bool { return r.state() == "running" })
 	require.Zero(t, r.p.Snapshot().Feeds[0].Restarts)
