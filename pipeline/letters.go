@@ -28,7 +28,7 @@ type Letter struct {
 	// Version is the version of the behaviour that crashed, as the behaviour reports it; empty if it does not.
 	Version string
 	// Fingerprint distinguishes causes. For a crash it says where the handler crashed; see
-	// [github.com/golda-dev/golda/worker.Fingerprint]. For a failure it is the kind of its error: the types of the error
+	// [github.com/golda-dev/golda/worker.CrashError.Fingerprint]. For a failure it is the kind of its error: the types of the error
 	// and of those that it wraps, and their texts with a # in place of quotations and of words with a digit or a slash,
 	// such as "page #: no such page" or "*url.Error: *net.OpError: …". No method of the error is called for it, so an error
 	// type without a text in a field contributes only its type. For other letters it is empty.

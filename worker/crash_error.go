@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/stacks"
 )
 
 // ErrGoexit is the value of a crash in which the handler ended its goroutine with runtime.Goexit, as a failing test helper
@@ -31,10 +32,14 @@ type CrashError struct {
 	site *site // nil if the error was made outside this package
 }
 
-// Fingerprint returns the fingerprint of the stack; see [Fingerprint].
+// Fingerprint returns a short hash of the user's part of the stack. Crashes at
+// the same place have the same fingerprint, in every run of the same program.
+// The numbers of goroutines, addresses, arguments, the frames of the engine,
+// the depth of a recursion, and the value of the panic make no difference. An
+// empty stack has an empty fingerprint.
 func (e *CrashError) Fingerprint() string {
 	if e.site == nil {
-		return Fingerprint(e.Stack)
+		return stacks.Fingerprint(e.Stack)
 	}
 	return e.site.fingerprint()
 }

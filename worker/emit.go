@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// ErrBatchEmit means that a batch handler tried to emit. The ticket that would wait for the emitted command is not known.
-var ErrBatchEmit = errors.New("stage: a batch handler cannot emit; forward, or handle commands one at a time")
+// errBatchEmit means that a batch handler tried to emit. The ticket that would wait for the emitted command is not known.
+var errBatchEmit = errors.New("stage: a batch handler cannot emit; forward, or handle commands one at a time")
 
 // mostHeld is how many emitted commands are held until the handler has returned. With one more they begin to leave.
 const mostHeld = 256
@@ -84,7 +84,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 		return behaviour.ErrNoWorker // the handler that this context was for has returned
 	}
 	if w.instance.Many() {
-		return plain.Wrap(fmt.Sprintf("stage %q", w.stage.Inbox.Name()), ErrBatchEmit)
+		return plain.Wrap(fmt.Sprintf("stage %q", w.stage.Inbox.Name()), errBatchEmit)
 	}
 	out, err := w.outboxFor(to)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/stacks"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
@@ -96,7 +97,7 @@ func printOf(t *testing.T, depth int, s *stage.Stage[int], parts ...pipeline.Par
 	e, ok := errors.AsType[*stage.CrashError](err)
 	require.True(t, ok, "%v", err)
 	stop(t, p)
-	return worker.Fingerprint(e.Stack)
+	return stacks.Fingerprint(e.Stack)
 }
 
 // kinds are the kinds of stages whose workers run a handler.
@@ -178,7 +179,7 @@ func TestACrashHasTheSameFingerprintInAnotherRunOfTheProgram(t *testing.T) {
 }
 
 func TestAStackOutsideAWorkerHasAFingerprintToo(t *testing.T) {
-	require.NotEmpty(t, worker.Fingerprint(debug.Stack()))
+	require.NotEmpty(t, stacks.Fingerprint(debug.Stack()))
 }
 
 func BenchmarkFingerprint(b *testing.B) {
@@ -186,6 +187,6 @@ func BenchmarkFingerprint(b *testing.B) {
 	e, _ := errors.AsType[*stage.CrashError](err)
 	b.ReportAllocs()
 	for b.Loop() {
-		worker.Fingerprint(e.Stack)
+		stacks.Fingerprint(e.Stack)
 	}
 }

@@ -10,11 +10,6 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// Fingerprint returns a short hash of the user's part of the stack of a [CrashError]. Crashes at the same place have the
-// same fingerprint, in every run of the same program. Numbers of goroutines, addresses, arguments, the frames of the
-// engine, the depth of a recursion, and the value of the panic make no difference. An empty stack has an empty fingerprint.
-func Fingerprint(stack []byte) string { return stacks.Fingerprint(stack) }
-
 // site is the sequence of calls that led to a crash, and its stack as text. Formatting a stack takes tens of microseconds,
 // which is too much for a stage that meets a poison command now and then; recording the sequence of calls takes about one.
 // So each sequence is formatted once, and all crashes that follow it share the text. Only the numbers of goroutines and the
@@ -29,7 +24,7 @@ type site struct {
 func newSite(way []uintptr, stack []byte) *site {
 	return &site{
 		way: way, inner: inner(way), stack: stack,
-		fingerprint: sync.OnceValue(func() string { return Fingerprint(stack) }),
+		fingerprint: sync.OnceValue(func() string { return stacks.Fingerprint(stack) }),
 	}
 }
 

@@ -34,7 +34,7 @@ behaviour        32
 stage            88
 stage/queue      18
 stage/reason     16
-worker           23
+worker           21
 pipeline         54
 source           17
 reexec           1
