@@ -206,14 +206,9 @@ func unchained[In, Out any](name, problem string) *Flow[In, Out] {
 	return f
 }
 
-// Chain3 is [Chain] of three flows. Go has no function of any number of type parameters.
+// Chain3 is [Chain] of three flows. To chain more, chain chains.
 func Chain3[A, B, C, D any](first *Flow[A, B], second *Flow[B, C], third *Flow[C, D]) *Flow[A, D] {
 	return Chain(Chain(first, second), third)
-}
-
-// Chain4 is [Chain] of four flows. To chain more, chain chains.
-func Chain4[A, B, C, D, E any](first *Flow[A, B], second *Flow[B, C], third *Flow[C, D], fourth *Flow[D, E]) *Flow[A, E] {
-	return Chain(Chain3(first, second, third), fourth)
 }
 
 // RoundRobin picks the targets in turn.

@@ -21,7 +21,6 @@ var shown = []string{
 
 // alike are functions that differ from one that is shown in their parameters only.
 var alike = map[string]string{
-	"stage.Chain4":      "stage.Chain3",
 	"failsafe.WrapSink": "failsafe.Wrap",
 	"stagehttp.Run":     "stagehttp.Serve",
 	"stagehttp.Do":      "stagehttp.Post",

@@ -31,7 +31,7 @@ const module = "github.com/golda-dev/golda"
 // Three more in coordination/rpc start and stop processes at other nodes.
 const budget = `
 behaviour        32
-stage            88
+stage            87
 stage/queue      18
 stage/reason     16
 worker           21
