@@ -224,14 +224,19 @@ func (m *suiteModel) end(w *suiteWorker) {
 	if w.part != nil {
 		m.line.Book(w.part)
 		m.line.Cancel(w.part)
-		for results := m.line.Leave(w.part, nil); len(results) > 0; results = m.line.Leave(w.part, nil) {
-			for _, r := range results {
-				m.left = append(m.left, r.Envelope.Load.(int))
-			}
-		}
+		m.leave(w.part)
 		m.line.Free(w.part)
 	}
 	w.batch = nil
+}
+
+// leave has a worker hand over the results that may leave.
+func (m *suiteModel) leave(p *Part) {
+	for results := m.line.Leave(p, nil); len(results) > 0; results = m.line.Leave(p, nil) {
+		for _, r := range results {
+			m.left = append(m.left, r.Envelope.Load.(int))
+		}
+	}
 }
 
 // comeBack ends a batch in its middle: some commands are done, one perhaps is
@@ -334,6 +339,7 @@ func (m *suiteModel) remove(t *rapid.T) {
 func (m *suiteModel) drain(t *rapid.T) {
 	if rapid.IntRange(0, 9).Draw(t, "one in ten") == 0 {
 		m.gone(t, m.line.Drain()...)
+		m.leave(new(Part)) // results may have waited for the end of a drained command
 		if len(m.waiting) > 0 {
 			t.Fatalf("left: %v", m.waiting)
 		}
