@@ -34,7 +34,11 @@ const (
 //
 //	save := stage.Sink("save", stagehttp.Post[Order](client, "https://store/orders"), stage.Blocking(),
 //		stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: 100 * time.Millisecond, Jitter: 0.2, If: stagehttp.Temporary}))
+//
+// Post panics if the URL cannot be parsed, or has no scheme or no host. The
+// panic does not show the URL, which may have a password.
 func Post[In any](client *http.Client, url string) func(ctx context.Context, in In) error {
+	need(isAbsolute(url), "Post: the URL cannot be parsed, or has no scheme or no host")
 	do := Do[In, struct{}](client, func(ctx context.Context, in In) (*http.Request, error) {
 		body, err := json.Marshal(in)
 		if err != nil {
@@ -50,6 +54,12 @@ func Post[In any](client *http.Client, url string) func(ctx context.Context, in 
 		_, err := do(ctx, in)
 		return err
 	}
+}
+
+// isAbsolute reports whether a request can be sent to a URL.
+func isAbsolute(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme != "" && u.Host != ""
 }
 
 // Do returns a function for a [stage.Map] that sends each command to a server
@@ -92,7 +102,7 @@ func Do[In, Out any](
 		}
 		w, err := client.Do(r)
 		if err != nil {
-			return out, &sendError{err, ctx.Err() == nil || errors.Is(context.Cause(ctx), stage.ErrTimeout)}
+			return out, &sendError{withoutQuery(err), ctx.Err() == nil || errors.Is(context.Cause(ctx), stage.ErrTimeout)}
 		}
 		defer w.Body.Close() //nolint:errcheck // it is read
 		if w.StatusCode < 200 || w.StatusCode > 299 {
@@ -104,6 +114,18 @@ func Do[In, Out any](
 		}
 		return out, decodeAnswer(w.Body, &out)
 	}
+}
+
+// withoutQuery cuts the query, which may have a token, from the URL of an error
+// of package http.
+func withoutQuery(err error) error {
+	failed, is := errors.AsType[*url.Error](err)
+	if !is {
+		return err
+	}
+	cut := *failed
+	cut.URL, _, _ = strings.Cut(failed.URL, "?")
+	return &cut
 }
 
 // decodeAnswer reads the body of an answer into out.

@@ -144,9 +144,6 @@ func TestACommandThatIsNotJSONIsNotSent(t *testing.T) {
 	err := stagehttp.Post[func()](answering(200, ""), "http://host")(t.Context(), nil)
 	require.Error(t, err)
 	assert.False(t, stagehttp.Temporary(err))
-	err = stagehttp.Post[order](answering(200, ""), "http://a b")(t.Context(), order{})
-	require.Error(t, err)
-	assert.False(t, stagehttp.Temporary(err))
 }
 
 func TestNoRequestIsSentBeforeTheTimeOfARetryAfter(t *testing.T) {

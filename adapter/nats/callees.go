@@ -39,6 +39,7 @@ type callee struct {
 // callees are the processes that run one stage.
 type callees struct {
 	nc      *natsgo.Conn
+	denials *denials
 	inlet   string
 	silence time.Duration // after which one is not called any more
 	asks    singleflight.Group
@@ -105,21 +106,27 @@ func (c *callees) listen() (err error) {
 
 // ask asks which processes there are. The first answer is enough; the others are heard, too.
 func (c *callees) ask() error {
-	m, err := c.nc.Request(callsSubject(c.inlet)+askedSuffix, nil, c.silence)
+	ctx, cancel := context.WithTimeout(context.Background(), c.silence)
+	defer cancel()
+	subject := callsSubject(c.inlet) + askedSuffix
+	var m *natsgo.Msg
+	err := c.denials.unless(ctx, func(now *denial) bool { return now.exact == subject }, func(ctx context.Context) (err error) {
+		m, err = c.nc.RequestWithContext(ctx, subject, nil)
+		return err
+	})
+	_, denied := errors.AsType[*denial](err)
 	switch {
 	case err == nil:
 		c.hear(m.Data)
 		return nil
 	case errors.Is(err, natsgo.ErrNoResponders):
 		return errNone
-	case !errors.Is(err, natsgo.ErrTimeout) || !c.nc.IsConnected():
+	case denied:
+		return fmt.Errorf("%w: %w", transport.ErrUnreachable, err)
+	case !errors.Is(err, context.DeadlineExceeded) || !c.nc.IsConnected():
 		return fmt.Errorf("%w: %w", errAway, err)
 	default:
-		err = fmt.Errorf("%w: the processes that run it do not answer", transport.ErrUnreachable)
-		if why := forbidden(c.nc, nil); why != nil {
-			err = fmt.Errorf("%w: %w", err, why)
-		}
-		return err
+		return fmt.Errorf("%w: the processes that run it do not answer", transport.ErrUnreachable)
 	}
 }
 

@@ -143,7 +143,7 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 	delete(c.unasked, stage)
 	c.mu.Unlock()
 	l := &carriedLine{of: c, conn: c.conn, stage: stage, name: lineName(c.pipeline, stage), o: c.options}
-	l.callees = &callees{nc: c.conn.nc, inlet: l.name, silence: time.Duration(silences) * c.calls.cfg.Heartbeat}
+	l.callees = &callees{nc: c.conn.nc, denials: c.conn.denials, inlet: l.name, silence: time.Duration(silences) * c.calls.cfg.Heartbeat}
 	if own, ok := c.stages[stage]; ok {
 		if own.of != commands {
 			return nil, fmt.Errorf("nats: Carry(%q) is for %v, and the stage takes %v", stage, own.of, commands)

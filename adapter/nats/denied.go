@@ -148,8 +148,8 @@ func (d *denials) all() error {
 
 // about returns the denial of publishing to a subject, if it came after a time,
 // or of the subjects on which the server answers this connection, or nil if
-// there is none. The connection subscribes to those once, so their denial may be
-// older.
+// there is none. The connection subscribes to its inboxes once, so the denial of
+// an inbox may be older.
 func (d *denials) about(subject string, after time.Time) *denial {
 	subject = pattern(subject)
 	d.mu.Lock()
@@ -162,10 +162,10 @@ func (d *denials) about(subject string, after time.Time) *denial {
 	return nil
 }
 
-// isAnswer reports whether a denial is that of the answers to this connection.
-// The inboxes of all processes of a user have one prefix, and this connection
-// subscribes to its own ones only. That it may not publish to another inbox
-// concerns the answers to that process.
+// isAnswer reports whether a denial cuts this connection off from answers. The
+// inboxes of all processes of a user have one prefix, and this connection
+// subscribes to its own inboxes only. A denial of publishing to an inbox concerns
+// the answers to another process.
 func (d *denials) isAnswer(now *denial) bool {
 	prefix := d.nc.Opts.InboxPrefix
 	if prefix == "" {
@@ -174,9 +174,8 @@ func (d *denials) isAnswer(now *denial) bool {
 	return now.subscribe && strings.HasPrefix(now.exact, prefix+".")
 }
 
-// silenced returns why the server has not answered a message, if that is a
-// denial since the message was sent. The err is what the sender got. A server
-// that is away, or has answered, denies nothing.
+// silenced returns the denial since a message was sent, if the error of sending
+// it says that the server has not answered. A server that is away denies nothing.
 func (d *denials) silenced(err error, subject string, sent time.Time) *denial {
 	if !errors.Is(explain(err), ErrAway) || !d.nc.IsConnected() {
 		return nil

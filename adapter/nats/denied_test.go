@@ -49,9 +49,7 @@ func TestACallToAProcessToWhichTheUserMayNotPublishNamesStageProcessAndSubject(t
 	}
 	half(t, connect(t, s.ClientURL(), natsgo.UserInfo("all", "p")), "b", makeStage)
 	far, _ := half(t, connect(t, s.ClientURL(), natsgo.UserInfo("some", "p")), "a", makeStage)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	_, err := stage.Call[int](ctx, far, 1)
+	_, err := call[int](t, far, 1)
 	for _, part := range []string{`stage "far"`, `process "b"`, `"golda.node.`} {
 		require.ErrorContains(t, err, part)
 	}

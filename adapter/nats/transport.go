@@ -84,7 +84,7 @@ func NewTransport(conn *Conn, node string, cfg TransportConfig) (transport.Trans
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	t := &nodes{
-		nc: conn.nc, cfg: cfg, prefix: subjectOf(node, ""),
+		nc: conn.nc, denials: conn.denials, cfg: cfg, prefix: subjectOf(node, ""),
 		claims: make(chan struct{}, 1), rivals: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
 	t.life, t.end = context.WithCancel(context.Background())
@@ -94,13 +94,14 @@ func NewTransport(conn *Conn, node string, cfg TransportConfig) (transport.Trans
 
 // nodes is the transport of one node to others over core NATS.
 type nodes struct {
-	nc     *natsgo.Conn
-	cfg    TransportConfig
-	prefix string // of the subjects of messages to this node
-	peers  *peers
-	work   sync.WaitGroup
-	life   context.Context // until Close
-	end    context.CancelFunc
+	nc      *natsgo.Conn
+	denials *denials
+	cfg     TransportConfig
+	prefix  string // of the subjects of messages to this node
+	peers   *peers
+	work    sync.WaitGroup
+	life    context.Context // until Close
+	end     context.CancelFunc
 
 	birth   uint64        // when the name was claimed: of two programs that have it the newer one keeps it
 	claims  chan struct{} // has an element when the node has heard its own claim
@@ -207,12 +208,22 @@ func (t *nodes) claimed() []byte { return header{kind: kindClaim, from: t.birth}
 
 // subscribe subscribes to what is sent to the node, and waits until it hears its own claim: then the server knows it, and permits it.
 func (t *nodes) subscribe() error {
+	denied := make(chan *denial, 1)
+	defer t.denials.listen(func(now *denial) {
+		if now.exact != t.prefix+"*" && now.exact != subjectOf(t.Node(), t.Node()) {
+			return
+		}
+		select {
+		case denied <- now:
+		default:
+		}
+	})()
 	sub, err := t.nc.Subscribe(t.prefix+"*", t.receive)
 	if err != nil {
 		return err
 	}
 	if err = errors.Join(sub.SetPendingLimits(-1, t.cfg.MaxQueue), t.publish(t.Node(), t.claimed())); err == nil {
-		err = t.hearItself()
+		err = t.hearItself(denied)
 	}
 	if err != nil {
 		return errors.Join(err, sub.Unsubscribe())
@@ -224,29 +235,27 @@ func (t *nodes) subscribe() error {
 // serveTime is how long the server may take to answer a node that begins.
 const serveTime = 30 * time.Second
 
-func (t *nodes) hearItself() error {
+// hearItself waits until the node hears its own claim, or the server denies the
+// claim or the subscription.
+func (t *nodes) hearItself(denied <-chan *denial) error {
 	if err := t.nc.FlushTimeout(serveTime); err != nil {
 		return fmt.Errorf("the server has not answered within %v that it has the subscription to %s*: %w", serveTime, t.prefix, err)
 	}
 	if t.nc.Opts.NoEcho {
 		return nil
 	}
-	limit, last := serveTime, t.nc.LastError()
-	if errors.Is(last, natsgo.ErrPermissionViolation) {
-		limit = time.Second
-	}
+	var err error
 	select {
 	case <-t.claims:
 		return nil
 	case <-t.life.Done():
 		return t.peers.errClosed()
-	case <-time.After(limit):
-		err := fmt.Errorf("it does not hear what it publishes to %s", subjectOf(t.Node(), t.Node()))
-		if last != nil {
-			err = fmt.Errorf("%w: %w", err, last)
-		}
-		return err
+	case now := <-denied:
+		err = now
+	case <-time.After(serveTime):
+		err = natsgo.ErrTimeout
 	}
+	return fmt.Errorf("it does not hear what it publishes to %s: %w", subjectOf(t.Node(), t.Node()), err)
 }
 
 // publish sends a message to a node. The server answers if it has no subscription of the node.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -131,5 +132,11 @@ func (o Options[C]) filled(topic string) Options[C] {
 // fromJSON decodes the payload of a message.
 func fromJSON[C any](m *message.Message) (cmd C, err error) {
 	err = json.Unmarshal(m.Payload, &cmd)
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is { // its Value may be a number of the message
+		kind, _, _ := strings.Cut(wrong.Value, " ")
+		cut := *wrong
+		cut.Value = kind
+		return cmd, &cut
+	}
 	return cmd, err
 }

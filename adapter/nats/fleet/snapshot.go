@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -59,7 +61,8 @@ type Process struct {
 // the others are Silent or Lost. In the first second after Join it waits for processes that it does not know yet.
 //
 // If the server does not answer, the error is [nats.ErrAway] and names it; if it does not know about an inlet, the error names that. The
-// snapshot then has what is known.
+// snapshot then has what is known. If the server does not permit golda.fleet.> to the user of the connection, the error wraps
+// the error of [nats.Conn.Healthy], which names the subject.
 //
 // [nats.ErrAway]: https://pkg.go.dev/github.com/golda-dev/golda/adapter/nats#ErrAway
 func (f *Fleet) Snapshot(ctx context.Context) (Snapshot, error) {
@@ -85,7 +88,22 @@ func (f *Fleet) snapshot(ctx context.Context) (Snapshot, error) {
 	}
 	s.Processes = f.processes(answers)
 	s.Inlets, err = f.inlets(ctx, s.Processes)
-	return s, err
+	return s, errors.Join(f.denied(), err)
+}
+
+// denied returns the health of the connection if the server does not permit a
+// subject of the fleet: then the snapshot lacks processes.
+func (f *Fleet) denied() error {
+	err := f.conn.Healthy()
+	if !errors.Is(err, natsgo.ErrPermissionViolation) {
+		return nil
+	}
+	for _, subject := range []string{f.subjects.all, f.subjects.news, f.subjects.ask} {
+		if strings.Contains(err.Error(), strconv.Quote(subject)) {
+			return err
+		}
+	}
+	return nil
 }
 
 // settle is how long after a fleet was joined its members have answered the first question, unless they are silent.
