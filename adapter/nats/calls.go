@@ -80,7 +80,7 @@ func (l *carriedLine) callAny(ctx context.Context, node *rpc.Node, p Payload) (r
 	}
 }
 
-// away returns an error as overload if it is that of a server that is away.
+// away returns an error as overload if it says that the server is away.
 func away(err error) error {
 	if _, there := errors.AsType[*transport.Error](err); !there && errors.Is(err, ErrAway) {
 		return &refusal{ErrAway, err}

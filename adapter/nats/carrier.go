@@ -188,7 +188,7 @@ func (c *Carrier) checkAsked() error {
 // plainName is a name of which two with _ between them can be told apart.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
-// otherCharacters are those that a line's name does not have.
+// otherCharacters are the characters that a line's name does not have.
 var otherCharacters = regexp.MustCompile(`[^A-Za-z0-9-]`)
 
 // lineName returns the name of a stage's inlet.

@@ -34,7 +34,7 @@ type Codec[C any] interface {
 // finds the version unknown. Fields that a command does not have are ignored. What JSON does not keep of C, such as unexported fields, is
 // lost: an inlet without a Codec refuses such a C, and with this one it does not.
 type JSON[C any] struct {
-	// Type is the name of the commands in messages. Empty means that of the Go type, such as "shop.Order": set it if that may change.
+	// Type is the name of the commands in messages. Empty means the name of the Go type, such as "shop.Order": set it if that may change.
 	Type string
 	// Version is the version of the commands; 0 means 1.
 	Version int

@@ -314,7 +314,7 @@ func (c *Conn) broken() error {
 	return c.failure()
 }
 
-// own adds an inlet to those that Close waits for.
+// own adds an inlet to the inlets that Close waits for.
 func (c *Conn) own(i closer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

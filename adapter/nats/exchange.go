@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/coordination/transport"
 )
 
-// callHeartbeat is how often a process shows to those that it calls, and that call it, that it lives. It is a variable for tests.
+// callHeartbeat is how often a process shows to the processes that it calls, and that call it, that it lives. It is a variable for tests.
 var callHeartbeat = defaultHeartbeat
 
 // exchange is the node by which a carrier calls the processes of others, and is called by them. It is made when the first call is made, or

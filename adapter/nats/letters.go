@@ -190,7 +190,7 @@ func isTooLarge(err error) bool {
 // largeMessage is the code of the server's error that a message is larger than its stream allows.
 const largeMessage jetstream.ErrorCode = 10054
 
-// withoutHeaders removes all headers of a letter but those of this package, and
+// withoutHeaders removes all headers of a letter but the headers of this package, and
 // cuts the text of its error.
 func withoutHeaders(m *natsgo.Msg, _ int64) {
 	for name := range m.Header {

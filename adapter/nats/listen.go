@@ -56,7 +56,7 @@ func Reach(ctx context.Context, dir string, options ...natsgo.Option) (*Conn, er
 // accessDialer dials the address that the file of the name has now.
 type accessDialer string
 
-// Dial is for nats.go. The address is that of the first connection.
+// Dial is for nats.go. The address is the first connection's.
 func (d accessDialer) Dial(network, _ string) (net.Conn, error) {
 	a, err := readAccess(string(d))
 	if err != nil {
@@ -182,7 +182,7 @@ func (l listener) Check(c server.ClientAuthentication) bool {
 		subtle.ConstantTimeCompare([]byte(given.Password), []byte(l.password)) == 1
 }
 
-// credentials are those of the connection inside the process.
+// credentials are what the connection inside the process connects with.
 func (l listener) credentials() natsgo.Option { return natsgo.UserInfo(accessUser, l.password) }
 
 // tell writes how others reach the server, or removes what an earlier one has written.

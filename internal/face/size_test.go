@@ -19,7 +19,7 @@ import (
 // core lists the packages whose size is bounded: a reader must understand
 // them as a whole.
 var core = []string{
-	"internal/command", "internal/inbox", "internal/control", "internal/engine", "worker", "stage", "pipeline",
+	"internal/command", "internal/line", "internal/inbox", "internal/control", "internal/engine", "worker", "stage", "pipeline",
 }
 
 // The bounds that hold without an exception.
@@ -34,14 +34,14 @@ const (
 const large = `
 fields of inbox.Accounts: 53
 fields of inbox.Inbox: 62
-fields of inbox.Member: 41
+fields of inbox.Member: 38
 fields of inbox.state: 56
 fields of pipeline.Pipeline: 33
 fields of pipeline.Undrained: 62
 fields of stage.Snapshot: 60
 fields of stage.settings: 50
-fields of worker.Worker: 91
-files of internal/inbox: 61
+fields of worker.Worker: 88
+files of internal/inbox: 52
 files of pipeline: 35
 files of worker: 41
 methods of engine.Core: 42
