@@ -42,6 +42,7 @@ fields of stage.Snapshot: 60
 fields of stage.settings: 50
 fields of worker.Worker: 88
 files of internal/inbox: 52
+methods of line.lanes: 44
 files of pipeline: 35
 files of worker: 41
 methods of engine.Core: 42
