@@ -42,6 +42,8 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"a nil part":               {with(nil), []string{"part 1: is nil"}},
 		"a nameless stage":         {func() []pipeline.Part { return []pipeline.Part{stage.New("", ok)} }, []string{"a stage needs a name"}},
 		"a nil behaviour":          {func() []pipeline.Part { return []pipeline.Part{stage.New[int]("s", nil)} }, []string{`stage "s": New: the behaviour is nil`}},
+		"a nil Func":               {func() []pipeline.Part { return []pipeline.Part{stage.Func[int]("s", nil)} }, []string{`stage "s": Func: the function is nil`}},
+		"a nil Coroutine":          {func() []pipeline.Part { return []pipeline.Part{stage.Coroutine[int]("s", nil)} }, []string{`stage "s": Coroutine: the function is nil`}},
 		"a nil func":               {func() []pipeline.Part { return []pipeline.Part{stage.New("s", fn[int](nil))} }, []string{`stage "s": New: the behaviour is nil`}},
 		"a nil factory":            {func() []pipeline.Part { return []pipeline.Part{stage.Each("s", behaviour.Factory[int](nil))} }, []string{`stage "s": Each: the factory is nil`}},
 		"two of one name":          {func() []pipeline.Part { return []pipeline.Part{stage.New("s", ok), stage.New("s", ok)} }, []string{`stage "s": there is another stage of that name`}},

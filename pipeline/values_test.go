@@ -91,6 +91,10 @@ func TestNewRefusesEachValueThatWouldNotWork(t *testing.T) {
 		"an option twice in Defaults": {of(stage.Defaults(stage.TTL(1), stage.TTL(2))), `stage "s": TTL: is given twice, by options 1 and 2`},
 
 		"more in a window than are held":   {bounds(func(b *window.Bounds[int]) { b.Count, b.Held = 9, 8 }), `stage "w": Bounds.Count(9): is more than Held, 8`},
+		"a Time without a unit":            {bounds(func(b *window.Bounds[int]) { b.Time = 1 }), `stage "w": Bounds.Time(1ns): must be at least 1µs: perhaps its unit is missing`},
+		"an Every without a unit":          {bounds(func(b *window.Bounds[int]) { b.Every = 1 }), `Bounds.Every(1ns): must be at least 1µs: perhaps its unit is missing`},
+		"negative Bytes":                   {bounds(func(b *window.Bounds[int]) { b.Bytes, b.Size = -1, func(int) int { return 1 } }), `Bounds.Bytes(-1): must not be negative`},
+		"a negative Capacity":              {of(stage.Capacity(-1)), `stage "s": Capacity(-1): must be at least 1`},
 		"more than are held by default":    {bounds(func(b *window.Bounds[int]) { b.Count = 10_001 }), `Bounds.Count(10001): is more than Held, 10000`},
 		"more parts than are held":         {[]part{window.Join("w", key, window.Parts[int]{Count: 9, Held: 8, Limit: 1})}, `stage "w": Parts.Count(9): is more than Held, 8`},
 		"more parts of a ticket":           {[]part{window.JoinTicket("w", window.Parts[int]{Count: 9, Held: 8, Limit: 1})}, `Parts.Count(9): is more than Held, 8`},

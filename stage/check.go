@@ -213,7 +213,7 @@ func (s *settings) checkOuts(check *checker) {
 func (s *settings) checkKeyed(check *checker) {
 	check.that(!s.boundsKeys || s.keyed, "is for keyed stages", "KeyCapacity(%d)", s.Inbox.KeyCapacity)
 	check.that(!s.boundsKeys || s.Inbox.KeyCapacity >= 1, "must be at least 1", "KeyCapacity(%d)", s.Inbox.KeyCapacity)
-	check.that(s.Inbox.KeyCapacity <= s.Inbox.Capacity, fmt.Sprintf("must be at most the capacity, %d", s.Inbox.Capacity), "KeyCapacity(%d)", s.Inbox.KeyCapacity)
+	check.that(s.Inbox.Capacity < 1 || s.Inbox.KeyCapacity <= s.Inbox.Capacity, fmt.Sprintf("must be at most the capacity, %d", s.Inbox.Capacity), "KeyCapacity(%d)", s.Inbox.KeyCapacity)
 	check.that(!s.passivates || s.keyed, "is for keyed stages", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(s.idle == 0 || s.idle >= time.Millisecond, "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(s.mostKeys >= 0, "the number must not be negative", "Passivate(%v, %d)", s.idle, s.mostKeys)

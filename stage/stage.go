@@ -79,6 +79,9 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 // a coroutine.Context, with which it awaits, sleeps, yields, and calls other stages; see package coordination/coroutine. Up
 // to [Instances] commands, 1024 by default, are in progress at once, whatever the number of workers.
 func Coroutine[C any](name string, f func(c behaviour.Suspender, cmd C) behaviour.Outcome, opts ...Option) *Stage[C] {
+	if f == nil {
+		return flawed[C](name, "Coroutine", opts)
+	}
 	return New(name, behaviour.Coroutine[C](f), opts...)
 }
 
@@ -86,7 +89,17 @@ func Coroutine[C any](name string, f func(c behaviour.Suspender, cmd C) behaviou
 // GOMAXPROCS by default, and commands may overtake one another. So a variable that the function captures needs a lock, or
 // the stage needs [Workers](1, 1), which handles one command after the other, in order.
 func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outcome, opts ...Option) *Stage[C] {
+	if f == nil {
+		return flawed[C](name, "Func", opts)
+	}
 	return New(name, behaviour.Func[C](f), opts...)
+}
+
+// flawed returns a stage that its pipeline refuses: the function is nil.
+func flawed[C any](name, of string, opts []Option) *Stage[C] {
+	s := newStage[C](name, opts)
+	s.set.flaw(of, "the function is nil")
+	return s
 }
 
 // Each makes a stage with an instance for every worker that is at it. The factory makes an instance when it is first

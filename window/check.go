@@ -9,6 +9,9 @@ import (
 
 const mostHeld = 1 << 24
 
+// leastTime is less than any window needs: a time below it has no unit.
+const leastTime = time.Microsecond
+
 // faults collects what is wrong with the arguments of a constructor. The stage's name is added later.
 type faults []error
 
@@ -32,14 +35,20 @@ func check[C any](hasKey bool, b Bounds[C]) (f faults) {
 	f.that(hasKey, nilKey, "window")
 	f.that(b.Count >= 0, notNegative, "Bounds.Count(%d)", b.Count)
 	f.that(b.Bytes >= 0, notNegative, "Bounds.Bytes(%d)", b.Bytes)
-	f.that(b.Time >= 0, notNegative, "Bounds.Time(%v)", b.Time)
-	f.that(b.Every >= 0, notNegative, "Bounds.Every(%v)", b.Every)
-	f.that(b.Idle >= 0, notNegative, "Bounds.Idle(%v)", b.Idle)
-	f.that((b.Bytes > 0) == (b.Size != nil), "Bytes and Size are given together", "Bounds.Bytes(%d)", b.Bytes)
+	f.time("Time", b.Time)
+	f.time("Every", b.Every)
+	f.time("Idle", b.Idle)
+	f.that(b.Bytes < 0 || (b.Bytes > 0) == (b.Size != nil), "Bytes and Size are given together", "Bounds.Bytes(%d)", b.Bytes)
 	bounded := b.Count != 0 || b.Bytes != 0 || b.Time != 0 || b.Every != 0 || b.Idle != 0
 	f.that(bounded, "a window needs a bound: Count, Bytes, Time, Every or Idle", "Bounds")
 	f.held("Bounds", b.Held)
 	return f
+}
+
+// time finds a bound that is negative, or has no unit.
+func (f *faults) time(of string, d time.Duration) {
+	f.that(d >= 0, notNegative, "Bounds.%s(%v)", of, d)
+	f.that(d <= 0 || d >= leastTime, fmt.Sprintf("must be at least %v: perhaps its unit is missing", leastTime), "Bounds.%s(%v)", of, d)
 }
 
 // countFits finds a Count that no window can reach, because its commands are more than the stage may hold.
