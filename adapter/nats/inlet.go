@@ -51,7 +51,7 @@ func NewInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C])
 		panic("nats: NewInlet: the Conn is nil")
 	}
 	if o.Partitions != 0 {
-		return nil, fmt.Errorf("nats: inlet %q: %w", name, errPartitions)
+		return nil, fmt.Errorf("nats: inlet %.128q: %w", name, errPartitions)
 	}
 	return newInlet(ctx, conn, name, o, partitioning[C]{})
 }
@@ -59,7 +59,7 @@ func NewInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C])
 func newInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C], keys partitioning[C]) (*Inlet[C], error) {
 	i := &Inlet[C]{name: name, names: namesOf(name), conn: conn, keys: keys}
 	if err := i.open(ctx, o); err != nil {
-		return nil, fmt.Errorf("nats: inlet %q: %w", name, err)
+		return nil, fmt.Errorf("nats: inlet %.128q: %w", name, err)
 	}
 	return i, nil
 }

@@ -127,7 +127,7 @@ func (o Options[C]) check(name string) error {
 		problem := kept.ByJSON(of)
 		fault(problem != "", "JSON cannot carry %v: %s; change the type, or give the inlet a codec with Options.Codec", of, problem)
 	}
-	fault(!validName.MatchString(name), "the name %q must be of 1 to 64 letters, digits, - and _", name)
+	fault(!validName.MatchString(name), "the name %.128q must be of 1 to 64 letters, digits, - and _", name)
 	fault(isReserved(name), "the name %q ends with one of %q, which are for streams beside that of the messages", name, reserved)
 	fault(o.MaxBytes < 0, "MaxBytes is %d; use 0 for no limit", o.MaxBytes)
 	fault(o.MaxMessages < 0, "MaxMessages is %d; use 0 for no limit", o.MaxMessages)

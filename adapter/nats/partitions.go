@@ -45,7 +45,7 @@ const headerPartition = "Golda-Partition"
 var (
 	errPartitioned = errors.New("it is that of a keyed stage: submit the commands in another process, to a stage that leads to it")
 	errUntilEmpty  = errors.New("nats: UntilEmpty is not for a keyed stage")
-	errPartitions  = errors.New("nats: Partitions is for the inlets of keyed stages that a Carrier has")
+	errPartitions  = errors.New("Partitions is for the inlets of keyed stages that a Carrier has")
 )
 
 // partitioning is how the commands of an inlet are partitioned. The zero partitioning is one that has no partitions.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -157,6 +158,14 @@ func (n *Node) Remote(node, process string) Address { return Address{node, proce
 // init blocks, until ctx ends, other calls of Spawn and [Node.Stop] wait.
 func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) error) (Address, error) {
 	link.CheckContext(ctx, "rpc: Spawn")
+	switch {
+	case name == "":
+		return Address{}, errors.New("rpc: Spawn: the process has no name")
+	case len(name) > maxName:
+		return Address{}, fmt.Errorf("rpc: process %.64q…: the name has %d bytes, the most is %d", name, len(name), maxName)
+	case init == nil:
+		return Address{}, fmt.Errorf("rpc: process %q: init is nil", name)
+	}
 	tree, err := n.root(ctx)
 	if err != nil {
 		return Address{}, fmt.Errorf("rpc: process %q: %w", name, err)

@@ -113,7 +113,7 @@ func (n *Node) child(s *slot) supervisor.Child {
 			case s.name == "":
 				return nil, errors.New("rpc: a process has no name")
 			case s.init == nil:
-				return nil, errors.New("rpc: init is nil")
+				return nil, errors.New("init is nil")
 			}
 			p := n.newProcess(s)
 			return actor.Spawn(by, id, p.box, func() actor.Actor { return &body{p, ready} })

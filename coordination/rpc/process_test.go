@@ -171,3 +171,15 @@ func TestX4_DeathOfTheProgramWithTheSynchronizer(t *testing.T) {
 	must(call.Wait(blocking(t)))
 	assert.Equal(t, 2, counted(t, a).Accepted)
 }
+
+func TestWhatIsWrongWithAProcessIsSaidOnce(t *testing.T) {
+	n := nodeOn(t, new(transport.Hub).Join("n"))
+	fine := func(*rpc.Process) error { return nil }
+	_, err := n.Spawn(t.Context(), "", fine)
+	require.EqualError(t, err, "rpc: Spawn: the process has no name")
+	_, err = n.Spawn(t.Context(), "p", nil)
+	require.EqualError(t, err, `rpc: process "p": init is nil`)
+	_, err = n.Spawn(t.Context(), strings.Repeat("x", 1<<20), fine)
+	require.ErrorContains(t, err, "the name has 1048576 bytes, the most is 1024")
+	require.Less(t, len(err.Error()), 512)
+}
