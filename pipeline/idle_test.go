@@ -61,7 +61,7 @@ const descriptor = 500
 
 // The bounds, in bytes, include a tenth of slack, where they are no target.
 const (
-	mostMade    = 3200 // 64 of them say where the stage was made
+	mostMade    = 3150 // 64 of them say where the stage was made
 	mostRunning = 5300
 	mostWorked  = 10_000 // the target: histograms take 64 bytes for each doubling of the times that were seen
 )

@@ -73,7 +73,7 @@ func (s *state) retriesDue(fx *effects) {
 
 // restOver ends a rest, if it is over.
 func (s *state) restOver(fx *effects) {
-	if left := s.crashStreak.rested - s.now(); left > 0 {
+	if left := s.lastStreak().rested - s.now(); left > 0 {
 		s.setAlarm(restAlarm, time.Duration(left))
 		return
 	}

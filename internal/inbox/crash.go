@@ -61,7 +61,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	m.finishTime()
 	s.countCrash(m, c.fault)
 	if c.fault != faultless && s.counts.streak == 1 {
-		s.crashStreak.First = c.err
+		s.lastStreak().First = c.err
 	}
 	retries := c.retry && !s.halted.Load()
 	if c.culprit != nil && !retries {
@@ -112,7 +112,7 @@ func (s *state) crashedWorker(m *Member, fx *effects) {
 func (s *state) leaveAlone(pause time.Duration) {
 	now := s.now()
 	until := now + int64(pause)
-	streak := &s.crashStreak
+	streak := s.lastStreak()
 	if until <= streak.rested {
 		return
 	}

@@ -8,7 +8,7 @@ func (in *Inbox) Mark(m *Mark) {
 	var fx effects
 	in.mu.Lock()
 	in.marks.Store(m)
-	in.marked = marked{in.marked.mark + 1, in.busyInstances}
+	in.marked = marked{in.marked.mark + 1, int32(in.busyInstances)}
 	for h := in.holding; h != nil; h = h.behind {
 		if h.inUse {
 			h.ready.Store(true)
@@ -22,7 +22,7 @@ func (in *Inbox) Mark(m *Mark) {
 func (in *Inbox) Marked() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.marked.left
+	return int(in.marked.left)
 }
 
 // Unmark ends the wait for a mark.

@@ -36,8 +36,8 @@ type state struct {
 	unstarted   unstarted
 	spent       worktime
 	counts      counts
-	crashStreak CrashStreak // the present one, or the last
-	holding     *Member     // the first of the workers that were given commands in this visit; see abandon.go
+	crashStreak *CrashStreak // the present one, or the last; nil: no handler has crashed. Use lastStreak
+	holding     *Member      // the first of the workers that were given commands in this visit; see abandon.go
 	timers      timers
 }
 
@@ -74,7 +74,7 @@ type instances struct {
 // Invariant: left is how many of busyInstances have another mark.
 type marked struct {
 	mark uint32
-	left int
+	left int32
 }
 
 // Mark is a mark of an inbox. It is about what is on its way to some others.

@@ -6,7 +6,7 @@ import "time"
 // Workers that could not start are counted apart; a handler that runs shows that instances can be started.
 func (s *state) countCrash(m *Member, f fault) {
 	now := s.now()
-	streak := &s.crashStreak
+	streak := s.lastStreak()
 	if s.counts.streak > 0 && now-streak.crashed > int64(s.cfg.StreakEnds) {
 		s.forgetStreak()
 	}
@@ -29,12 +29,21 @@ func (s *state) countCrash(m *Member, f fault) {
 	s.counts.unstarted++
 }
 
+// lastStreak returns the present streak, or the last. Most stages never have
+// one, so it is not part of the state before.
+func (s *state) lastStreak() *CrashStreak {
+	if s.crashStreak == nil {
+		s.crashStreak = new(CrashStreak)
+	}
+	return s.crashStreak
+}
+
 // endStreak ends a streak of crashes: a command was completed.
 func (s *state) endStreak(fx *effects) {
 	if s.counts.streak == 0 {
 		return
 	}
-	if s.crashStreak.reported > 0 {
+	if s.lastStreak().reported > 0 {
 		fx.other().recovered = int(s.counts.streak)
 	}
 	s.forgetStreak()
@@ -54,8 +63,9 @@ func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration
 	case f == notStarted:
 		pause = p.Start(max(int(s.counts.unstarted)-workers, 1))
 	}
-	if length, now := int(s.counts.streak), s.now(); pause > 0 && s.crashStreak.isNews(length, now) {
-		s.crashStreak.reported, s.crashStreak.news = length, news{now, length}
+	streak := s.lastStreak()
+	if length, now := int(s.counts.streak), s.now(); pause > 0 && streak.isNews(length, now) {
+		streak.reported, streak.news = length, news{now, length}
 		fx.other().slowed = length
 	}
 	return pause
@@ -81,7 +91,7 @@ func (s *state) bound(pause time.Duration) time.Duration {
 	if most == 0 {
 		return pause
 	}
-	c := &s.crashStreak
+	c := s.lastStreak()
 	if c.left == 0 {
 		c.left = s.load() + 1
 		c.share = most / 2 / time.Duration(c.left)
@@ -105,7 +115,7 @@ func (in *Inbox) Judge(m *Member, workers int) Verdict {
 	in.mu.Lock()
 	v := Verdict{Streak: int(in.counts.streak), Unstarted: int(in.counts.unstarted)}
 	if v.Unstarted > 0 {
-		v.Since = time.Duration(in.now() - in.crashStreak.unable)
+		v.Since = time.Duration(in.now() - in.lastStreak().unable)
 	}
 	if m.visit == nil {
 		v.Pause = in.slowDown(m.fault, workers, &fx)
@@ -118,7 +128,10 @@ func (in *Inbox) Judge(m *Member, workers int) Verdict {
 func (in *Inbox) CrashStreak() CrashStreak {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	c := in.crashStreak
+	if in.crashStreak == nil {
+		return CrashStreak{}
+	}
+	c := *in.crashStreak
 	if left := c.rested - in.now(); in.resting && left > 0 {
 		c.Rests = max(c.Rests-1, 0)
 		c.Rested = max(c.Rested-time.Duration(left), 0)
@@ -142,5 +155,7 @@ func (in *Inbox) ForgetStreak() {
 
 func (s *state) forgetStreak() {
 	s.counts.streak, s.counts.unstarted = 0, 0
-	s.crashStreak.left, s.crashStreak.reported = 0, 0
+	if s.crashStreak != nil {
+		s.crashStreak.left, s.crashStreak.reported = 0, 0
+	}
 }

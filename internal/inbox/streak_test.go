@@ -11,7 +11,7 @@ import (
 func TestThePausesThatACommandWaitsForAddUpToNoMoreThanTheDelay(t *testing.T) {
 	const delay = 100 * time.Millisecond
 	for _, arriving := range []int{0, 1, 3, 100} {
-		s := New(Config{Name: "s", Pauses: &Pauses{Crash: func(int) time.Duration { return time.Hour }, Delay: delay}})
+		s := newTestInbox(0, Config{Name: "s", Pauses: &Pauses{Crash: func(int) time.Duration { return time.Hour }, Delay: delay}})
 		s.counts.streak = 1
 		waiting, clock := []time.Duration{0, 0}, time.Duration(0) // when each came
 		for range 1000 {

@@ -17,11 +17,12 @@ import (
 type waiting struct {
 	ring   line.Ring
 	line   line.Line
-	plain  bool                     // the line is first in, first out: the ring
 	kind                            // of the line
 	ranker atomic.Pointer[rankFunc] // of the line, if it asks commands for ranks; may be read without the lock
-	wary   atomic.Bool              // a command has ended its goroutine when it was asked
 	woken  woken
+
+	plain bool        // the line is first in, first out: the ring
+	wary  atomic.Bool // a command has ended its goroutine when it was asked
 
 	packed     int32 // queued commands that belong to a pack
 	untilStamp int32 // commands to come before the clock is read again
