@@ -53,9 +53,8 @@ type Port[C any] struct {
 // every forwarded command, and calling the target's Inlet method each time cost
 // a tenth of a hop.
 type lead[C any] struct {
-	Target[C]
-
-	inlet *Inlet
+	target Target[C]
+	inlet  *Inlet
 }
 
 // NewPort returns a port with a name that is used in messages and drawings.
@@ -71,12 +70,20 @@ func (p *Port[C]) Name() string { return p.name }
 // fails. A nil target is refused with [ErrUnwired].
 func (p *Port[C]) Connect(to Target[C]) error {
 	if to == nil || to.Inlet() == nil {
-		return fmt.Errorf("port %q: %w", p.name, ErrUnwired)
+		return unwiredPort(p.name)
 	}
 	if !p.to.CompareAndSwap(nil, &lead[C]{to, to.Inlet()}) {
-		return fmt.Errorf("port %q leads to %q: %w", p.name, p.Inlet().Name(), errWired)
+		return wiredTo(p.name, p.Inlet())
 	}
 	return nil
+}
+
+// unwiredPort is the error of a port that has no target.
+func unwiredPort(port string) error { return fmt.Errorf("port %q: %w", port, ErrUnwired) }
+
+// wiredTo is the error of a port that has a target already.
+func wiredTo(port string, in *Inlet) error {
+	return fmt.Errorf("port %q leads to %q: %w", port, in.Name(), errWired)
 }
 
 // Rewire has the port lead to another target. The target must not be nil.
@@ -102,7 +109,7 @@ func (p *Port[C]) Inlet() *Inlet {
 // [ErrUnwired].
 func (p *Port[C]) Submit(ctx context.Context, cmd C) error {
 	if !p.Wired() {
-		return fmt.Errorf("port %q: %w", p.Name(), ErrUnwired)
+		return unwiredPort(p.Name())
 	}
-	return p.to.Load().Submit(ctx, cmd)
+	return p.to.Load().target.Submit(ctx, cmd)
 }

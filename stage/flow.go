@@ -157,10 +157,16 @@ func (f *Flow[In, Out]) lead(option string, targets []behaviour.Target[Out], pic
 	default:
 		end.lead(now.and(option, targets, pick, end.of.flaw))
 		for _, to := range targets {
-			if p, ok := to.(part.Part); ok && !engine.IsNil(to) {
-				list = append(list, p)
-			}
+			list = withPart(list, to)
 		}
+	}
+	return list
+}
+
+// withPart adds a target to a list of parts if it is a part.
+func withPart(list part.List, target any) part.List {
+	if p, ok := target.(part.Part); ok && !engine.IsNil(target) {
+		return append(list, p)
 	}
 	return list
 }

@@ -84,9 +84,8 @@ func (s *settings) guarding() *line.Guards {
 }
 
 // methodOf returns the function that says the method of a command of a type, and whether all commands have the same.
-func methodOf[C any]() (method func(cmd any) string, constant bool) {
-	t := reflect.TypeFor[C]()
-	_, says := any(*new(C)).(interface{ Method() string })
+func methodOf(t reflect.Type) (method func(cmd any) string, constant bool) {
+	says := t.Implements(reflect.TypeFor[interface{ Method() string }]())
 	if t.Kind() != reflect.Interface && !says {
 		name := typeName(t)
 		return func(any) string { return name }, true
@@ -113,12 +112,12 @@ func typeName(t reflect.Type) string {
 	return t.String()
 }
 
-// setGuards completes the guards of a stage whose commands are of type C.
-func setGuards[C any](s *settings) {
+// setGuards completes the guards of a stage for commands of a type.
+func setGuards(s *settings, commands reflect.Type) {
 	if s.Inbox.Guards == nil {
 		return
 	}
-	method, constant := methodOf[C]()
+	method, constant := methodOf(commands)
 	s.method, s.oneMethod = method, constant
 	s.Inbox.Guards.Method = func(load any) string {
 		if constant {
@@ -130,7 +129,7 @@ func setGuards[C any](s *settings) {
 
 // guarded is the outermost middleware of a stage with guards: it has the permit of a command while its handler runs, and gives it back
 // when the handler has ended, or has been given up after so long. A command whose guard did not return crashes.
-func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, limit time.Duration) MiddlewareFunc {
+func guarded(in *inbox.Inbox, method func(cmd any) string, each eachOf, limit time.Duration) MiddlewareFunc {
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		permit := in.Begin(ctx)
 		end := func() { in.Completed(permit) }
@@ -142,18 +141,11 @@ func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, 
 			panic(permit.Fault)
 		}
 		if permit.Method() == "" {
-			_ = method(single[C](cmd, batches)) // if it panicked in the queue, it does so again, and the command crashes
+			// If it panicked in the queue it does so again, and the command crashes.
+			each.do(cmd, func(cmd any) { _ = method(cmd) })
 		}
 		return next(ctx, cmd)
 	}
-}
-
-// single returns the command of a batch, which in a stage with guards has one.
-func single[C any](cmd any, batches bool) any {
-	if batch, ok := cmd.([]C); ok && batches && len(batch) == 1 {
-		return batch[0]
-	}
-	return cmd
 }
 
 // completedWithin returns a function that calls end once, and has it called in any case when the limit is over.

@@ -63,13 +63,11 @@ func (i *instance[C]) surround() {
 		return
 	}
 	i.surrounded = true
-	name, all := i.set.Inbox.Name, slices.Concat(i.set.wide, i.set.around)
-	if by := i.set.ratedBy; by != nil && !i.set.keyed {
-		all = append(all, asked[C](by.ask, i.many != nil))
+	var each eachOf
+	if i.many != nil {
+		each = eachCommand[C]
 	}
-	if i.set.method != nil {
-		all = slices.Insert(all, 0, guarded[C](i.set.inbox, i.set.method, i.many != nil, i.set.givesUpAfter()))
-	}
+	name, all := i.set.Inbox.Name, i.set.middleware(each)
 	switch {
 	case len(all) == 0:
 	case i.many != nil:
@@ -78,6 +76,18 @@ func (i *instance[C]) surround() {
 		whole := chain(name, all, handleOne(i.call, i.suspends))
 		i.call = func(ctx context.Context, cmd C) behaviour.Outcome { return whole(ctx, cmd) }
 	}
+}
+
+// middleware returns the middleware of the stage, the outermost first.
+func (s *settings) middleware(each eachOf) []MiddlewareFunc {
+	all := slices.Concat(s.wide, s.around)
+	if by := s.ratedBy; by != nil && !s.keyed {
+		all = append(all, asked(by.ask, each))
+	}
+	if s.method != nil {
+		all = slices.Insert(all, 0, guarded(s.inbox, s.method, each, s.givesUpAfter()))
+	}
+	return all
 }
 
 // Start calls the behaviour's Start, if it has one.

@@ -36,6 +36,26 @@ import (
 // each command of the batch; any other outcome must have as many outcomes as there are commands.
 type MiddlewareFunc func(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome
 
+// eachOf calls a function with each command that a middleware is given: the
+// commands of a batch, or, if eachOf is nil, the command itself.
+type eachOf func(batch any, do func(cmd any))
+
+func (each eachOf) do(cmd any, do func(cmd any)) {
+	if each == nil {
+		do(cmd)
+	} else {
+		each(cmd, do)
+	}
+}
+
+// eachCommand is the eachOf of a stage whose behaviour is a Batcher.
+func eachCommand[C any](batch any, do func(cmd any)) {
+	cmds, _ := batch.([]C)
+	for _, c := range cmds {
+		do(c)
+	}
+}
+
 // chain returns the way through all middleware of a stage to its behaviour.
 func chain(stage string, all []MiddlewareFunc, end behaviour.Func[any]) behaviour.Func[any] {
 	for _, m := range slices.Backward(all) {
@@ -51,7 +71,7 @@ func handleOne[C any](call behaviour.Func[C], suspends bool) behaviour.Func[any]
 		link.CheckContext(ctx, "stage: next of a middleware")
 		c, ok := cmd.(C)
 		if !ok && (cmd != nil || any(c) != nil) { // any(c) is nil if C is an interface type, which has nil commands
-			return mistyped[C](cmd)
+			return mistyped(cmd, reflect.TypeFor[C]())
 		}
 		if suspends {
 			if ctx = suspender(ctx); ctx == nil {
@@ -68,14 +88,14 @@ func handleBatch[C any](many behaviour.Batcher[C]) behaviour.Func[any] {
 		link.CheckContext(ctx, "stage: next of a middleware")
 		cmds, ok := cmd.([]C)
 		if !ok {
-			return mistyped[[]C](cmd)
+			return mistyped(cmd, reflect.TypeFor[[]C]())
 		}
 		return behaviour.OK(many.HandleBatch(ctx, cmds))
 	}
 }
 
-func mistyped[C any](got any) behaviour.Outcome {
-	return behaviour.Error(fmt.Errorf("a middleware passed on %T, and the handler takes %v", got, reflect.TypeFor[C]()))
+func mistyped(got any, want reflect.Type) behaviour.Outcome {
+	return behaviour.Error(fmt.Errorf("a middleware passed on %T, and the handler takes %v", got, want))
 }
 
 // surrounded is a Batcher with middleware.
@@ -87,14 +107,19 @@ type surrounded[C any] struct {
 
 // HandleBatch handles a batch.
 func (s surrounded[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
-	o := s.whole(ctx, cmds)
+	return outcomesOf(s.whole(ctx, cmds), len(cmds))
+}
+
+// outcomesOf returns the outcomes of the commands of a batch from the outcome
+// of the middleware.
+func outcomesOf(o behaviour.Outcome, n int) []behaviour.Outcome {
 	if outcomes, ok := o.Result().([]behaviour.Outcome); ok {
 		return outcomes
 	}
 	if o.Err() == nil {
-		o = behaviour.Error(fmt.Errorf("a middleware answered a batch of %d with one %q outcome", len(cmds), o.Kind()))
+		o = behaviour.Error(fmt.Errorf("a middleware answered a batch of %d with one %q outcome", n, o.Kind()))
 	}
-	return slices.Repeat([]behaviour.Outcome{o}, len(cmds))
+	return slices.Repeat([]behaviour.Outcome{o}, n)
 }
 
 // suspender returns the context for a handler that may suspend: the one that a middleware has passed on, if it is derived

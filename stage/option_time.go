@@ -85,15 +85,9 @@ func hashOf[K comparable](seed maphash.Seed, k K) uint64 {
 }
 
 // asked is the middleware of a stage with [RateBy]: it asks each command for its key, so that one whose key panics crashes.
-func asked[C any](ask func(cmd any), batches bool) MiddlewareFunc {
+func asked(ask func(cmd any), each eachOf) MiddlewareFunc {
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-		if !batches {
-			ask(cmd)
-		} else if batch, ok := cmd.([]C); ok {
-			for _, c := range batch {
-				ask(c)
-			}
-		}
+		each.do(cmd, ask)
 		return next(ctx, cmd)
 	}
 }

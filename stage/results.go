@@ -48,15 +48,12 @@ func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick Pick
 		flaw(option, "there is no target")
 	}
 	for i, to := range targets {
-		if engine.IsNil(to) || to.Inlet() == nil {
-			flaw(option, fmt.Sprintf("target %d is nil", i+1))
+		in, problem := targetInlet(i, to, more.outs())
+		if problem != "" {
+			flaw(option, problem)
 			continue
 		}
-		if more.leadsTo(to.Inlet()) {
-			flaw(option, fmt.Sprintf("target %d is stage %q, which is a target already", i+1, to.Inlet().Name()))
-			continue
-		}
-		port := behaviour.NewPort[Out]("to " + to.Inlet().Name())
+		port := behaviour.NewPort[Out]("to " + in.Name())
 		if err := port.Connect(to); err != nil {
 			flaw(option, err.Error())
 			continue
@@ -66,8 +63,19 @@ func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick Pick
 	return more
 }
 
-func (w *way[Out]) leadsTo(in *behaviour.Inlet) bool {
-	return slices.ContainsFunc(w.ports, func(p *behaviour.Port[Out]) bool { return p.Inlet() == in })
+// targetInlet returns the inlet of target i, or why it is not added to the targets
+// that ports lead to.
+func targetInlet(i int, to interface{ Inlet() *behaviour.Inlet }, others []behaviour.Outlet) (in *behaviour.Inlet, problem string) {
+	if !engine.IsNil(to) {
+		in = to.Inlet()
+	}
+	switch {
+	case in == nil:
+		return nil, fmt.Sprintf("target %d is nil", i+1)
+	case slices.ContainsFunc(others, func(o behaviour.Outlet) bool { return o.Inlet() == in }):
+		return nil, fmt.Sprintf("target %d is stage %q, which is a target already", i+1, in.Name())
+	}
+	return in, ""
 }
 
 // outs returns the ports as a stage declares them.
@@ -80,9 +88,13 @@ func (w *way[Out]) outs() (all []behaviour.Outlet) {
 
 // lead replaces the way, and the ports that the stage declares for it.
 func (r *results[Out]) lead(to *way[Out]) {
-	old := r.now.Swap(to).outs()
-	others := slices.DeleteFunc(slices.Clone(r.of.Outs), func(o behaviour.Outlet) bool { return slices.Contains(old, o) })
-	r.of.Outs = slices.Concat(others, to.outs())
+	r.of.replaceOuts(r.now.Swap(to).outs(), to.outs())
+}
+
+// replaceOuts replaces ports that the stage declares.
+func (s *settings) replaceOuts(old, to []behaviour.Outlet) {
+	others := slices.DeleteFunc(slices.Clone(s.Outs), func(o behaviour.Outlet) bool { return slices.Contains(old, o) })
+	s.Outs = slices.Concat(others, to)
 }
 
 // check finds a function whose results lead nowhere but must.

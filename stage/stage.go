@@ -51,27 +51,32 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	}
 	s := newStage[C](name, withFixed(opts, b))
 	version := s.core.Share()
-	inst := instanceOf(b, version, s.set)
+	s.set.share(s.core, version, b, instanceOf(b, version, s.set))
+	return s
+}
+
+// share has all workers use one instance, which is made of a behaviour. It is
+// New without the type of the commands.
+func (s *settings) share(core *engine.Core, version *worker.Version, b any, inst worker.Instance) {
 	if inst.Saved() != nil {
-		s.set.flaw("New", fmt.Sprintf("%T is a Snapshotter, but all workers share it, and a crash leaves it as it is; "+
+		s.flaw("New", fmt.Sprintf("%T is a Snapshotter, but all workers share it, and a crash leaves it as it is; "+
 			"use Each or Keyed", b))
 	}
-	s.set.shared = true
+	s.shared = true
 	version.Take(inst)
-	if suspends {
-		s.core.Suspending()
+	if inst.Suspends() {
+		core.Suspending()
 		if holder, ok := b.(link.Holder); ok {
-			s.set.Inbox.Holder = holder
-			s.core.Deferring()
+			s.Inbox.Holder = holder
+			core.Deferring()
 		}
 	}
-	if stateful, ok := b.(states.Stateful); ok && s.set.Inbox.Holder != nil {
-		s.set.Stateful = stateful
+	if stateful, ok := b.(states.Stateful); ok && s.Inbox.Holder != nil {
+		s.Stateful = stateful
 	}
-	if suspends && inst.Many() {
-		s.set.flaw("New", "the behaviour is both Suspending and a Batcher")
+	if inst.Suspends() && inst.Many() {
+		s.flaw("New", "the behaviour is both Suspending and a Batcher")
 	}
-	return s
 }
 
 // Coroutine makes a stage around a function whose handlers may wait without holding a worker: [New] with a
@@ -132,7 +137,7 @@ func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts .
 
 func newStage[C any](name string, opts []Option) *Stage[C] {
 	s := &Stage[C]{set: newSettings(name, opts), boxes: command.NewBoxes[C]()}
-	setGuards[C](s.set)
+	setGuards(s.set, reflect.TypeFor[C]())
 	s.core = engine.New(&s.set.Config, typed[C]{s})
 	s.inbox = s.core.Inbox()
 	s.set.inbox = s.inbox
@@ -179,7 +184,7 @@ func (t typed[C]) Faults() []error { return t.s.set.faults(reflect.TypeFor[C]())
 func (t typed[C]) Surround(around any) { t.s.set.wide, _ = around.([]MiddlewareFunc) }
 
 // Snapshot returns the accounts as a Snapshot.
-func (t typed[C]) Snapshot(accounts *inbox.Accounts) any { return t.s.snapshot(accounts) }
+func (t typed[C]) Snapshot(accounts *inbox.Accounts) any { return t.s.set.snapshot(t.s.core, accounts) }
 
 // Name returns the stage's name.
 func (s *Stage[C]) Name() string { return s.core.Name() }
@@ -249,13 +254,13 @@ type Reply = engine.Reply
 
 // Snapshot returns the stage's accounts.
 func (s *Stage[C]) Snapshot() Snapshot {
-	return s.snapshot(&inbox.Snapshot([]*inbox.Inbox{s.inbox})[0])
+	return s.set.snapshot(s.core, &inbox.Snapshot([]*inbox.Inbox{s.inbox})[0])
 }
 
-func (s *Stage[C]) snapshot(accounts *inbox.Accounts) Snapshot {
-	snap := snapshotOf(s.core, accounts)
-	if s.set.keys != nil {
-		n := s.set.keys()
+func (s *settings) snapshot(core *engine.Core, accounts *inbox.Accounts) Snapshot {
+	snap := snapshotOf(core, accounts)
+	if s.keys != nil {
+		n := s.keys()
 		snap.Keys, snap.Passivated, snap.KeptStates = n.instances, n.passivated, n.states
 	}
 	return snap

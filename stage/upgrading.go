@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/worker"
 )
 
 // Upgrade replaces the stage's behaviour by another version: from now on, an instance that the factory makes handles the
@@ -34,21 +36,33 @@ import (
 // [Flow.Route].
 func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C]) (replaced <-chan struct{}, err error) {
 	link.CheckContext(ctx, "stage: Upgrade")
+	var makes func(of *worker.Version) worker.Instance
+	if factory != nil {
+		makes = maker(s.set, factory)
+	}
+	return s.set.upgrade(ctx, s.core, makes)
+}
+
+// upgrade is Upgrade without the type of the commands. The function is nil if
+// the factory is.
+func (s *settings) upgrade(
+	ctx context.Context, core *engine.Core, makes func(of *worker.Version) worker.Instance,
+) (replaced <-chan struct{}, err error) {
 	problem := ""
 	switch {
-	case s.set.keyed:
+	case s.keyed:
 		problem = "a keyed stage cannot be upgraded: the new version would not have the state of the keys"
-	case s.set.Inbox.Holder != nil:
+	case s.Inbox.Holder != nil:
 		problem = "a stage with windows cannot be upgraded: the new version would not have the open ones"
-	case factory == nil:
+	case makes == nil:
 		problem = "the factory is nil"
 	}
 	if problem != "" {
-		return nil, &OptionError{s.Name(), "Upgrade", problem}
+		return nil, &OptionError{core.Name(), "Upgrade", problem}
 	}
-	before, err := s.core.Upgrade(ctx, s.core.NewVersion(maker(s.set, factory)))
+	before, err := core.Upgrade(ctx, core.NewVersion(makes))
 	if err != nil {
-		return nil, plain.Wrap(fmt.Sprintf("stage %q: upgrade", s.Name()), err)
+		return nil, plain.Wrap(fmt.Sprintf("stage %q: upgrade", core.Name()), err)
 	}
 	return before.Done(), nil
 }

@@ -31,14 +31,22 @@ const (
 	nilKey      = "the function for the key is nil"
 )
 
-func check[C any](hasKey bool, b Bounds[C]) (f faults) {
+// check returns the faults of bounds.
+func check[C any](hasKey bool, b Bounds[C]) faults {
+	return checkBounds(hasKey, b.Size != nil, Bounds[any]{
+		Count: b.Count, Bytes: b.Bytes, Time: b.Time, Every: b.Every, Idle: b.Idle, Held: b.Held,
+	})
+}
+
+// checkBounds is check without the type of the commands, which only Size has.
+func checkBounds(hasKey, hasSize bool, b Bounds[any]) (f faults) {
 	f.that(hasKey, nilKey, "window")
 	f.that(b.Count >= 0, notNegative, "Bounds.Count(%d)", b.Count)
 	f.that(b.Bytes >= 0, notNegative, "Bounds.Bytes(%d)", b.Bytes)
 	f.time("Time", b.Time)
 	f.time("Every", b.Every)
 	f.time("Idle", b.Idle)
-	f.that(b.Bytes < 0 || (b.Bytes > 0) == (b.Size != nil), "Bytes and Size are given together", "Bounds.Bytes(%d)", b.Bytes)
+	f.that(b.Bytes < 0 || (b.Bytes > 0) == hasSize, "Bytes and Size are given together", "Bounds.Bytes(%d)", b.Bytes)
 	bounded := b.Count != 0 || b.Bytes != 0 || b.Time != 0 || b.Every != 0 || b.Idle != 0
 	f.that(bounded, "a window needs a bound: Count, Bytes, Time, Every or Idle", "Bounds")
 	f.held("Bounds", b.Held)
@@ -60,18 +68,24 @@ func countFits(of string, count, held int) (f faults) {
 	return f
 }
 
-func checkParts[C any](hasKey bool, p Parts[C]) (f faults) {
-	f.that(hasKey, nilKey, "window.Join")
-	f.that(p.Count > 1 || p.Count < 0 || p.Whole != nil, "say when a group is complete: by a Count of at least 2, or by Whole",
-		"Parts.Count(%d)", p.Count)
-	return append(f, checkTicketParts(p)...)
+func checkParts[C any](hasKey bool, p Parts[C]) faults {
+	return append(checkGroups(hasKey, p.Whole != nil, p.Count), checkTicketParts(p)...)
 }
 
-func checkTicketParts[C any](p Parts[C]) (f faults) {
-	f.that(p.Count >= 0, notNegative, "Parts.Count(%d)", p.Count)
-	f.that(p.Limit > 0, "must be above 0: a part may never come", "Parts.Limit(%v)", p.Limit)
-	f.held("Parts", p.Held)
-	return append(f, countFits("Parts", p.Count, p.Held)...)
+func checkGroups(hasKey, hasWhole bool, count int) (f faults) {
+	f.that(hasKey, nilKey, "window.Join")
+	f.that(count > 1 || count < 0 || hasWhole, "say when a group is complete: by a Count of at least 2, or by Whole",
+		"Parts.Count(%d)", count)
+	return f
+}
+
+func checkTicketParts[C any](p Parts[C]) faults { return checkLimits(p.Count, p.Limit, p.Held) }
+
+func checkLimits(count int, limit time.Duration, held int) (f faults) {
+	f.that(count >= 0, notNegative, "Parts.Count(%d)", count)
+	f.that(limit > 0, "must be above 0: a part may never come", "Parts.Limit(%v)", limit)
+	f.held("Parts", held)
+	return append(f, countFits("Parts", count, held)...)
 }
 
 func (f *faults) held(of string, n int) {
