@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -23,12 +22,7 @@ type rules[K comparable, V, C any] struct {
 	whole  func(value V) bool     // nil: a count says it
 	bounds Bounds[C]
 
-	sums  bool // only the first command of a window is held
-	last  bool // only the last command of a window is held
-	leads bool // the first command of a key goes on at once, and the window is for those that come until the time is over
-	fail  bool // the commands of a window that is not full fail
-
-	gathers bool // K is *command.Ticket, and a window is closed when nothing else of its ticket is on its way
+	traits traits
 }
 
 // collector is the behaviour of all stages of this package. The handler of a command adds it to the open window of its key and
@@ -39,42 +33,20 @@ type rules[K comparable, V, C any] struct {
 // busy window, except after a handler that was given up.
 type collector[K comparable, V, C any] struct {
 	rules[K, V, C]
+	keeper
 
 	send func(ctx context.Context, w Window[K, V]) behaviour.Outcome
 
-	mu      sync.Mutex // guards all below, and all windows and places
+	// The lock of the keeper guards these, and all windows and places.
+
 	open    map[K]*window[K, V]
-	order   list.List           // of the open windows, the oldest first, without those in periods
-	periods list.List           // of the windows of a Throttle without commands, the oldest first
-	held    int                 // places in open windows
 	leaving map[K]*window[K, V] // of each key the window that was closed last, until its result has gone on
-	ending  []ending            // groups that unlock ends
 }
 
 // window is a window that is open, or that is being passed on. In a Throttle it may have no commands.
 type window[K comparable, V any] struct {
 	Window[K, V]
-
-	since   time.Time // when it was made
-	last    time.Time // when the last command came
-	bytes   int
-	timer   *time.Timer // nil if no time closes it
-	list    *list.List  // order or periods
-	element *list.Element
-	places  []*place
-	group   command.Group // of the commands that the result is made of, and that do not travel with it
-
-	released time.Time // when it is closed in a drain; the zero time if that is not decided
-
-	busy    bool     // a user's function looks at its value
-	blocked []func() // wakes handlers that wait until it is not busy
-	closing Cause    // it is closed as soon as it is not busy
-	closed  bool     // it is not open any more
-	sent    bool     // its result is being passed on
-
-	before *window[K, V] // the one of the same key that was closed before and has not gone on; nil if there is none
-	gone   bool          // the result has gone on
-	next   func()        // wakes the handler that waits for that; nil if there is none
+	hold
 }
 
 // place is that of a command in a window, whose handler waits.
@@ -89,33 +61,10 @@ type place struct {
 // ticket returns the ticket of the command; nil if it has none.
 func (at *place) ticket() *command.Ticket { return at.from.Ticket() }
 
-// isHeld reports whether a command holds the window.
-func (w *window[K, V]) isHeld() bool {
-	return slices.ContainsFunc(w.places, func(at *place) bool { return at.state == waits })
-}
-
 // ending is a group that ends, since its result does not leave.
 type ending struct {
 	group command.Group
 	err   error
-}
-
-// unlock releases the lock, and then ends the groups that were let go under it: their tickets may call collectors, and sources.
-func (s *collector[K, V, C]) unlock() {
-	ends := s.ending
-	s.ending = nil
-	s.mu.Unlock()
-	for i := range ends {
-		ends[i].group.End(ends[i].err)
-	}
-}
-
-// endGroupLocked ends the group of a window, whose result does not leave.
-func (s *collector[K, V, C]) endGroupLocked(w *window[K, V], err error) {
-	if !w.group.IsEmpty() {
-		s.ending = append(s.ending, ending{w.group, err})
-	}
-	w.group = command.Group{}
 }
 
 // state says what the handler of a place does next.
@@ -132,7 +81,7 @@ const (
 func newCollector[K comparable, V, C any](
 	r rules[K, V, C], send func(context.Context, Window[K, V]) behaviour.Outcome,
 ) *collector[K, V, C] {
-	return &collector[K, V, C]{rules: r, send: send, open: map[K]*window[K, V]{}, leaving: map[K]*window[K, V]{}}
+	return &collector[K, V, C]{rules: r, keeper: keeper{traits: r.traits}, send: send, open: map[K]*window[K, V]{}, leaving: map[K]*window[K, V]{}}
 }
 
 // HandleCommand is HandleSuspending for a context that can suspend, as that of every handler of the stage can.
@@ -189,7 +138,7 @@ func (s *collector[K, V, C]) enter(c behaviour.Suspender, key K, size int) (*win
 		case w == nil:
 			w = s.newWindow(key)
 		case w.busy:
-			if err := s.waitIdle(c, w); err != nil {
+			if err := s.waitIdle(c, &w.hold); err != nil {
 				return nil, err
 			}
 			continue
@@ -204,39 +153,16 @@ func (s *collector[K, V, C]) enter(c behaviour.Suspender, key K, size int) (*win
 }
 
 func (s *collector[K, V, C]) newWindow(key K) *window[K, V] {
-	w := &window[K, V]{Window: Window[K, V]{Key: key}, since: time.Now(), list: &s.order}
+	w := &window[K, V]{Window: Window[K, V]{Key: key}, hold: hold{since: time.Now(), list: &s.order}}
 	w.element = w.list.PushBack(w)
 	s.open[key] = w
 	return w
-}
-
-// move makes a window the last of another list.
-func (w *window[K, V]) move(to *list.List) {
-	if w.list != to {
-		w.list.Remove(w.element)
-		w.list, w.element = to, to.PushBack(w)
-	}
 }
 
 // beginLocked begins the period of a key, in which nothing is passed on.
 func (s *collector[K, V, C]) beginLocked(w *window[K, V]) {
 	w.move(&s.periods)
 	s.armLocked(w)
-}
-
-// waitIdle releases the lock, waits until a window is not busy, and locks again.
-func (s *collector[K, V, C]) waitIdle(c behaviour.Suspender, w *window[K, V]) error {
-	s.unlock()
-	defer s.mu.Lock()
-	return c.Suspend(func(wake func()) {
-		s.mu.Lock()
-		defer s.unlock()
-		if w.busy && !w.closed {
-			w.blocked = append(w.blocked, wake)
-		} else {
-			wake()
-		}
-	})
 }
 
 // put adds a command to a busy window, which is not busy then. It returns the place of the command, nil if the command is done,
@@ -303,20 +229,12 @@ func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, at place, now t
 	return held
 }
 
-// join has the tickets of the places in a state wait for the result of the window, which travels with the command of another ticket.
-func (w *window[K, V]) join(places []*place, in state, first *command.Ticket) {
-	for _, at := range places {
-		if at.state == in {
-			w.group.Add(at.from, first)
-		}
-	}
-}
-
 // leadLocked returns a command that goes on at once, as a closed window and its place.
 func (s *collector[K, V, C]) leadLocked(key K, value V, from *command.Origin, now time.Time) (*window[K, V], *place) {
 	at := &place{from: from, state: carries}
 	w := &window[K, V]{
-		Window: Window[K, V]{Key: key, Value: value, Count: 1, Opened: now, Why: Full}, places: []*place{at}, closed: true,
+		Window: Window[K, V]{Key: key, Value: value, Count: 1, Opened: now, Why: Full},
+		hold:   hold{places: []*place{at}, closed: true},
 	}
 	s.lineUpLocked(w)
 	return w, at
@@ -337,14 +255,6 @@ func (s *collector[K, V, C]) settleLocked(w *window[K, V]) {
 		s.completeLocked(w)
 	}
 	s.evictLocked()
-}
-
-// unblock has the handlers that wait for a window look again.
-func (w *window[K, V]) unblock() {
-	for _, wake := range w.blocked {
-		wake()
-	}
-	w.blocked = nil
 }
 
 // sweepLocked takes the commands out of a window whose handlers were stopped.
@@ -369,7 +279,7 @@ func (s *collector[K, V, C]) sweepLocked(w *window[K, V]) {
 	if s.last && len(kept) == 0 {
 		var none V
 		w.Value, w.Count = none, 0
-		s.endGroupLocked(w, left)
+		s.endGroupLocked(&w.hold, left)
 		if s.leads && !w.closed {
 			w.move(&s.periods)
 		}
@@ -428,7 +338,9 @@ func (s *collector[K, V, C]) closeLocked(w *window[K, V], why Cause) {
 
 // lineUpLocked has the result of a closed window leave behind those of the same key.
 func (s *collector[K, V, C]) lineUpLocked(w *window[K, V]) {
-	w.before = s.leaving[w.Key]
+	if before := s.leaving[w.Key]; before != nil {
+		w.before = &before.hold
+	}
 	s.leaving[w.Key] = w
 }
 
@@ -439,17 +351,6 @@ func (s *collector[K, V, C]) forgetLocked(w *window[K, V]) {
 	w.list.Remove(w.element)
 	if w.timer != nil {
 		w.timer.Stop()
-	}
-}
-
-// endLocked has the handlers of some places go on.
-func (s *collector[K, V, C]) endLocked(places []*place, as state, err error) {
-	for _, at := range places {
-		at.state, at.err = as, err
-		if at.wake != nil {
-			at.wake()
-			at.wake = nil
-		}
 	}
 }
 
@@ -471,21 +372,10 @@ func (s *collector[K, V, C]) stay(c behaviour.Suspender, w *window[K, V], at *pl
 
 // wait waits while a place has a state, and returns the next one.
 func (s *collector[K, V, C]) wait(c behaviour.Suspender, w *window[K, V], at *place, present state) state {
-	s.mu.Lock()
-	has := at.state
-	s.mu.Unlock()
+	has, err := s.suspend(c, at, present)
 	if has != present {
 		return has
 	}
-	err := c.Suspend(func(wake func()) {
-		s.mu.Lock()
-		defer s.unlock()
-		if at.state == present {
-			at.wake = wake
-		} else {
-			wake()
-		}
-	})
 	s.mu.Lock()
 	defer s.unlock()
 	switch {
@@ -512,7 +402,7 @@ func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) 
 		s.held -= len(w.places)
 		w.Why, w.places = Early, nil
 		at.err = &LostError{Window: w.Window, Err: err}
-		s.endGroupLocked(w, at.err)
+		s.endGroupLocked(&w.hold, at.err)
 		return
 	}
 	if w.busy {
@@ -538,14 +428,6 @@ func (s *collector[K, V, C]) leaveClosedLocked(w *window[K, V], at *place, err e
 	if w.Why == Full {
 		w.Why = s.partial()
 	}
-}
-
-// partial returns why a window is closed that is not full any more.
-func (s *collector[K, V, C]) partial() Cause {
-	if s.gathers {
-		return Short
-	}
-	return Early
 }
 
 // seal returns the window as it is passed on, and whether it may be. No command can leave it any more.
@@ -576,16 +458,16 @@ func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o be
 		defer s.unlock()
 		s.goneLocked(w)
 		if !deferred {
-			s.endRestLocked(w, err)
+			s.endRestLocked(&w.hold, err)
 		}
 	}()
-	s.waitTurn(c, w)
+	s.waitTurn(c, &w.hold)
 	sealed, may := s.seal(w)
 	if !may {
 		err = ErrIncomplete
 		return behaviour.Error(err)
 	}
-	s.passOn(c, w)
+	w.passOn(c)
 	o = s.send(c, sealed)
 	err = o.Err()
 	if worker, ok := c.Value(link.EmitterKey{}).(link.Deferrer); ok && err == nil {
@@ -595,31 +477,6 @@ func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o be
 	}
 	return o
 }
-
-// passOn has what comes of the command that carries the result of a window be that of all commands of the window.
-func (s *collector[K, V, C]) passOn(c behaviour.Suspender, w *window[K, V]) {
-	if run, ok := c.Value(link.EmitterKey{}).(interface{ PassOn(of *command.Group) }); ok {
-		run.PassOn(&w.group)
-	}
-}
-
-// endRestLocked has the handlers of the places behind the first go on: the result of their window leaves, unless there is an
-// error. Commands that have ended before get the error by their tickets, the others by themselves.
-func (s *collector[K, V, C]) endRestLocked(w *window[K, V], err error) {
-	switch {
-	case err == nil:
-		w.group = command.Group{} // the result has it
-		s.endLocked(w.places[1:], done, nil)
-	case s.holdsAll():
-		s.endGroupLocked(w, nil)
-		s.endLocked(w.places[1:], failed, err)
-	default:
-		s.endGroupLocked(w, err)
-	}
-}
-
-// holdsAll reports whether all commands of a window are held.
-func (s *collector[K, V, C]) holdsAll() bool { return !s.sums && !s.last }
 
 // Deferred returns true: the worker says whether the result of a window leaves.
 func (s *collector[K, V, C]) Deferred(any) bool { return true }
@@ -631,29 +488,7 @@ func (s *collector[K, V, C]) Settled(use any, ended bool, err error) {
 	}
 	s.mu.Lock()
 	defer s.unlock()
-	s.endRestLocked(use.(*window[K, V]), err)
-}
-
-// waitTurn waits until the result before has gone on: a handler that was stopped may be resumed later than one that was woken
-// after it. If the handler itself is stopped it does not wait.
-func (s *collector[K, V, C]) waitTurn(c behaviour.Suspender, w *window[K, V]) {
-	s.mu.Lock()
-	before := w.before
-	w.before = nil
-	turn := before == nil || before.gone
-	s.mu.Unlock()
-	if turn {
-		return
-	}
-	_ = c.Suspend(func(wake func()) {
-		s.mu.Lock()
-		defer s.unlock()
-		if before.gone {
-			wake()
-		} else {
-			before.next = wake
-		}
-	})
+	s.endRestLocked(&use.(*window[K, V]).hold, err)
 }
 
 // goneLocked has the next result of the same key go on.
@@ -671,32 +506,9 @@ var errCrashed = errors.New("window: passing on a window crashed")
 
 // armLocked sets the timer that closes a window, if its time is bounded.
 func (s *collector[K, V, C]) armLocked(w *window[K, V]) {
-	if due := s.due(w); !due.IsZero() {
+	if due := w.due(s.bounds.Time, s.bounds.Every, s.bounds.Idle); !due.IsZero() {
 		w.timer = time.AfterFunc(time.Until(due), func() { s.expire(w) })
 	}
-}
-
-// due returns when a window is closed, as far as is known. The zero time is never.
-func (s *collector[K, V, C]) due(w *window[K, V]) (due time.Time) {
-	at := func(t time.Time) {
-		if due.IsZero() || t.Before(due) {
-			due = t
-		}
-	}
-	b := &s.bounds
-	if b.Time > 0 {
-		at(w.since.Add(b.Time))
-	}
-	if b.Every > 0 {
-		at(w.since.Truncate(b.Every).Add(b.Every))
-	}
-	if b.Idle > 0 {
-		at(w.last.Add(b.Idle))
-	}
-	if !w.released.IsZero() {
-		at(w.released)
-	}
-	return due
 }
 
 // expire closes a window if it is due.
@@ -706,7 +518,7 @@ func (s *collector[K, V, C]) expire(w *window[K, V]) {
 	if w.closed {
 		return
 	}
-	if early := time.Until(s.due(w)); early > 0 {
+	if early := time.Until(w.due(s.bounds.Time, s.bounds.Every, s.bounds.Idle)); early > 0 {
 		w.timer.Reset(early)
 		return
 	}

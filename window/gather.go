@@ -33,7 +33,7 @@ var ErrNoTicket = errors.New("window: the command has no ticket: submit it with 
 func JoinTicket[C any](name string, parts Parts[C], opts ...stage.Option) *stage.Flow[C, Window[struct{}, []C]] {
 	type ticket = *command.Ticket
 	r := rules[ticket, []C, C]{
-		key: ticketKey[C], add: collect[C], drop: remove[C], whole: parts.Whole, fail: parts.Fail, gathers: true,
+		key: ticketKey[C], add: collect[C], drop: remove[C], whole: parts.Whole, traits: traits{fail: parts.Fail, gathers: true},
 		bounds: Bounds[C]{Count: parts.Count, Time: parts.Limit, Held: parts.Held},
 	}
 	return flow(name, r, checkTicketParts(parts), opts, func(w Window[ticket, []C]) Window[struct{}, []C] {

@@ -25,16 +25,7 @@ type saved[K comparable, V any] struct {
 
 // Unsavable returns why open windows cannot be saved; "" if they can.
 func (s *collector[K, V, C]) Unsavable() string {
-	if s.gathers {
-		return "its groups are of tickets, which end with the process"
-	}
-	key, value := reflect.TypeFor[K](), reflect.TypeFor[V]()
-	for _, why := range []string{states.Keyless(key), states.Lossy(key), states.Lossy(value)} {
-		if why != "" {
-			return "its windows cannot be saved: " + why
-		}
-	}
-	return ""
+	return s.unsavable(reflect.TypeFor[K](), reflect.TypeFor[V]())
 }
 
 // Save returns the open windows, the oldest first.
@@ -59,27 +50,13 @@ func (s *collector[K, V, C]) Save() (states.State, error) {
 		}
 	}
 	data, err := states.Encode(all)
-	return states.State{Type: s.stateType(), Entries: len(all), Data: data}, err
-}
-
-// stateType describes the types in a saved state.
-func (s *collector[K, V, C]) stateType() string {
-	form := "windows"
-	switch {
-	case s.sums:
-		form = "sums"
-	case s.leads:
-		form = "throttled commands"
-	case s.last:
-		form = "debounced commands"
-	}
-	return fmt.Sprintf("%s of %s by %s", form, states.Describe(reflect.TypeFor[V]()), states.Describe(reflect.TypeFor[K]()))
+	return states.State{Type: s.stateType(reflect.TypeFor[K](), reflect.TypeFor[V]()), Entries: len(all), Data: data}, err
 }
 
 // Restore opens the windows of a state. A window is busy until the handlers have come that hold it.
 func (s *collector[K, V, C]) Restore(state states.State) (loads []any, err error) {
-	if state.Type != s.stateType() {
-		return nil, fmt.Errorf("it has %s, and the stage has %s", state.Type, s.stateType())
+	if state.Type != s.stateType(reflect.TypeFor[K](), reflect.TypeFor[V]()) {
+		return nil, fmt.Errorf("it has %s, and the stage has %s", state.Type, s.stateType(reflect.TypeFor[K](), reflect.TypeFor[V]()))
 	}
 	var all []saved[K, V]
 	if err := states.Decode(state.Data, &all); err != nil {
@@ -148,7 +125,7 @@ func (s *collector[K, V, C]) Park() {
 	defer s.unlock()
 	for _, w := range s.open {
 		s.forgetLocked(w)
-		s.endGroupLocked(w, nil)
+		s.endGroupLocked(&w.hold, nil)
 		s.held -= len(w.places)
 		s.endLocked(w.places, done, nil)
 	}

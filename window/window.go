@@ -88,7 +88,7 @@ func Aggregate[K comparable, A, C any](
 	name string, key func(cmd C) K, add func(sum A, cmd C) A, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, A]] {
 	faults := append(check(key != nil, b), nilFault(add == nil, "window.Aggregate", "the function that adds is nil")...)
-	r := rules[K, A, C]{key: with(key), add: add, bounds: b, sums: true}
+	r := rules[K, A, C]{key: with(key), add: add, bounds: b, traits: traits{sums: true}}
 	return flow(name, r, faults, opts, func(w Window[K, A]) Window[K, A] { return w })
 }
 
@@ -118,7 +118,7 @@ func Join[K comparable, C any](
 	name string, key func(cmd C) K, parts Parts[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, []C]] {
 	b := Bounds[C]{Count: parts.Count, Time: parts.Limit, Held: parts.Held}
-	r := rules[K, []C, C]{key: with(key), add: collect[C], drop: remove[C], whole: parts.Whole, fail: parts.Fail, bounds: b}
+	r := rules[K, []C, C]{key: with(key), add: collect[C], drop: remove[C], whole: parts.Whole, bounds: b, traits: traits{fail: parts.Fail}}
 	return flow(name, r, checkParts(key != nil, parts), opts, func(w Window[K, []C]) Window[K, []C] { return w })
 }
 
@@ -136,7 +136,7 @@ func Debounce[K comparable, C any](
 	name string, key func(cmd C) K, quiet, limit time.Duration, opts ...stage.Option,
 ) *stage.Flow[C, C] {
 	b := Bounds[C]{Idle: quiet, Time: limit}
-	r := rules[K, C, C]{key: with(key), add: latest[C], bounds: b, last: true}
+	r := rules[K, C, C]{key: with(key), add: latest[C], bounds: b, traits: traits{last: true}}
 	return flow(name, r, checkDebounce(key != nil, quiet, limit), opts, func(w Window[K, C]) C { return w.Value })
 }
 
@@ -149,7 +149,7 @@ func Debounce[K comparable, C any](
 func Throttle[K comparable, C any](
 	name string, key func(cmd C) K, period time.Duration, opts ...stage.Option,
 ) *stage.Flow[C, C] {
-	r := rules[K, C, C]{key: with(key), add: latest[C], bounds: Bounds[C]{Time: period}, last: true, leads: true}
+	r := rules[K, C, C]{key: with(key), add: latest[C], bounds: Bounds[C]{Time: period}, traits: traits{last: true, leads: true}}
 	return flow(name, r, checkThrottle(key != nil, period), opts, func(w Window[K, C]) C { return w.Value })
 }
 
@@ -194,11 +194,7 @@ func flow[K comparable, V, C, Out any](
 // Fixed returns the options of the stage of a collector that do not depend on the user. It has one worker, of its own, so that commands
 // and results keep their order, and as many instances as it may hold commands. An aggregate is never tried again.
 func (s *collector[K, V, C]) Fixed(part.Seal) (why string, opts []stage.Option) {
-	opts = []stage.Option{stage.Workers(1, 1), stage.Blocking(), stage.Instances(min(max(s.bounds.Held, 0), mostHeld) + spare)}
-	if s.sums {
-		opts = append(opts, stage.Retry(stage.RetryPolicy{}))
-	}
-	return "a window sets it itself", opts
+	return "a window sets it itself", s.fixed(s.bounds.Held)
 }
 
 const (
