@@ -34,6 +34,11 @@ func Watch(paths ...string) (*Source, error) {
 	if i := slices.Index(paths, ""); i >= 0 {
 		return nil, fmt.Errorf("fsnotify: Watch: path %d is empty", i+1)
 	}
+	for i, p := range paths {
+		if strings.ContainsRune(p, 0) { // the system would watch the path up to it
+			return nil, fmt.Errorf("fsnotify: Watch: path %d, %.256q, has a zero byte", i+1, p)
+		}
+	}
 	w, err := notify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("fsnotify: %w", err)
@@ -41,7 +46,7 @@ func Watch(paths ...string) (*Source, error) {
 	s := &Source{watcher: w}
 	for _, p := range paths {
 		if err := w.Add(p); err != nil {
-			return nil, errors.Join(fmt.Errorf("fsnotify: watch %s: %w", p, err), w.Close())
+			return nil, errors.Join(fmt.Errorf("fsnotify: watch %.4096s: %w", p, err), w.Close())
 		}
 		s.paths = append(s.paths, filepath.Clean(p))
 	}

@@ -91,3 +91,9 @@ func TestAWatchOfNoPathOrAnEmptyOneIsAnError(t *testing.T) {
 	_, err = fsnotify.Watch(t.TempDir(), "")
 	require.EqualError(t, err, "fsnotify: Watch: path 2 is empty")
 }
+
+func TestAPathWithAZeroByteIsRefused(t *testing.T) {
+	_, err := fsnotify.Watch(t.TempDir() + "\x00b")
+	require.ErrorContains(t, err, "path 1")
+	require.ErrorContains(t, err, "has a zero byte")
+}

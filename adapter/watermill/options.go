@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func (o Options[C]) check(sub message.Subscriber, topic string) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	fault(sub == nil, "the Subscriber is nil")
+	fault(isNil(sub), "the Subscriber is nil")
 	fault(topic == "", "the topic is empty")
 	fault(o.Subscriptions < 0 || o.Subscriptions > mostSubscriptions,
 		"Subscriptions is %d, and must be from 1 to %d", o.Subscriptions, mostSubscriptions)
@@ -139,4 +140,10 @@ func fromJSON[C any](m *message.Message) (cmd C, err error) {
 		return cmd, &cut
 	}
 	return cmd, err
+}
+
+// isNil reports whether a subscriber is nil, or a nil pointer.
+func isNil(sub message.Subscriber) bool {
+	v := reflect.ValueOf(sub)
+	return sub == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }

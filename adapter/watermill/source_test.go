@@ -630,3 +630,8 @@ func TestABatchIsPublishedWithOneCall(t *testing.T) {
 	require.Equal(t, behaviour.OK(nil), b.HandleCommand(t.Context(), 6))
 	require.Len(t, out.list(), 3)
 }
+
+func TestASubscriberThatIsANilPointerIsRefused(t *testing.T) {
+	_, err := watermill.NewSource((*gochannel.GoChannel)(nil), "orders", watermill.Options[int]{})
+	require.ErrorContains(t, err, "the Subscriber is nil")
+}
