@@ -44,6 +44,9 @@ type Outcomes interface {
 // transaction of a database.
 func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx context.Context) (R, error)) (R, error) {
 	link.CheckContext(ctx, "nats: Once")
+	if outcomes == nil || f == nil {
+		panic("nats: Once: the Outcomes or the function is nil")
+	}
 	var none R
 	of := reflect.TypeFor[R]()
 	if problem := kept.ByJSON(of); problem != "" {

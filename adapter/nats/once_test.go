@@ -166,3 +166,8 @@ func TestOnceReturnsTheErrorsOfItsOutcomes(t *testing.T) {
 	_, err = conn.Outcomes(t.Context(), "a name", -1)
 	require.ErrorContains(t, err, "must be")
 }
+
+func TestOnceRefusesWhatIsNil(t *testing.T) {
+	f := func(context.Context) (int, error) { return 1, nil }
+	require.PanicsWithValue(t, "nats: Once: the Outcomes or the function is nil", func() { _, _ = nats.Once(t.Context(), nil, "k", f) })
+}

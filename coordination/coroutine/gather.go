@@ -132,6 +132,7 @@ func each[T any](
 	if len(fs) == 0 {
 		return nil
 	}
+	need(c != nil, "Gather, First or Race: the Context is nil")
 	ctx, cancel := context.WithCancel(c)
 	defer cancel()
 	var mu sync.Mutex // guards over, and is held while done is called

@@ -16,6 +16,7 @@ import (
 // and drops its result. If f panics, Await returns a *PanicError; if it calls
 // runtime.Goexit, ErrGoexit.
 func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) {
+	need(c != nil, "Await: the Context is nil")
 	ctx, cancel := context.WithCancel(c)
 	defer cancel()
 	var got struct {
@@ -34,6 +35,13 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 		return none, err
 	}
 	return got.value, got.err
+}
+
+// need panics if the program passes an argument that has no meaning.
+func need(ok bool, problem string) {
+	if !ok {
+		panic("coroutine: " + problem)
+	}
 }
 
 // aparter is a context that distinguishes a wake-up by a goroutine outside the
@@ -63,6 +71,7 @@ func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (v
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
+	need(f != nil, "the function is nil")
 	return f(ctx)
 }
 
@@ -82,6 +91,7 @@ func Sleep(c Context, d time.Duration) error {
 
 // Yield lets every ready handler run before c continues.
 func Yield(c Context) error {
+	need(c != nil, "Yield: the Context is nil")
 	if t, ok := c.(*coro.Task); ok {
 		return t.Yield()
 	}

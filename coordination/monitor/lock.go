@@ -21,6 +21,9 @@ type Lock struct {
 // New starts a process that has a lock, on a node: see [rpc.Node.Spawn].
 func New(ctx context.Context, node *rpc.Node, name string) (Lock, error) {
 	link.CheckContext(ctx, "monitor: New")
+	if node == nil {
+		panic("monitor: New: the Node is nil")
+	}
 	a, err := node.Spawn(ctx, name, serve())
 	return Lock{a}, err
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -242,14 +243,18 @@ func (p *Process) declineRules(m transaction.Message) {
 	}
 }
 
-// checkRules logs each rule of a synchronizer for a function that the process
-// does not have.
+// checkRules logs the functions that the process does not have and a
+// synchronizer has rules for.
 func (p *Process) checkRules(m transaction.Message) {
+	var unknown []string
 	for _, method := range slices.Sorted(maps.Keys(m.Methods)) {
 		if p.functions[method] == nil {
-			p.node.cfg.Logger.Warn("rpc: a synchronizer has rules for a function that the process does not have",
-				slog.String("synchronizer", m.From), slog.String("process", p.text), slog.String("function", method))
+			unknown = append(unknown, short(method))
 		}
+	}
+	if len(unknown) > 0 && p.warns(m.From) {
+		p.node.cfg.Logger.Warn("rpc: a synchronizer has rules for a function that the process does not have",
+			slog.String("synchronizer", short(m.From)), slog.String("process", p.text), slog.String("function", listed(unknown)))
 	}
 	for _, c := range p.rules.Conflicts() {
 		if slices.Contains(c.Constrains, m.From) || slices.Contains(c.Atomic, m.From) {
@@ -351,4 +356,27 @@ func (n *Node) begin(p *Process) (all []envelope) {
 func (n *Node) addressOf(name string) Address {
 	node, process, _ := strings.Cut(name, "#")
 	return Address{node, process, n}
+}
+
+// warns reports whether unknown functions in rules are logged: those of another
+// node are not if such rules were logged a short while ago.
+func (p *Process) warns(synchronizer string) bool {
+	if from := p.node.addressOf(synchronizer).node; from == "" || from == p.node.name {
+		return true
+	}
+	now := time.Now()
+	if now.Sub(p.warned) < complaintPause {
+		return false
+	}
+	p.warned = now
+	return true
+}
+
+// listed returns the first of several names, and how many more there are.
+func listed(names []string) string {
+	const most = 8
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -47,6 +47,9 @@ func Func[Req, Resp any](p *Process, method string, f func(c coroutine.Context, 
 // If the stage has callers wait for a slot, or is slow, at most 4096 calls wait
 // for it here; further ones are refused with stage.ErrFull.
 func Stage[Resp, Req any](p *Process, method string, s *stage.Stage[Req]) Ref[Req, Resp] {
+	if s == nil {
+		panic(fmt.Sprintf("rpc: process %q: the stage of function %q is nil", p.slot.name, method))
+	}
 	waiting := 0
 	return Func(p, method, func(c coroutine.Context, cmd Req) (Resp, error) {
 		if waiting == maxWaiting {

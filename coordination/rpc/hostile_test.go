@@ -247,3 +247,36 @@ func TestNegativeLimitsAreRefused(t *testing.T) {
 		assert.False(t, errors.Is(err, rpc.ErrUnreachable))
 	}
 }
+
+// A node that calls functions which do not exist, with names of a megabyte, costs a line of the log.
+func TestTheLogOfUnknownFunctionsIsBounded(t *testing.T) {
+	var hub transport.Hub
+	var log logged
+	n, s := stranger(t, &hub, rpc.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxRules: 1 << 20})
+	a := spawnCounting(t, n, "A", "use")
+	long := strings.Repeat("x", 1<<20)
+	for range 50 {
+		require.NoError(t, s.Send("n", &transport.Message{Kind: request, Process: "A", Method: long, Body: ""}))
+	}
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = fmt.Sprint("unknown", i)
+	}
+	for range 50 {
+		require.NoError(t, s.Send("n", install("stranger#S", "A", many...)))
+	}
+	require.NoError(t, s.Send("n", install("stranger#S", "A", "use"))) // it is the last one
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "unknown0") && counted(t, a).Pending == 0 }, time.Minute, time.Millisecond)
+	require.Less(t, len(log.String()), 16<<10)
+	require.LessOrEqual(t, strings.Count(log.String(), "\n"), 2, log.String())
+	require.Contains(t, log.String(), "no function serves a request")
+}
+
+func TestAFunctionForANilStageIsRefused(t *testing.T) {
+	n := nodeOn(t, new(transport.Hub).Join("n"))
+	_, err := n.Spawn(t.Context(), "A", func(p *rpc.Process) error {
+		require.PanicsWithValue(t, `rpc: process "A": the stage of function "f" is nil`, func() { rpc.Stage[int, int](p, "f", nil) })
+		return nil
+	})
+	require.NoError(t, err)
+}

@@ -33,6 +33,15 @@ func (n *Node) complain(from, what string, about ...any) {
 	}
 }
 
+// short returns a name of another node for an error or the log: the first
+// maxName bytes if it is longer.
+func short(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return name[:maxName] + "…"
+}
+
 // receiveParty takes a message between processes and synchronizers from another
 // node, which must be the node of its sender: answers are sent to that node,
 // and it is watched.

@@ -45,6 +45,7 @@ type Process struct {
 
 	rules        *transaction.Process // nil if no synchronizer has rules for the process, or it is one
 	coordination *coordination        // nil likewise, but for a synchronizer
+	warned       time.Time            // when rules of another node for unknown functions were logged
 
 	waiting atomic.Int64 // entries that wait
 	// mu guards the fields below, and the fields of requests that say so.
@@ -81,6 +82,7 @@ type request struct {
 	process *Process
 	caller  *call                      // of the same node; nil if it is not, or does not wait
 	reply   func(value any, err error) // to a caller of another node; nil likewise
+	from    string                     // the node that has sent it; empty if it is of this node
 	// job is the function to run, if the request is not a call.
 	job   func(c coroutine.Context)
 	ended func() // called once when the request is over, if it was accepted; may be nil
@@ -371,12 +373,12 @@ func isGone(q *requests.Request) bool {
 func (p *Process) arrive(r *request) {
 	r.function = p.functions[r.method]
 	if r.function == nil {
-		r.answer(nil, fmt.Errorf("%w: %q of process %s", ErrNoFunction, r.method, p.address))
+		p.refuse(r, fmt.Errorf("%w: %q of process %s", ErrNoFunction, short(r.method), p.address))
 		return
 	}
 	body, err := r.function.open(r.body)
 	if err != nil {
-		r.answer(nil, fmt.Errorf("request of %q of process %s: %w", r.method, p.address, err))
+		p.refuse(r, fmt.Errorf("request of %q of process %s: %w", short(r.method), p.address, err))
 		return
 	}
 	r.body = body
@@ -432,6 +434,18 @@ func (p *Process) ended(t *coro.Task) {
 	}
 	p.complete(&r.queued)
 	r.answer(r.value, err)
+}
+
+// refuse ends a request that no function serves. If no caller waits for it, and
+// it is from another node, it is a message that the node drops.
+func (p *Process) refuse(r *request, err error) {
+	if r.from == "" || r.reply != nil {
+		r.answer(nil, err)
+		return
+	}
+	if _, open := p.close(r); open {
+		p.node.complain(r.from, "no function serves a request", slog.Any("error", err))
+	}
 }
 
 func (p *Process) log(err error, method string) {

@@ -229,7 +229,7 @@ func (n *Node) receiveRequest(from string, m *transport.Message) {
 		}
 		return
 	}
-	r := &request{order: o, process: p}
+	r := &request{order: o, process: p, from: from}
 	if wanted {
 		r.reply = func(value any, err error) {
 			if n.takeServed(from, number, r) {

@@ -109,7 +109,12 @@ func observeTicks(ctx context.Context, t ticker, notify func(event any)) error {
 // Chan is a source with an event for each value received from ch. It ends when
 // ch is closed. A value that was received but not handled when the registration
 // is closed is lost.
-func Chan[T any](ch <-chan T) Source { return channel[T](ch) }
+func Chan[T any](ch <-chan T) Source {
+	if ch == nil {
+		panic("scheduler: Chan: the channel is nil, and would never have a value")
+	}
+	return channel[T](ch)
+}
 
 type channel[T any] <-chan T
 
