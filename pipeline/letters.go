@@ -85,6 +85,8 @@ func (f LetterFilter) filter() letters.Filter {
 // of the group that takes the most of the store, so that a flood of one cause leaves the letters of other causes in the store. Evictions are
 // counted, see [Letters.Dropped], and logged.
 //
+// The letter of a window that a window.Aggregate could not pass on has that window in place of a command, and its retry passes the window on.
+//
 // To retry a letter is to submit its command to its stage again. The letter's own command has ended and stays counted as
 // dead-lettered, shed or failed; the retry is a new command that is counted as accepted, so the accounts stay balanced. No
 // ticket waits for it. A letter keeps no context: handlers see the values of the context that is given to Retry. If the

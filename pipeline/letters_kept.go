@@ -20,7 +20,7 @@ import (
 // it cannot be written before the stop ends, the error of the stop says how many letters that are: see Unwritten of [StopError].
 //
 // Commands are written as JSON, or as a [LetterCodec] says. [New] refuses a stage whose commands JSON does not keep: those with functions, channels,
-// interfaces, or unexported fields. A command whose handler has not returned is not read: its letter is written without it, and
+// interfaces, or unexported fields. So it is with the windows of a window.Aggregate, which its letters have. A command whose handler has not returned is not read: its letter is written without it, and
 // with it when the handler returns. If that is not before the end of the stop, the letter comes back without its command; see Missing of [Letter]. Of a batch that is
 // the command that the handler has not returned from, or the whole batch of a [behaviour.Batcher]; those behind it come back whole, and so do those before
 // it whose ends were not counted yet: they were handled, and the error says so. JSON would change a string that is not UTF-8: the letter of a command with one
@@ -45,7 +45,7 @@ func KeepLettersIn(dir string) Part {
 }
 
 // LetterCodec says how commands of type C are encoded for [KeepLettersIn], [Letters.Export] and [Letters.Import], in place of JSON. It holds for the stages
-// that take C. Any number of goroutines call the functions at once; a panic counts as an error.
+// that take C, and for the windows of a window.Aggregate of that type. Any number of goroutines call the functions at once; a panic counts as an error.
 func LetterCodec[C any](encode func(C) ([]byte, error), decode func([]byte) (C, error)) Part {
 	of := reflect.TypeFor[C]()
 	name := fmt.Sprintf("LetterCodec[%v]", of)
@@ -83,8 +83,18 @@ func (s *settings) bound() letters.Bound {
 
 // codecFor returns the codec for the letters of a stage.
 func (s *settings) codecFor(c *engine.Core) (letters.Codec, error) {
-	if codec, ok := s.codecs[c.Type()]; ok {
+	codec, err := s.codecOf(c.Type())
+	if of := c.SumType(); err == nil && of != nil && of != c.Type() {
+		var sums letters.Codec
+		sums, err = s.codecOf(of)
+		codec.Sums = &sums
+	}
+	return codec, err
+}
+
+func (s *settings) codecOf(of reflect.Type) (letters.Codec, error) {
+	if codec, ok := s.codecs[of]; ok {
 		return codec, nil
 	}
-	return letters.JSON(c.Type())
+	return letters.JSON(of)
 }

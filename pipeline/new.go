@@ -47,7 +47,9 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		Name: name,
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
 		Follows: p.set.home != "",
-		Keep:    p.keep, Ended: p.ended, Full: p.filled, Slowed: p.slowed, Recovered: p.recovered,
+		Keep:    func(end inbox.Ending) uint64 { return p.keep(withSum(end)) },
+		Ended:   func(end inbox.Ending) { p.ended(withoutUse(withSum(end))) },
+		Full:    p.filled, Slowed: p.slowed, Recovered: p.recovered,
 		InFlight: p.load, Held: p.held, MaxInFlight: plan.set.inFlight,
 		RoundEnd: func(sp *inbox.SharedPool) {
 			p.control.Notify(control.Event{Kind: controller.EventRoundEnd, Pool: sp.Name()})

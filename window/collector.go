@@ -401,7 +401,7 @@ func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) 
 		w.unblock()
 		s.held -= len(w.places)
 		w.Why, w.places = Early, nil
-		at.err = &LostError{Window: w.Window, Err: err}
+		at.err = &LostError{Window: w.Window, Err: err, use: adding[K, V, C]{s, w}}
 		s.endGroupLocked(&w.hold, at.err)
 		return
 	}

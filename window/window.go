@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage"
 )
@@ -81,7 +82,8 @@ func By[K comparable, C any](
 //
 // When an open window is ended by a hard stop, its value is passed on to the next stage and is in the letter that is left there. An
 // aggregate that cannot be passed on, because a stage.Flow.Route fails, or because the first command's stage.Timeout ends while add
-// hangs, is in the [*LostError] of its letter. A middleware that fails the first command after next has returned loses the value: the
+// hangs, is the command of its letter, and in the [*LostError] there: a retry of the letter passes the same window on. If C is the type of
+// the window itself, the retry adds the window as a command. A middleware that fails the first command after next has returned loses the value: the
 // letter has that command and the error of the middleware, which callers and sources of the other commands get, too. Retries of the stage
 // would add commands twice, so it takes no stage.Retry.
 func Aggregate[K comparable, A, C any](
@@ -168,6 +170,8 @@ func latest[C any](_, cmd C) C { return cmd }
 type LostError struct {
 	Window any   // the window, as it would have been passed on
 	Err    error // why it was not
+
+	use link.Use // of the window; nil if nothing changes it any more
 }
 
 // Error returns the reason.

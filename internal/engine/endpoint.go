@@ -98,17 +98,20 @@ func (c *Core) receive(message any, sender *actor.PID) {
 	}
 }
 
-// Resubmit submits a command whose type the caller does not know. It refuses a command of another type than the stage's
-// with a [*TypeError].
+// Resubmit submits a command whose type the caller does not know, or a result that the stage passes on, see [link.Summer]. It refuses
+// one of another type with a [*TypeError].
 func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
-	if err := c.CheckType(cmd); err != nil {
+	load := cmd
+	if of := c.SumType(); of != nil && reflect.TypeOf(cmd) == of && of != c.Type() {
+		load = c.inbox.Summer().PassAgain(cmd)
+	} else if err := c.CheckType(cmd); err != nil {
 		return err
 	}
 	from := command.Submitted(ctx, c.inbox.Pipeline())
 	if ended != nil {
 		from = command.NewWatch(from, command.Learns, func(error) { ended() }).Origin()
 	}
-	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: from})
+	return c.inbox.Submit(ctx, &command.Envelope{Load: load, From: from})
 }
 
 // ErrNotBegun is wrapped by an error of [Core.HandleCall] if the command was

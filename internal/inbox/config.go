@@ -140,3 +140,10 @@ func (cfg Config) knobs() knobs {
 // quantum is how long a batch should take: long enough that the lock and the clock cost nothing, short enough that no worker
 // hoards what others could do.
 const quantum = 100 * time.Microsecond
+
+// Summer returns the behaviour if letters of the stage may have results in
+// place of commands; otherwise nil.
+func (in *Inbox) Summer() link.Summer {
+	s, _ := in.cfg.Holder.(link.Summer)
+	return s
+}

@@ -18,6 +18,9 @@ type Codec struct {
 	Type   reflect.Type // of the stage's commands
 	Encode func(cmd any) ([]byte, error)
 	Decode func(data []byte) (any, error)
+	// Sums is the codec of the results that letters of the stage may have in
+	// place of commands; nil if there are none, or they have the same type.
+	Sums *Codec
 }
 
 // Codecs returns the codec of the stage of that name.
@@ -42,6 +45,9 @@ func (c Codec) write(to *line, cmd any) (err error) {
 			to.Command, to.Data, to.Missing = nil, nil, err.Error()
 		}
 	}()
+	if c.Sums != nil && reflect.TypeOf(cmd) == c.Sums.Type {
+		c = *c.Sums
+	}
 	if !c.fits(reflect.TypeOf(cmd)) {
 		return fmt.Errorf("the stage takes %v, and the command is a %T", c.Type, cmd)
 	}
@@ -69,6 +75,9 @@ func (c Codec) fits(t reflect.Type) bool {
 
 // read returns the command of a line.
 func (c Codec) read(from *line) (cmd any, err error) {
+	if c.Sums != nil && from.Type == c.Sums.Type.String() {
+		c = *c.Sums
+	}
 	switch {
 	case from.Missing != "":
 		return nil, errors.New(from.Missing)

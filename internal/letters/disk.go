@@ -78,9 +78,13 @@ func (d *disk) encodeCommand(l *line, e *Entry) error {
 	c, err := d.codecs(e.Stage)
 	switch {
 	case err != nil:
+	case e.use != nil && !e.use.Returned():
+		err, e.awaits = errStuck, e.use
 	case inUse(&e.DeadLetter):
 		err = errStuck
-		e.awaits, _ = hangOf(&e.DeadLetter)
+		if h, known := hangOf(&e.DeadLetter); known {
+			e.awaits = h
+		}
 	default:
 		return c.write(l, e.Command)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -61,18 +62,30 @@ type Entry struct {
 	// command if needed.
 	Heard bool
 
-	missing error  // why there is no command
-	awaits  hang   // the return of the handler that may change the command; nil if the body has the command
-	size    int64  // of the command, about
-	body    []byte // for the file; nil if the letter is not for it
+	use     link.Use // of the command; nil if only a handler may use it
+	missing error    // why there is no command
+	awaits  link.Use // the return of the handler that may change the command; nil if the body has the command
+	size    int64    // of the command, about
+	body    []byte   // for the file; nil if the letter is not for it
 }
 
 // hang is the error of package worker for a command whose handler was given up,
 // if it is known when that returns.
 type hang interface {
 	error
-	Returned() bool
-	AfterReturn(f func())
+	link.Use
+}
+
+// takeUse takes the command of an entry out of its use.
+func (e *Entry) takeUse() {
+	if u, ok := e.Command.(link.Used); ok {
+		e.Command, e.use = u.Value, u.Use
+	}
+}
+
+// inUse reports whether the command must not be read.
+func (e *Entry) inUse() bool {
+	return e.use != nil && !e.use.Returned() || inUse(&e.DeadLetter)
 }
 
 func hangOf(d *stage.DeadLetter) (h hang, known bool) {

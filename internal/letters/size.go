@@ -36,7 +36,7 @@ func (l *Store) limit(e *Entry) bool {
 // sizeOf returns the size of an entry's command.
 func (l *Store) sizeOf(e *Entry) int64 {
 	own := ownSize(e.Command)
-	if l.sizes == nil || inUse(&e.DeadLetter) {
+	if l.sizes == nil || e.inUse() {
 		return own
 	}
 	size := int64(0)

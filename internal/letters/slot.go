@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -78,12 +79,12 @@ type slot struct {
 	group        *group
 	older, newer int // neighbours in the group, by slot; none if there is none
 	claim        *claim
-	missing      error  // why there is no command
-	size         int64  // of the command, about
-	heard        bool   // the source of the command deals with its end
-	where        extent // in the file; n is 0 if it is not there
-	awaits       hang   // the return of the handler, with which the command is written; nil if nothing awaits it
-	unwritten    []byte // the record, if it could not be written to the file
+	missing      error    // why there is no command
+	size         int64    // of the command, about
+	heard        bool     // the source of the command deals with its end
+	where        extent   // in the file; n is 0 if it is not there
+	awaits       link.Use // the return of the handler, with which the command is written; nil if nothing awaits it
+	unwritten    []byte   // the record, if it could not be written to the file
 }
 
 const none = -1

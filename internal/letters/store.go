@@ -302,6 +302,7 @@ func (b *Box) stores() [3]*Store { return [3]*Store{b.Dead, b.Quarantine, b.Fail
 // number of the letter in its store.
 func (b *Box) Keep(d *stage.DeadLetter, crash *stage.CrashError, heard bool) (id uint64) {
 	e := Entry{DeadLetter: *d, Heard: heard}
+	e.takeUse()
 	if crash != nil {
 		e.Version = crash.Version
 	}

@@ -3,7 +3,10 @@
 // refuses nil contexts.
 package link
 
-import "context"
+import (
+	"context"
+	"reflect"
+)
 
 // Inlet is the untyped input of a stage, as the engine sees it. Users know it
 // as behaviour.Inlet.
@@ -67,6 +70,35 @@ type Holder interface {
 	// is called when no further command comes before some have ended.
 	ReleaseTimeless() int
 }
+
+// Summer is a [Holder] whose handlers may fail with a result that was made of
+// other commands too. The letter has that result in place of the command.
+type Summer interface {
+	// SumType returns the type of the results; nil if there are none.
+	SumType() reflect.Type
+	// LostIn returns the result that an error of a handler has, nil if it has
+	// none. In use is nil, or says until when the result may change. The methods
+	// of the error are user code.
+	LostIn(err error) (sum any, use Use)
+	// PassAgain returns the load of a command that passes a result on.
+	PassAgain(sum any) (load any)
+}
+
+// Use is the use of a value by a function of the user that may not return.
+type Use interface {
+	Returned() bool
+	// AfterReturn calls f when the function has returned: at once if it has.
+	AfterReturn(f func())
+}
+
+// Used is a value that is in use.
+type Used struct {
+	Value any
+	Use   Use
+}
+
+// bare returns the value.
+func (u Used) bare() any { return u.Value }
 
 // Deferrer is implemented by the [Emitter] of a worker.
 type Deferrer interface {
