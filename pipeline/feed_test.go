@@ -747,6 +747,8 @@ func TestALastCheckpointThatCannotBeSavedIsReported(t *testing.T) {
 			var report *pipeline.StopError
 			require.ErrorAs(t, p.Run(t.Context()), &report, name)
 			require.Equal(t, []string{"checkpoint of feed numbers"}, report.Left)
+			require.ErrorContains(t, report, "the last checkpoint of feed numbers was not saved")
+			require.NotContains(t, report.Error(), "abandoned")
 		}
 	})
 }

@@ -6,7 +6,11 @@ import (
 	"reflect"
 
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
+	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/worker"
 )
 
 // KeepLettersIn keeps the letters of the pipeline in a directory, so that they outlive the process: [Pipeline.DeadLetters],
@@ -84,10 +88,14 @@ func (s *settings) bound() letters.Bound {
 // codecFor returns the codec for the letters of a stage.
 func (s *settings) codecFor(c *engine.Core) (letters.Codec, error) {
 	codec, err := s.codecOf(c.Type())
-	if of := c.SumType(); err == nil && of != nil && of != c.Type() {
-		var sums letters.Codec
-		sums, err = s.codecOf(of)
-		codec.Sums = &sums
+	sums := c.Inbox().Config().Summer()
+	if err != nil || sums == nil {
+		return codec, err
+	}
+	if of := sums.SumType(); of != nil && of != c.Type() {
+		var other letters.Codec
+		other, err = s.codecOf(of)
+		codec.Sums = &other
 	}
 	return codec, err
 }
@@ -97,4 +105,30 @@ func (s *settings) codecOf(of reflect.Type) (letters.Codec, error) {
 		return codec, nil
 	}
 	return letters.JSON(of)
+}
+
+// withSum replaces the command of a letter by the result that its handler could
+// not pass on, if the error has one: the other commands that the result was made
+// of have ended and have no letters.
+func withSum(end inbox.Ending) inbox.Ending {
+	of := end.Inbox.Config().Summer()
+	if of == nil || of.SumType() == nil || end.Reason != reason.Error || end.Answered {
+		return end
+	}
+	// The methods of the error are user code. An error that crashes has no result.
+	_ = worker.Guard(end.Inbox.Name(), func() error {
+		if sum, use := of.LostIn(end.Err); use != nil {
+			end.Cmd = link.Used{Value: sum, Use: use}
+		} else if sum != nil {
+			end.Cmd = sum
+		}
+		return nil
+	})
+	return end
+}
+
+// withoutUse returns an ending as subscribers see it.
+func withoutUse(end inbox.Ending) inbox.Ending {
+	end.Cmd = link.Bare(end.Cmd)
+	return end
 }

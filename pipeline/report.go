@@ -129,7 +129,8 @@ type StopError struct {
 	// Drain reports the commands that were not done in time and were dead-lettered; nil if all were done.
 	Drain *DrainError
 	// Left has the names of the stages that did not end within the grace, and were abandoned; "feed NAME" for each source that
-	// did not return; and "checkpoint of feed NAME" for each last checkpoint that was not saved.
+	// did not return; and "checkpoint", or "checkpoint of feed NAME", for each
+	// last checkpoint that was not saved: after a hard stop, or because it could not be written, or because letters could not.
 	Left []string
 	// Stuck has their handlers that had not returned. A stage of Left without one was held up by something else, such as an
 	// instance's Stop.
@@ -142,7 +143,8 @@ type StopError struct {
 	// survive a power cut.
 	Unwritten int
 
-	unkept error // why letters could not be written
+	unkept  error // why letters could not be written
+	unsaved int   // how many names at the end of Left are of checkpoints
 }
 
 // Error returns all of the report except the stacks.
@@ -161,7 +163,7 @@ func (e *StopError) Error() string {
 
 // how says whether the stop was a hard one.
 func (e *StopError) how() string {
-	if e.Drain == nil && len(e.Left) == 0 {
+	if e.Drain == nil && len(e.Left) == e.unsaved {
 		return "stopped"
 	}
 	return "stopped hard"
@@ -169,8 +171,12 @@ func (e *StopError) how() string {
 
 // writeLeft writes which stages did not stop, and how many letters subscribers did not take.
 func (e *StopError) writeLeft(b *strings.Builder, before string) {
-	for _, name := range e.Left {
-		fmt.Fprintf(b, "%s%q did not stop and was abandoned", before, name)
+	for i, name := range e.Left {
+		if i < len(e.Left)-e.unsaved {
+			fmt.Fprintf(b, "%s%q did not stop and was abandoned", before, name)
+		} else {
+			fmt.Fprintf(b, "%sthe last %s was not saved", before, name)
+		}
 	}
 	if e.Unheard > 0 {
 		fmt.Fprintf(b, "%sa subscriber did not take %d letters", before, e.Unheard)

@@ -67,9 +67,10 @@ func (p *Pipeline) stop() {
 		feeding = <-sources
 	}
 	p.waitForEnds()
-	left = slices.Concat(left, feeding, p.feeds.save(p.grace()))
+	left = slices.Concat(left, feeding)
+	unsaved := p.feeds.save(p.grace())
 	if p.keeper != nil && p.keeper.failed.Load() {
-		left = append(left, "checkpoint")
+		unsaved = append(unsaved, "checkpoint")
 	}
 	p.cancel(ErrStopped)
 	p.waitForSubscribers(err != nil, graceEnd)
@@ -79,11 +80,11 @@ func (p *Pipeline) stop() {
 	unwritten, unkept := p.closeLetters()
 	p.leaveCheckpoint()
 	unheard := p.letters.notifier.Undelivered()
-	if err == nil && len(left) == 0 && unheard == 0 && unkept == nil {
+	if err == nil && len(left) == 0 && len(unsaved) == 0 && unheard == 0 && unkept == nil {
 		p.finish(nil)
 		return
 	}
-	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: unheard, Unwritten: unwritten, unkept: unkept}
+	report := &StopError{Pipeline: p.name, Left: slices.Concat(left, unsaved), unsaved: len(unsaved), Stuck: stuck, Unheard: unheard, Unwritten: unwritten, unkept: unkept}
 	errors.As(err, &report.Drain)
 	p.finish(report)
 }

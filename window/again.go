@@ -20,7 +20,7 @@ func (s *collector[K, V, C]) SumType() reflect.Type {
 // LostIn returns the window that could not be passed on, from an error.
 func (s *collector[K, V, C]) LostIn(err error) (sum any, use link.Use) {
 	if lost, ok := errors.AsType[*LostError](err); ok {
-		if w, ok := lost.Window.(Window[K, V]); ok { // not that of another stage, which has called this one
+		if w, ok := lost.Window.(Window[K, V]); ok { // an error of another stage may have another type
 			return w, lost.use
 		}
 	}

@@ -381,23 +381,33 @@ func (l *serverLog) Fatalf(format string, args ...any) {
 	l.fatal.Store(true)
 }
 
-// redacted returns a URL, or several, without passwords and tokens.
+// redacted returns a URL, or several, without passwords and tokens: without all
+// that is before the last @ of each, whatever is wrong with the URL. A name is
+// kept if it is certain that it is one.
 func redacted(urls string) string {
 	var all []string
-	for u := range strings.SplitSeq(urls, ",") {
-		u = strings.TrimSpace(u)
-		if !strings.Contains(u, "://") {
-			u = "nats://" + u // as nats.go does
+	for i, u := range strings.Split(urls, ",") {
+		if i > 0 && strings.Contains(u, "@") && !strings.Contains(u, "://") { // perhaps the comma belongs to a password
+			return "xxxxx" + urls[strings.LastIndex(urls, "@"):]
 		}
-		parsed, err := url.Parse(u)
-		if err != nil {
-			all = append(all, "(a URL that cannot be parsed)")
-			continue
-		}
-		if _, named := parsed.User.Password(); parsed.User != nil && !named { // it is a token
-			parsed.User = url.UserPassword("", "")
-		}
-		all = append(all, parsed.Redacted())
+		all = append(all, redactedOne(strings.TrimSpace(u)))
 	}
 	return strings.Join(all, ",")
+}
+
+func redactedOne(u string) string {
+	if !strings.Contains(u, "://") && !strings.Contains(u, "//") {
+		u = "nats://" + u // as nats.go does
+	}
+	parsed, err := url.Parse(u)
+	if at := strings.LastIndex(u, "@"); at >= 0 && (err != nil || parsed.User == nil || strings.Contains(parsed.Host+parsed.Path, "@")) {
+		return "xxxxx" + u[at:]
+	}
+	if err != nil {
+		return "(a URL that cannot be parsed)"
+	}
+	if _, named := parsed.User.Password(); parsed.User != nil && !named { // it is a token
+		parsed.User = url.UserPassword("", "")
+	}
+	return parsed.Redacted()
 }

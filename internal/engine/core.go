@@ -154,15 +154,6 @@ func (c *Core) IsKeyed() bool {
 // Faults returns all that is wrong with the stage's options.
 func (c *Core) Faults() []error { return c.typed.Faults() }
 
-// SumType returns the type of the results that letters may have in place of
-// commands, see [link.Summer]; nil if there are none.
-func (c *Core) SumType() reflect.Type {
-	if s := c.inbox.Summer(); s != nil {
-		return s.SumType()
-	}
-	return nil
-}
-
 // KeyOf returns the key of a command, and whether the stage is keyed. It calls user code.
 func (c *Core) KeyOf(cmd any) (key any, keyed bool) {
 	if c.config.KeyOf == nil || !c.typed.Takes(cmd) {

@@ -102,8 +102,8 @@ func (c *Core) receive(message any, sender *actor.PID) {
 // one of another type with a [*TypeError].
 func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
 	load := cmd
-	if of := c.SumType(); of != nil && reflect.TypeOf(cmd) == of && of != c.Type() {
-		load = c.inbox.Summer().PassAgain(cmd)
+	if s := c.config.Inbox.Summer(); s != nil && cmd != nil && reflect.TypeOf(cmd) == s.SumType() && s.SumType() != c.Type() {
+		load = s.PassAgain(cmd)
 	} else if err := c.CheckType(cmd); err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ const quantum = 100 * time.Microsecond
 
 // Summer returns the behaviour if letters of the stage may have results in
 // place of commands; otherwise nil.
-func (in *Inbox) Summer() link.Summer {
-	s, _ := in.cfg.Holder.(link.Summer)
+func (c *Config) Summer() link.Summer {
+	s, _ := c.Holder.(link.Summer)
 	return s
 }

@@ -119,3 +119,8 @@ func inUse(d *stage.DeadLetter) bool {
 	h, known := hangOf(d)
 	return !known || !h.Returned()
 }
+
+// inUse reports whether the command must not be read.
+func (e *Entry) inUse() bool {
+	return e.use != nil && !e.use.Returned() || inUse(&e.DeadLetter)
+}

@@ -83,11 +83,6 @@ func (e *Entry) takeUse() {
 	}
 }
 
-// inUse reports whether the command must not be read.
-func (e *Entry) inUse() bool {
-	return e.use != nil && !e.use.Returned() || inUse(&e.DeadLetter)
-}
-
 func hangOf(d *stage.DeadLetter) (h hang, known bool) {
 	if d.Reason == reason.Error {
 		return nil, false
