@@ -33,9 +33,11 @@ func untilStopped[C any](ctx context.Context, _ C) error {
 
 func TestLettersThatAHardStopFindsInTheirRetryAreThereAgain(t *testing.T) {
 	const letters = 40
+	let := make(chan struct{})
+	defer close(let)
 	for name, handle := range map[string]func(context.Context, int) error{
 		"in a handler that ends with the pipeline": untilStopped[int],
-		"in a handler that outlasts the grace":     func(context.Context, int) error { select {} },
+		"in a handler that outlasts the grace":     func(context.Context, int) error { <-let; return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
