@@ -161,3 +161,35 @@ func TestAWindowWhoseCommandsAllComeAgainIsInNoLetter(t *testing.T) {
 		})
 	}
 }
+
+// A window that could not be passed on is a letter. Its retry is on its way when the pipeline stops hard.
+func TestAWindowOfALetterIsThereAgainAfterAHardStopInItsRetry(t *testing.T) {
+	dir := t.TempDir()
+	open := func(sink func(context.Context, window.Window[int, int]) error, way int) (*pipeline.Pipeline, *stage.Flow[int, window.Window[int, int]], *stage.Stage[window.Window[int, int]]) {
+		count := window.Aggregate("count", func(int) int { return 0 }, func(n, _ int) int { return n + 1 }, window.Bounds[int]{Count: 3})
+		add := stage.Sink("add", sink, stage.Workers(1, 1))
+		route := count.Route(func(window.Window[int, int], int) int { return way }, add)
+		return start(t, route, pipeline.KeepLettersIn(dir)), count, add.Stage
+	}
+	p, count, _ := open(untilStopped[window.Window[int, int]], 7) // there is no such way
+	for i := range 3 {
+		require.NoError(t, count.Submit(t.Context(), i))
+	}
+	eventually(t, "a letter", func() bool { return len(kept(p)) == 1 })
+	require.NoError(t, p.Stop(soon(t)))
+	p, _, add := open(untilStopped[window.Window[int, int]], 0)
+	n, err := p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	eventually(t, "the window is on its way", func() bool { return add.Snapshot().Accepted == 1 })
+	_ = p.Stop(gone())
+	sum := 0
+	p, _, add = open(func(_ context.Context, w window.Window[int, int]) error { sum += w.Value; return nil }, 0)
+	for _, of := range []*pipeline.Letters{p.Failures(), p.DeadLetters()} {
+		_, err = of.RetryAll(t.Context(), pipeline.LetterFilter{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, p.Stop(soon(t)))
+	require.Equal(t, 3, sum)
+	require.EqualValues(t, 1, add.Snapshot().OK)
+}
