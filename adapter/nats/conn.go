@@ -45,6 +45,7 @@ type closer interface {
 	info() InletInfo
 	needs(subject string) bool
 	denied(now *denial, ofInlet bool)
+	lacks() error
 }
 
 // Connect connects to the servers at a URL, or at several with commas between. The options are those of nats.go, for credentials, TLS and
@@ -227,8 +228,12 @@ func (c *Conn) replicas(ctx context.Context, stream string) (int, error) {
 // returns the connection itself.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
 
-// Healthy returns nil if the connection is there and the embedded server, if there is one, has all its streams. The error is
-// [ErrAway], or [ErrFull] if the disk is full, or names the subjects that the server has not permitted since the connection was made last, at most 64 and the newest first. It is of use for the readiness of a process, not for its liveness.
+// Healthy returns nil if the connection is there, the embedded server, if there
+// is one, has all its streams, and no inlet that feeds a stage waits for a stream
+// that the server does not have. The error is [ErrAway], or [ErrFull] if the disk
+// is full, or names the inlets that wait, or names the subjects that the server
+// has not permitted since the connection was made last, at most 64 and the newest
+// first. It is of use for the readiness of a process, not for its liveness.
 func (c *Conn) Healthy() error {
 	err := c.broken()
 	switch {
@@ -239,12 +244,27 @@ func (c *Conn) Healthy() error {
 		err = c.health()
 	}
 	if err == nil {
+		err = c.lacks()
+	}
+	if err == nil {
 		err = c.denials.all()
 	}
 	if err != nil {
 		return fmt.Errorf("nats: %w", err)
 	}
 	return nil
+}
+
+// lacks returns what the inlets that feed stages have not found at the server.
+func (c *Conn) lacks() error {
+	c.mu.Lock()
+	inlets := slices.Clone(c.inlets)
+	c.mu.Unlock()
+	var errs []error
+	for _, i := range inlets {
+		errs = append(errs, i.lacks())
+	}
+	return errors.Join(errs...)
 }
 
 // Close waits until the inlets have acknowledged, or given back, what they have delivered, and closes the connection; an embedded

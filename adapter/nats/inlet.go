@@ -369,7 +369,11 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 	own, cancel := context.WithCancel(ctx)
 	ready := make(chan *delivery, i.o.MaxInFlight)
 	position := feed.Of(ctx)
-	pause := &pausing{is: position.IsPaused, away: func(err error) { source.SetAway(ctx, err) }}
+	pause := &pausing{is: position.IsPaused, away: func(err error) {
+		i.tracker.waits.Store(&err)
+		source.SetAway(ctx, err)
+	}}
+	defer i.tracker.waits.Store(nil)
 	var receiving sync.WaitGroup
 	receiving.Go(func() {
 		defer close(ready)

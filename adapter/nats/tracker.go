@@ -39,6 +39,8 @@ type trackerConfig struct {
 // server: in goroutines of its own, because those that end commands must not wait for the network. These run while the inlet feeds a stage,
 // and until nothing is in flight.
 type tracker struct {
+	waits atomic.Pointer[error] // why the source waits; nil if it does not
+
 	trackerConfig
 
 	ends    chan end       // has a place for each delivery
@@ -559,4 +561,13 @@ func (t *tracker) close(ctx context.Context) (err error) {
 	t.stop()
 	t.running.Wait()
 	return err
+}
+
+// lacks returns the error of an inlet that feeds a stage and has not found its
+// stream; nil if it has. Other errors of the source are no fault of the stream.
+func (t *tracker) lacks() error {
+	if err := t.waits.Load(); err != nil && isGone(*err) {
+		return fmt.Errorf("inlet %q: %w", t.name, *err)
+	}
+	return nil
 }

@@ -35,7 +35,7 @@ func TestTheTreeShowsWorkersCrashesAndReplacements(t *testing.T) {
 	require.Equal(t, show.StatusOK, status, complaint)
 	require.Contains(t, out, "4/2    the quotient is 2\n")
 	require.Regexp(t, `── format: running for .*, workers: 1, crashes: 0, replaced: 0\n`, out)
-	require.Regexp(t, `── divide: running for .*, workers: 2, crashes: 2, replaced: 2\n`, out)
+	require.Regexp(t, `── divide: running for .*, workers: [12], crashes: 2, replaced: [12]\n`, out) // the other worker is replaced a moment later
 	require.Regexp(t, `── parse: running for .*, workers: 1, crashes: 0, replaced: 0\n`, out)
 }
 
