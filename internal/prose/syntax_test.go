@@ -35,7 +35,7 @@ const (
 // exceptions lists the packages that have more: how many headless clauses and
 // pronouns they may have. The numbers may only fall.
 const exceptions = `
-adapter/nats 60 60
+adapter/nats 60 59
 adapter/nats/fleet 18 10
 internal/inbox 66 52
 pipeline 47 44
@@ -85,7 +85,7 @@ func TestClausesHaveNouns(t *testing.T) {
 			fmt.Fprintf(&should, "%s %d %d\n", pkg, p.headless, p.pronouns)
 		}
 		if _, listed := may[pkg]; listed && (p.headless < limit.headless || p.pronouns < limit.pronouns) {
-			t.Logf("%s: lower its numbers in the list of exceptions to %d and %d", pkg, p.headless, p.pronouns)
+			t.Errorf("%s: lower its numbers in the list of exceptions to %d and %d", pkg, p.headless, p.pronouns)
 		}
 		delete(may, pkg)
 	}
