@@ -47,7 +47,7 @@ test: # brokers that are not installed are skipped
 	[ -z "$$failed" ] || { echo "make test: failed:$${failed#,}"; exit 1; }
 
 # What one processor changes: who runs next.
-ONE_CPU   = ./supervisor ./worker ./internal/actor ./internal/coro ./internal/engine ./internal/inbox ./coordination/...
+ONE_CPU   = ./supervisor ./worker ./internal/actor ./internal/coro ./internal/engine ./internal/inbox ./internal/line ./coordination/...
 
 ## one-cpu: the short tests of the engine with one processor
 one-cpu:
