@@ -20,10 +20,10 @@ BROKERS   = ./adapter/watermill/brokertest
 
 # Everything that has goroutines of its own. The examples are left out: under the race
 # detector their arithmetic on pixels is many times slower, and the engine below them is
-# raced here anyway. So are the packages that only read the tree. The packages whose tests
+# raced here anyway. So are the packages that only read the tree, and the simulator, which computes on one goroutine. The packages whose tests
 # take longest come first, so that no processor waits for them at the end.
 ENGINE    = ./pipeline ./adapter/nats $$($(GO) list $(ALL) | \
-	grep -v -e golda/examples/ -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
+	grep -v -e golda/examples/ -e controller/simulator -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
 
 # The packages that have benchmarks: others need not be linked to run none.
 MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=brokertest '^func Benchmark' . | xargs -n1 dirname | sort -u)
