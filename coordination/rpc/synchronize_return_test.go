@@ -50,5 +50,7 @@ func TestAfterAFalseNoticeARoundIsWhereItWas(t *testing.T) {
 		call(b)
 	}
 	assert.Len(t, ran["B"], 23)
-	assert.InDelta(t, 23, len(ran["A"]), 1)
+	// A call of A is accepted before its function runs.
+	assert.Eventually(t, func() bool { return len(ran["A"]) >= 22 }, time.Minute, time.Millisecond)
+	assert.LessOrEqual(t, len(ran["A"]), 24)
 }
