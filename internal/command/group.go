@@ -60,10 +60,14 @@ func (t *Ticket) hasSource() bool { return t.Heard() || t != nil && t.repeats }
 // IsEmpty reports whether no ticket was added.
 func (g *Group) IsEmpty() bool { return len(g.tickets) == 0 }
 
-// End has the tickets wait no longer. They get the error, which may be nil. The group is empty afterwards.
+// End has the tickets wait no longer. They get the error, or nil. The group is empty afterwards.
 func (g *Group) End(err error) {
 	tickets := g.tickets
 	*g = Group{}
+	settle(tickets, err)
+}
+
+func settle(tickets []*Ticket, err error) {
 	for _, t := range tickets {
 		t.Settle(true, nil, err)
 	}
@@ -91,7 +95,9 @@ func (g *Group) Origin(first *Envelope) *Origin {
 	return &w.origin
 }
 
-// whole is the ticket of the result of a group.
+// whole is the ticket of the result of a group. Its group does not change: a
+// window may add a command of the ticket, and read the group, although the ticket
+// has ended, because the worker of the command was given up.
 type whole struct {
 	Ticket
 	Group
@@ -103,7 +109,7 @@ type whole struct {
 // end has all tickets learn of the end of the result.
 func (w *whole) end(result any, err error) {
 	w.first.Settle(w.child, result, err)
-	w.Group.End(err)
+	settle(w.tickets, err)
 }
 
 // comesAgain reports whether the next process of a pipeline has all commands of
