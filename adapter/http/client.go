@@ -36,7 +36,7 @@ const (
 //		stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: 100 * time.Millisecond, Jitter: 0.2, If: stagehttp.Temporary}))
 //
 // Post panics if the URL cannot be parsed, or has no scheme or no host. The
-// panic does not show the URL, which may have a password.
+// panic does not show the URL, because a URL may have a password.
 func Post[In any](client *http.Client, url string) func(ctx context.Context, in In) error {
 	need(isAbsolute(url), "Post: the URL cannot be parsed, or has no scheme or no host")
 	do := Do[In, struct{}](client, func(ctx context.Context, in In) (*http.Request, error) {
@@ -116,8 +116,8 @@ func Do[In, Out any](
 	}
 }
 
-// withoutQuery cuts the query, which may have a token, from the URL of an error
-// of package http.
+// withoutQuery cuts the query from the URL of an error of package http, because a
+// query may have a token.
 func withoutQuery(err error) error {
 	failed, is := errors.AsType[*url.Error](err)
 	if !is {

@@ -71,7 +71,7 @@ type confirmer struct {
 // When the confirmer asks for confirmations.
 const (
 	askPause    = time.Millisecond // between two requests, unless there are askEvery answers
-	askEvery    = 64               // a request at least with each of so many answers
+	askEvery    = 64               // answers of which at least one has a request
 	askRest     = 2 * askPause     // how long the last answers may be without a request
 	confirmTime = time.Second      // without a confirmation for so long all answers are sent again
 )
@@ -147,9 +147,9 @@ func (c *confirmer) wait() {
 	}
 }
 
-// askRest asks for confirmations of the answers that no request covers, unless
+// askForRest asks for confirmations of the answers that no request covers, unless
 // there was a request just now: then the next answer may have another one.
-func (c *confirmer) askRest() {
+func (c *confirmer) askForRest() {
 	c.waits = false
 	for _, l := range c.lanes {
 		switch {

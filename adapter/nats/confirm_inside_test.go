@@ -64,7 +64,7 @@ func TestAConfirmationCountsWhileTheServerHandlesLaterAcknowledgements(t *testin
 	require.Empty(t, c.tokens)
 	for len(c.tokens) == 0 { // the last asks after a pause
 		<-c.rest.C
-		c.askRest()
+		c.askForRest()
 	}
 	require.Len(t, c.tokens, 1)
 }

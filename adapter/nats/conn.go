@@ -189,11 +189,14 @@ func (c *Conn) tellDenied(now *denial) {
 	c.mu.Lock()
 	inlets := slices.Clone(c.inlets)
 	c.mu.Unlock()
-	concerned := slices.DeleteFunc(slices.Clone(inlets), func(i closer) bool { return !i.needs(now.subject) })
-	for _, i := range concerned {
-		i.denied(now, true)
+	needed := false
+	for _, i := range inlets {
+		if i.needs(now.subject) {
+			needed = true
+			i.denied(now, true)
+		}
 	}
-	if len(concerned) == 0 && len(inlets) > 0 {
+	if !needed && len(inlets) > 0 {
 		inlets[0].denied(now, false)
 	}
 }
@@ -255,7 +258,8 @@ func (c *Conn) Healthy() error {
 	return nil
 }
 
-// lacks returns what the inlets that feed stages have not found at the server.
+// lacks returns the errors of the inlets that feed stages and have not found their
+// streams at the server.
 func (c *Conn) lacks() error {
 	c.mu.Lock()
 	inlets := slices.Clone(c.inlets)

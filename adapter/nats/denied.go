@@ -237,8 +237,8 @@ func pattern(subject string) string {
 // needs reports whether the inlet needs a subject.
 func (t *tracker) needs(subject string) bool { return t.names.has(subject) }
 
-// denied logs a denial, unless its kind was noted before. The subject is that of
-// the inlet, or of another part of the program that has the connection.
+// denied logs a denial, unless its kind was noted before. Either the inlet needs
+// the subject, or another part of the program that has the connection does.
 func (t *tracker) denied(now *denial, ofInlet bool) {
 	switch {
 	case now.known:
@@ -253,7 +253,7 @@ func (t *tracker) denied(now *denial, ofInlet bool) {
 func logDenied(log *slog.Logger, text string, now *denial) {
 	about := []any{"subject", now.subject, "reason", now.err}
 	if now.last {
-		about = append(about, "further", "those of other subjects are not logged until the connection is made again")
+		about = append(about, "further", "denials of other subjects are not logged until the connection is made again")
 	}
 	log.Error(text, about...)
 }

@@ -112,10 +112,10 @@ func (t tree) grow(tb testing.TB, isThere func(nodes int) bool, closed func(walk
 	return used
 }
 
-// The commands are many because what the server and the pipeline take anyway must be small beside them: that takes some seconds.
+// The commands are many, so that the memory that the server and the pipeline need for any number is small beside theirs: that takes some ten seconds.
 func TestALoopThroughAnInletTakesBoundedMemory(t *testing.T) {
 	lasts(t)
-	big := tree{fan: 55, depth: 3} // 169,456 nodes
+	big := tree{fan: 67, depth: 3} // 305,320 nodes
 	if race {
 		big.fan = 20
 	}

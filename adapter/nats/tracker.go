@@ -39,8 +39,6 @@ type trackerConfig struct {
 // server: in goroutines of its own, because those that end commands must not wait for the network. These run while the inlet feeds a stage,
 // and until nothing is in flight.
 type tracker struct {
-	waits atomic.Pointer[error] // why the source waits; nil if it does not
-
 	trackerConfig
 
 	ends    chan end       // has a place for each delivery
@@ -54,6 +52,7 @@ type tracker struct {
 	running sync.WaitGroup
 	clock   atomic.Pointer[clock] // nil if the server has not said what time it is
 	away    atomic.Bool           // the log says that the server is away
+	waits   atomic.Pointer[error] // why the source waits; nil if it does not
 
 	mu   sync.Mutex // guards the rest
 	made time.Time  // when the stream was made; zero if it was not looked at yet
@@ -175,7 +174,7 @@ func (t *tracker) run(idle <-chan struct{}) {
 		case m := <-c.replies:
 			c.confirmed(m)
 		case <-c.rest.C:
-			c.askRest()
+			c.askForRest()
 		case <-t.redo:
 			c.look(true)
 		case <-late.C:

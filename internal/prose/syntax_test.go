@@ -35,7 +35,7 @@ const (
 // exceptions lists the packages that have more: how many headless clauses and
 // pronouns they may have. The numbers may only fall.
 const exceptions = `
-adapter/nats 60 59
+adapter/nats 60 58
 adapter/nats/fleet 18 10
 internal/inbox 66 52
 pipeline 47 44
