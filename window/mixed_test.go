@@ -17,6 +17,7 @@ import (
 // mixture is a form of which a window gets commands of a source, of a caller that waits, and of one that does not.
 type mixture interface {
 	mix(t *testing.T, fault string, fedFirst bool, letters int)
+	mixOpen(t *testing.T, letters int)
 }
 
 // stopped ends the context of a stop, which is hard then.
@@ -30,6 +31,18 @@ func stopped(t *testing.T) context.Context {
 // mix lets a window of four commands fail, and requires that each of the four ends as if it had failed alone: the source hears of its
 // two, and delivers them again; the caller gets the error; the command without a caller leaves a letter.
 func (f formOf[T]) mix(t *testing.T, fault string, fedFirst bool, letters int) {
+	t.Helper()
+	f.mixBehind(t, nil, fault, fedFirst, letters)
+}
+
+// mixOpen does the same with a hard stop while the window is open: a handler of a stage before it keeps the drain from closing it.
+func (f formOf[T]) mixOpen(t *testing.T, letters int) {
+	t.Helper()
+	blocked := stage.Filter("blocked", func(ctx context.Context, _ word) (bool, error) { <-ctx.Done(); return false, nil })
+	f.mixBehind(t, blocked, "a stop", true, letters)
+}
+
+func (f formOf[T]) mixBehind(t *testing.T, blocked *stage.Flow[word, word], fault string, fedFirst bool, letters int) {
 	t.Helper()
 	l := &ledger[T]{open: f.open, texts: map[string]int{}}
 	of, open, failed := f.of(), make(chan struct{}), false
@@ -53,9 +66,16 @@ func (f formOf[T]) mix(t *testing.T, fault string, fedFirst bool, letters int) {
 		}
 		return l.handle(ctx, v)
 	}, stage.Workers(1, 1))
-	p, err := pipeline.New("test", of.To(sink), pipeline.Feed("broker", of, fed), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	parts := []pipeline.Part{of.To(sink), pipeline.Feed("broker", of, fed), pipeline.Logger(slog.New(slog.DiscardHandler))}
+	if blocked != nil {
+		parts = append(parts, blocked.To(of))
+	}
+	p, err := pipeline.New("test", parts...)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
+	if blocked != nil {
+		require.NoError(t, blocked.Submit(t.Context(), word{}))
+	}
 	if fedFirst {
 		close(open)
 		synctest.Wait()
@@ -113,7 +133,7 @@ func TestCommandsOfASourceAndOfCallersInOneWindowEndEachInItsWay(t *testing.T) {
 			letters = 1 // of the sum
 		}
 		t.Run(name+"/a stop of an open window", func(t *testing.T) {
-			virtual(t, func(t *testing.T) { f.(mixture).mix(t, "a stop", true, letters) })
+			virtual(t, func(t *testing.T) { f.(mixture).mixOpen(t, letters) })
 		})
 	}
 }
