@@ -55,12 +55,13 @@ func (w *Worker) giveUpAbandoned(s *Stage, why error) (emits []emission, pledged
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
 	if !w.giveUpLocked(abandoned, func() bool {
-		h := s.hangs.begin(why)
+		h := s.hangs.begin(why, unknownTries)
 		if report = s.Inbox.Abandon(&w.Member, s.stopError(h)); report == nil {
-			s.hangs.end(h, 1)
+			h.tries = 1 // it has no command
+			s.hangs.end(h)
 			return false
 		}
-		w.hung, w.tries = h, unknownTries
+		w.hung = h
 		return true
 	}) {
 		return nil, nil, nil

@@ -84,7 +84,7 @@ func (w *Worker) takeRun(s *Stage) (run *Run) {
 // endRun ends the batch of a worker, from the command of a run on that does not end, and delivers the results of the commands before. The
 // caller owns the worker and has locked the run. It calls report when it has released what the worker had.
 func (w *Worker) endRun(run *Run, why error) (report func()) {
-	h := w.stage.hangs.begin(why)
+	h := w.stage.hangs.begin(why, w.presentTry())
 	w.loseRun(run, h)
 	w.settleDeferred(false, nil)
 	w.recall()

@@ -82,7 +82,7 @@ func (w *Worker) endActor() {
 		w.stage.Inbox.Leave(&w.Member)
 	}
 	if w.failure == nil && w.Member.Instance == nil {
-		w.instance = nil // it is back among the idle instances
+		w.use(nil) // it is back among the idle instances
 	}
 	w.stopInstances()
 	w.releaseInstance()

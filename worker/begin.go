@@ -139,9 +139,6 @@ func (w *Worker) skip(to int32) {
 	w.cur = to
 }
 
-// mayExpire reports whether commands of the stage may expire.
-func (s *Stage) mayExpire() bool { return s.TTL > 0 || s.ExpiresAt != nil }
-
 // expired reports whether the command's time to live is over. It may call user code; a crash of that is charged to the
 // command.
 func (w *Worker) expired(e *command.Envelope) bool {

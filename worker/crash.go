@@ -1,10 +1,5 @@
 package worker
 
-import (
-	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/inbox"
-)
-
 // rescue is deferred by a batch. It does nothing if the batch has ended without a crash. If the watchdog gave the worker up
 // while its handler was stuck, rescue leaves the worker to it. Otherwise it settles the crash. It sets ok to whether the
 // actor may continue; if the handler ended its goroutine, the mailbox starts another one for it.
@@ -69,7 +64,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	w.n = 0
 
 	crash := &CrashError{Stage: w.stage.Inbox.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
-	culprit, rest := w.charge(batch)
+	culprit, rest := w.executor.charge(w, batch)
 	if culprit != nil {
 		culprit.Failed()
 		crash.Attempts = culprit.Tries()
@@ -94,21 +89,6 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	}
 	w.failure = crash
 	return true
-}
-
-// charge returns the command that is charged with the crash, and the rest of the batch. If a batch handler crashed, the
-// culprit may be any command of the batch: all go back in smaller batches. A culprit that was found so stays alone at further
-// tries, because it may well crash again.
-func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
-	if !w.instance.Many() {
-		return &batch[w.cur], batch[w.cur+1:]
-	}
-	if rest = batch[w.cur:]; len(rest) > 1 {
-		inbox.Narrow(rest)
-		return nil, rest
-	}
-	rest[0].SetPack(1)
-	return &rest[0], nil
 }
 
 // keepState keeps the saved state of the instance whose handler crashed for the next one. The instance of a run is shared, and has none.

@@ -33,7 +33,7 @@ func (w *Worker) deliverOutboxes(park bool) bool {
 	if w.loaded == 0 || !park {
 		return w.loaded == 0
 	}
-	if w.takesMore() {
+	if w.executor.takesMore(w) {
 		return true
 	}
 	if w.pool == nil {
@@ -57,23 +57,6 @@ func (w *Worker) deliverInOrder(park bool) bool {
 		}
 	}
 	return true
-}
-
-// takesMore reports whether the worker takes further commands though a stage that it forwards to is full. It does if they may
-// lead to another stage, until it carries as many commands as its own stage has slots. A worker that takes its commands one
-// by one does not: a handler may wait for what an earlier one forwarded.
-//
-// If the stage's handlers suspend, the worker goes on in any case: those that have been woken need a worker, and what they do
-// may be what the full stage waits for. When it carries as many commands as its stage has slots, it starts no others.
-func (w *Worker) takesMore() bool {
-	own := w.stage.Inbox
-	if w.stage.Runs != nil {
-		return w.pool == nil
-	}
-	if w.numbers != nil {
-		return false // no other worker hands over meanwhile
-	}
-	return w.pool == nil && own.Forks() && own.Config().Batch > 1 && int(w.loaded) < own.Config().Capacity
 }
 
 // parkLoaded parks the worker at each stage that does not take what the worker has for it. It returns true if everything has

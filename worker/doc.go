@@ -56,7 +56,8 @@
 //   - the life of instances: instance.go, version.go, renew.go
 //   - the worker: fate.go, outbox.go, worker.go (the struct)
 //   - what leaves it: lane.go, deliver.go, pledge.go, wake_next.go, emit.go
-//   - handlers: context.go, watch.go (the time limit), begin.go, settle.go, handle.go; run.go (on a coroutine)
+//   - handlers: context.go, watch.go (the time limit), begin.go, settle.go; run.go (on a coroutine)
+//   - executors, one for each form of handlers: executors.go, suspension.go, execute.go
 //   - what goes wrong: giveup.go, equip.go, join.go, crash.go, stuck.go, abandon.go
-//   - turns and batches: suspension.go, loop.go; start and end: actor.go
+//   - turns and batches: loop.go; start and end: actor.go
 package worker

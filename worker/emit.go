@@ -12,9 +12,6 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// errBatchEmit means that a batch handler tried to emit. The ticket that would wait for the emitted command is not known.
-var errBatchEmit = errors.New("stage: a batch handler cannot emit; forward, or handle commands one at a time")
-
 // mostHeld is how many emitted commands are held until the handler has returned. With one more they begin to leave.
 const mostHeld = 256
 
@@ -40,7 +37,7 @@ func (m *emitter) Attempt() int {
 	if m.Since.Load() <= 0 || m.fate.Load() == abandoned {
 		return 0
 	}
-	return m.Batch[m.cur].Tries() + 1
+	return (*Worker)(m).presentTry()
 }
 
 // Defer has the worker call s.Settled when the present try has ended.
@@ -83,8 +80,8 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 	if w.Since.Load() <= 0 || w.fate.Load() == abandoned {
 		return behaviour.ErrNoWorker // the handler that this context was for has returned
 	}
-	if w.instance.Many() {
-		return plain.Wrap(fmt.Sprintf("stage %q", w.stage.Inbox.Name()), errBatchEmit)
+	if err := w.executor.refusesEmit(); err != nil {
+		return plain.Wrap(fmt.Sprintf("stage %q", w.stage.Inbox.Name()), err)
 	}
 	out, err := w.outboxFor(to)
 	if err != nil {

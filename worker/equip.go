@@ -4,7 +4,7 @@ package worker
 // a new instance.
 func (w *Worker) equip() error {
 	if w.instance == nil {
-		w.instance, _ = w.Member.Instance.(Instance)
+		w.useLent()
 	}
 	if w.stage.moving.Load() > 0 {
 		w.renew()
@@ -21,13 +21,28 @@ func (w *Worker) makeInstance() error {
 	if err != nil {
 		return err
 	}
-	w.instance, w.Member.Instance = inst, inst
+	w.use(inst)
+	w.Member.Instance = inst
 	return nil
+}
+
+// use makes an instance the one that the worker uses; nil for none.
+func (w *Worker) use(inst Instance) {
+	w.instance = inst
+	if inst != nil {
+		w.executor = w.stage.executorOf(inst)
+	}
+}
+
+// useLent has the worker use the instance that the inbox has lent, if any.
+func (w *Worker) useLent() {
+	inst, _ := w.Member.Instance.(Instance)
+	w.use(inst)
 }
 
 // renew stops the worker's instance unless it is of the present version.
 func (w *Worker) renew() {
-	w.instance = w.stage.renew(w.instance)
+	w.use(w.stage.renew(w.instance))
 	w.Member.Instance = nilOr(w.instance)
 }
 
@@ -47,7 +62,8 @@ func (w *Worker) renewIdle() {
 func (w *Worker) stopInstances() {
 	w.stopSurplus()
 	inst := w.instance
-	w.instance, w.Member.Instance = nil, nil
+	w.use(nil)
+	w.Member.Instance = nil
 	if inst != nil {
 		StopInstance(w.stage, inst)
 	}

@@ -21,7 +21,7 @@ func (w *Worker) comeBack(inst Instance) {
 		w.drop()
 	}
 	if w.hung != nil {
-		w.stage.hangs.end(w.hung, w.tries)
+		w.stage.hangs.end(w.hung)
 	}
 	w.stage.endAbandoned()
 	if inst != nil {

@@ -7,6 +7,8 @@ import "sync"
 type hang struct {
 	error
 
+	tries int // of the command, the one that hangs included
+
 	mu       sync.Mutex // guards the rest
 	returned bool
 	then     []func()
@@ -54,19 +56,19 @@ type hangs struct {
 	waiting []*hang
 }
 
-// begin counts a handler that is stuck, and returns the error of its command.
-func (s *hangs) begin(why error) *hang {
+// begin counts a handler that is stuck at the given try of its command, and returns the error of the command.
+func (s *hangs) begin(why error, try int) *hang {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running++
-	return &hang{error: why}
+	return &hang{error: why, tries: try}
 }
 
-// end notes that a stuck handler has returned. h is the error of its command, after the given number of tries.
-func (s *hangs) end(h *hang, tries int) {
+// end notes that a stuck handler has returned. h is the error of its command.
+func (s *hangs) end(h *hang) {
 	var free []*hang
 	s.mu.Lock()
-	if s.running--; tries > 1 {
+	if s.running--; h.tries > 1 {
 		s.waiting = append(s.waiting, h)
 	} else {
 		free = append(free, h)

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/golda-dev/golda/behaviour"
 )
@@ -86,12 +85,4 @@ func nilOr(inst Instance) any {
 		return nil
 	}
 	return inst
-}
-
-// checked panics if a Batcher has not returned an outcome for each command.
-func checked(outcomes []behaviour.Outcome, n int) []behaviour.Outcome {
-	if len(outcomes) != n {
-		panic(fmt.Sprintf("HandleBatch was given %d commands and returned %d outcomes", n, len(outcomes)))
-	}
-	return outcomes
 }

@@ -18,7 +18,7 @@ func (w *Worker) takeInstance(make bool) error {
 	if make {
 		return w.makeInstance()
 	}
-	w.instance, _ = w.Member.Instance.(Instance)
+	w.useLent()
 	return nil
 }
 

@@ -120,7 +120,7 @@ func (w *Worker) visit(in *inbox.Inbox) {
 		w.inOrder(in)
 		w.label()
 	}
-	w.instance, _ = w.Member.Instance.(Instance)
+	w.useLent()
 }
 
 // storeOutboxes keeps the outboxes of the present stage for the worker's next visit.
@@ -170,16 +170,7 @@ func (w *Worker) work(n int) (ok bool) {
 	defer w.rescue(w.instance, &ok)
 	wait, waited := command.Waited(w.Batch[:n], started)
 	w.tally.Wait, w.tally.Waited = wait, int32(waited)
-	switch {
-	case w.stage.Calls != nil:
-		w.handleCalls(w.Batch[:n])
-	case w.stage.Runs != nil:
-		w.handleRuns(w.Batch[:n])
-	case w.instance.Many():
-		w.handleMany(w.Batch[:n])
-	default:
-		w.handleEach(w.Batch[:n])
-	}
+	w.executor.execute(w, w.Batch[:n])
 	w.clock()
 	w.skip(w.n)
 	w.n = 0

@@ -61,3 +61,6 @@ type Stage struct {
 
 	crashSite atomic.Pointer[site] // of the last crash of a handler; nil if none has crashed
 }
+
+// mayExpire reports whether commands of the stage may expire.
+func (s *Stage) mayExpire() bool { return s.TTL > 0 || s.ExpiresAt != nil }

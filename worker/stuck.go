@@ -91,14 +91,14 @@ func (w *Worker) settleStuck() {
 	defer close(w.over)
 	stack := w.stuckAt()
 	w.blame = w.running.Load()
-	err := w.stage.hangs.begin(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout))
+	err := w.stage.hangs.begin(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), w.presentTry())
 	w.loseRun(w.blame, err)
 	for i := range w.Batch[w.cur:w.n] { // the handler's goroutine may not have taken them out of their boxes yet
 		w.Batch[int(w.cur)+i].Unbox()
 	}
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
 	if w.blame == nil {
-		w.hung, w.tries = err, w.Batch[w.cur].Tries()+1
+		w.hung = err
 	}
 	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashedInstance().Version()})
 	w.leavePool()
@@ -141,7 +141,7 @@ func (w *Worker) Inherit(from *Worker) {
 		return
 	}
 	<-from.over
-	w.stage, w.failure = from.stage, from.failure
+	w.stage, w.failure, w.executor = from.stage, from.failure, from.executor
 	w.seen.Store(w.stage)
 	w.inOrder(w.stage.Inbox)
 	w.tour, w.outs, w.loaded, w.mustBook = from.tour, from.outs, from.loaded, from.mustBook

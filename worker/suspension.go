@@ -24,8 +24,7 @@ func (s *Stage) Suspends() {
 	})
 }
 
-// handleRuns starts or resumes the commands of a batch.
-func (w *Worker) handleRuns(batch []command.Envelope) {
+func (coroutines) execute(w *Worker, batch []command.Envelope) {
 	for i := range batch {
 		if w.Halted() {
 			break
@@ -46,6 +45,12 @@ func (w *Worker) handleRuns(batch []command.Envelope) {
 		}
 	}
 }
+
+// takesMore reports true in any case for a worker of the stage's own: commands
+// that have been woken need a worker, and what they do may be what the full
+// stage waits for. A worker that carries as many commands as its stage has
+// slots starts no others.
+func (coroutines) takesMore(w *Worker) bool { return w.pool == nil }
 
 // runOf returns the run of a command, or a new one. From now on the command is in the batch as it was when it was started.
 func (w *Worker) runOf(e *command.Envelope) *Run {
@@ -229,7 +234,7 @@ func (s *Stage) endedRun(t *coro.Task) {
 		run.emitting.Lock() // until the run is lost
 		h := run.hang
 		run.emitting.Unlock()
-		s.hangs.end(h, run.envelope.Tries()+1)
+		s.hangs.end(h)
 	}
 	switch {
 	case run.owner != nil:
@@ -292,7 +297,8 @@ func (s *Stage) stopError(why error) error {
 // workerFor returns a worker without an actor that has the command of a parked run of a halted stage in its batch, to end it.
 func (s *Stage) workerFor(run *Run) *Worker {
 	w := New(s)
-	w.instance, w.Batch = run.instance, make([]command.Envelope, 2)
+	w.use(run.instance)
+	w.Batch = make([]command.Envelope, 2)
 	w.Batch[0], w.n = run.envelope, 1
 	if w.knownPart() != nil {
 		w.Member.Part = line.PartOf(run.hold)

@@ -81,7 +81,7 @@ func TestAnInstanceOfANewVersionBeginsWithTheStateOfTheOld(t *testing.T) {
 	ways := map[string]func(s *Stage, inst Instance) Instance{
 		"renewed": func(s *Stage, inst Instance) Instance { return s.renew(inst) },
 		"crashed": func(s *Stage, inst Instance) Instance {
-			(&Worker{gear: gear{inst}}).keepState()
+			(&Worker{gear: gear{instance: inst}}).keepState()
 			inst.Of().release()
 			return nil
 		},

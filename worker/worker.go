@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/yield"
@@ -48,7 +49,6 @@ type slot struct {
 	claimed atomic.Bool // an actor has the worker, or is about to be started in it
 	fate    atomicFate  // whether the worker was given up, see fate.go
 	hung    *hang       // the error of the command of a worker that was given up; nil if that is the command of a run
-	tries   int         // of that command, this one included
 }
 
 // acting is the present actor, and how the last one ended. The supervisor reads failure and left when the actor has ended.
@@ -60,9 +60,32 @@ type acting struct {
 	ended   bool  // the run that the actor resumed last has ended
 }
 
-// gear is the instance that the worker uses. It is of the stage where the worker is, and the worker alone uses it.
+// gear is the instance that the worker uses, and the executor for it. The
+// instance is of the stage where the worker is, and the worker alone uses it.
 type gear struct {
 	instance Instance
+	executor executor // of the last instance; nil before the first
+}
+
+// An executor gives the commands of a batch to their handlers. Each form of
+// handlers has one, and the worker, which calls it once a batch, knows none of
+// the forms. So a further form is another type with these methods, and a case
+// in [Stage.executorOf].
+//
+// Executors have no state. What a batch needs is the worker's.
+type executor interface {
+	// execute handles a batch: all commands of the worker from the present one
+	// on. It settles each command in order, and returns early if the inbox is
+	// halted. The panic of a handler leaves it as it is.
+	execute(w *Worker, batch []command.Envelope)
+	// charge returns the command of the batch that a crash is charged to, nil
+	// if that cannot be known, and the commands that return to the queue.
+	charge(w *Worker, batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope)
+	// refusesEmit returns why a handler must not emit, nil if it may.
+	refusesEmit() error
+	// takesMore reports whether a worker may take another batch though a full
+	// stage has not taken all commands from it.
+	takesMore(w *Worker) bool
 }
 
 // progress is how far the worker has come with its batch: the commands before cur are done, and tally counts what became
@@ -253,3 +276,6 @@ func (w *Worker) follow(begun int) {
 		w.Member.Begun.Store(int32(begun))
 	}
 }
+
+// presentTry returns which try of the present command is the one that runs.
+func (w *Worker) presentTry() int { return w.Batch[w.cur].Tries() + 1 }

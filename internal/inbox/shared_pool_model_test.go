@@ -949,7 +949,7 @@ func (mi *modelInbox) lingersNow() bool {
 	first := mi.Inbox.queue.line.Oldest()
 	waited, known := first.Waited(mi.Pipeline().Now())
 	if first.Tries() > 0 {
-		waited -= 8 * time.Microsecond // a timestamp is exact to 4, and the timer may be set later by as much
+		waited -= 40 * time.Microsecond // the time of a tried command is exact to 16, and the timer may be set later by as much
 	}
 	return known && waited < k.Linger
 }

@@ -40,11 +40,11 @@ worker: 10
 	site crash_error hang stage guard saved instance fate
 	version renew
 	emit_wait outbox worker
-	lane in_order deliver pledge wake_next emit
+	lane in_order executors deliver pledge wake_next emit
 	context watch giveup
-	begin settle handle
+	begin settle
 	custody run run_emit
-	equip join crash suspension calls
+	equip join crash suspension execute
 	report stuck abandon_run abandon owed
 	loop actor doc
 
