@@ -67,7 +67,8 @@ func (w *Worker) startActor(ctx actor.Context) {
 	}
 }
 
-// endActor books what is left, leaves the inbox or the pool, and returns the instance or stops it.
+// endActor books the commands that are not booked, leaves the inbox or the
+// pool, and returns the instance or stops it.
 func (w *Worker) endActor() {
 	if w.stage != nil {
 		w.stage.Inbox.Book(&w.Member, &w.tally)

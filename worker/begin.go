@@ -103,8 +103,8 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 	return live
 }
 
-// failUnstarted ends commands that were not started, with an error each. Rest is what remains of the batch, if they were not
-// the next ones.
+// failUnstarted ends commands that were not started, with an error each. Rest
+// is the remainder of the batch, if they were not the next ones.
 func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []command.Envelope) {
 	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, es, rest) {
 		panic(unwind{})
@@ -114,7 +114,8 @@ func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []comma
 	}
 }
 
-// shed ends commands that have expired. Rest is what remains of the batch, if they were not the next ones.
+// shed ends commands that have expired. Rest is the remainder of the batch, if
+// they were not the next ones.
 func (w *Worker) shed(es, rest []command.Envelope) {
 	if !w.stage.Inbox.Expire(&w.Member, &w.tally, es, rest) {
 		panic(unwind{})

@@ -164,8 +164,8 @@ func (c *calling) Err() error {
 	return c.from.Context().Err()
 }
 
-// Value returns what valued does. With it package context also looks up which context ends, and with what cause; that is the
-// proper one.
+// Value returns the same value as a valued. With it package context also
+// looks up which context ends, and with what cause; that is the proper one.
 func (c *calling) Value(key any) any {
 	value := (*upstream)(c).Value(key)
 	if _, suspect := value.(context.Context); suspect {
@@ -224,7 +224,8 @@ func (c *upstream) Done() <-chan struct{} { return c.from.Context().Done() }
 // Err returns why the caller's context has ended.
 func (c *upstream) Err() error { return c.from.Context().Err() }
 
-// Value returns what valued does. If package context looks up which context ends, it finds the caller's.
+// Value returns the same value as valued. If package context looks up which
+// context ends, it finds the caller's.
 func (c *upstream) Value(key any) any {
 	if known, ok := c.own(key); ok {
 		return known

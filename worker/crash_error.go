@@ -17,11 +17,12 @@ var ErrGoexit = errors.New("worker: handler called runtime.Goexit")
 type CrashError struct {
 	// Stage is the name of the stage where the handler crashed.
 	Stage string
-	// Value is what was given to panic, or [ErrGoexit].
+	// Value is the argument of panic, or [ErrGoexit].
 	Value any
-	// Stack is the goroutine's stack at the crash. It must not be changed: crashes that followed the same calls of the
-	// handler share it. So the number of the goroutine, the arguments, and the calls outside the handler may be those of
-	// an earlier crash.
+	// Stack is the goroutine's stack at the crash. It must not be changed:
+	// crashes that followed the same calls of the handler share it. So the
+	// number of the goroutine, the arguments, and the calls outside the handler
+	// may come from an earlier crash.
 	Stack []byte
 	// Attempts is how often the command had been tried, including this try, counted to 65,535. It is 0 if there was no
 	// command: the crash was in Start, Stop or a condition.

@@ -2,11 +2,14 @@ package worker
 
 import "slices"
 
-// deliver hands over what was gathered, and reports whether the worker may go on. What a full inbox does not take stays.
-// With park the worker then waits in line at the full inboxes, unless it may go on.
+// deliver hands over the commands on the lane and in the outboxes, and reports
+// whether the worker may go on. Commands that a full inbox does not take stay.
+// With park the worker then waits in line at the full inboxes, unless it may go
+// on.
 //
-// If a ticket waits for one of the commands, what the worker did is booked first, so that the accounts never lag behind an
-// answer. If some commands were emitted it must be booked first; otherwise they could end before they were accepted.
+// If a ticket waits for one of the commands, the worker books its batch first,
+// so that the accounts never lag behind an answer. So it does if some commands
+// were emitted: otherwise they could end before they were accepted.
 func (w *Worker) deliver(park bool) bool {
 	if w.numbers != nil {
 		return w.deliverInOrder(park)
@@ -14,7 +17,7 @@ func (w *Worker) deliver(park bool) bool {
 	return w.deliverOutboxes(park)
 }
 
-// deliverOutboxes is deliver for what is on the lane and in the outboxes.
+// deliverOutboxes is deliver for the commands on the lane and in the outboxes.
 func (w *Worker) deliverOutboxes(park bool) bool {
 	if !w.hasUndelivered() {
 		return true
@@ -45,8 +48,9 @@ func (w *Worker) deliverOutboxes(park bool) bool {
 	return w.parkLoaded()
 }
 
-// deliverInOrder is deliver for an ordered stage. It asks for more when all has left that the worker was given, so that there
-// is always a worker that hands over what may leave.
+// deliverInOrder is deliver for an ordered stage. It asks for more when all has
+// left that the worker was given, so that there is always a worker that hands
+// over the results that may leave.
 func (w *Worker) deliverInOrder(park bool) bool {
 	for w.hasUndelivered() || w.takeResults() {
 		if !w.deliverOutboxes(park) {

@@ -92,7 +92,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 	}
 	from := w.Batch[w.cur].From
 	from.Ticket().Join()
-	if len(w.emits) < mostHeld || w.numbers != nil { // what it emits may leave later than its handler returns
+	if len(w.emits) < mostHeld || w.numbers != nil { // its emitted commands may leave later than its handler returns
 		w.emits = append(w.emits, emission{out, load, from})
 		return nil
 	}
@@ -117,9 +117,10 @@ func reported(err error, to *behaviour.Inlet, load any) error {
 	return err
 }
 
-// send loads the emitted commands of a successful try, and behind them what its command is forwarded as, if out is not nil.
-// If a ticket waits for them they are booked together with the end of the try, so that a worker that is abandoned has sent
-// all of them or none.
+// send loads the emitted commands of a successful try, and behind them the
+// command itself as it is forwarded, if out is not nil. If a ticket waits for
+// them they are booked together with the end of the try, so that a worker that
+// is abandoned has sent all of them or none.
 func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
@@ -165,7 +166,7 @@ func (w *Worker) recall() bool {
 	return true
 }
 
-// sendNowLocked sends what is held, and then one command more.
+// sendNowLocked sends the commands that are held, and then one more.
 func (w *Worker) sendNowLocked(ctx context.Context, more emission) error {
 	if err := w.sendGatheredLocked(ctx, more.to); err != nil {
 		return err
@@ -184,7 +185,7 @@ func (w *Worker) sendNowLocked(ctx context.Context, more emission) error {
 // sendGatheredLocked waits until what earlier commands of the batch forwarded to the same stage has left: a command that is
 // emitted now must not overtake it.
 func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
-	w.mustBook = true // this is the middle of a batch: what has left must be booked
+	w.mustBook = true // in the middle of a batch: commands that have left must be booked
 	w.deliver(false)
 	defer w.pledgeLocked()
 	w.redeem()

@@ -37,7 +37,7 @@ func (e *emitWait) start(ctx context.Context) (until context.Context, release fu
 	}
 }
 
-// end ends the wait, and those that the handler starts from now on.
+// end ends the wait, and all waits that the handler starts from now on.
 func (e *emitWait) end() {
 	if cancel := e.cancel.Swap(&noMore); cancel != nil {
 		(*cancel)(errGrace)

@@ -1,7 +1,7 @@
 package worker
 
-// equip ensures that the worker has an instance of the present version. It stops what is of another version before it makes
-// a new instance.
+// equip ensures that the worker has an instance of the present version. It
+// stops an instance of another version before it makes a new instance.
 func (w *Worker) equip() error {
 	if w.instance == nil {
 		w.useLent()
@@ -26,7 +26,7 @@ func (w *Worker) makeInstance() error {
 	return nil
 }
 
-// use makes an instance the one that the worker uses; nil for none.
+// use gives the worker an instance, nil for none.
 func (w *Worker) use(inst Instance) {
 	w.instance = inst
 	if inst != nil {

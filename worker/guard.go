@@ -52,7 +52,7 @@ func (s *Stage) logCut(now int64, asked, pause time.Duration, err error) {
 	if last != 0 && now-last < int64(cutPause) || !s.saidCut.CompareAndSwap(last, max(now, 1)) {
 		return
 	}
-	_ = Guard(s.Inbox.Name(), func() error { // a crash cannot be reported: the log is what it would be reported with
+	_ = Guard(s.Inbox.Name(), func() error { // a crash of the log cannot be logged
 		s.Log.Warn("a command is tried again before the time that its error asks for; see stage.RetryPolicy.Max",
 			"stage", s.Inbox.Name(), "asked", asked, "pause", pause, "error", err)
 		return nil

@@ -7,7 +7,7 @@ import "sync"
 type hang struct {
 	error
 
-	tries int // of the command, the one that hangs included
+	tries int // of the command, the present try included
 
 	mu       sync.Mutex // guards the rest
 	returned bool

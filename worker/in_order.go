@@ -2,9 +2,11 @@ package worker
 
 import "github.com/golda-dev/golda/internal/inbox"
 
-// In an ordered stage what comes of a command does not go to an outbox when the command has been handled. The worker leaves
-// it with its inbox when it books the command, and gets from the inbox what may leave: what came of its own commands, of
-// others' or of none. That goes to the outboxes, and then is delivered as in any stage.
+// In an ordered stage the results of a command do not go to an outbox when the
+// command has been handled. The worker leaves them with the inbox when it books
+// the command, and takes from the inbox the results that may leave: of its own
+// commands or of other workers' commands. It puts these results into the
+// outboxes and delivers them as in any stage.
 
 // endNumber notes that nothing more comes of the present command.
 func (w *Worker) endNumber() {
@@ -20,7 +22,8 @@ func (w *Worker) endHold(at int32) {
 	}
 }
 
-// takeResults moves what may leave to the outboxes, and reports whether there is anything.
+// takeResults moves the results that may leave to the outboxes, and reports
+// whether there are any.
 func (w *Worker) takeResults() bool {
 	w.leaving = w.stage.Inbox.TakeResults(&w.Member, &w.tally, w.leaving[:0])
 	w.mustBook = false

@@ -13,7 +13,8 @@ func (w *Worker) pass(e *command.Envelope, load any) {
 	w.tally.Forwarded++
 }
 
-// deliverLane hands over the lane's commands, and moves those that the target does not take to its outbox.
+// deliverLane hands over the lane's commands, and moves the commands that the
+// target does not take to its outbox.
 func (w *Worker) deliverLane() {
 	run, out := w.Batch[:w.lane.n], w.lane.out
 	if len(run) == 0 {
@@ -31,7 +32,7 @@ func (w *Worker) spill() {
 	clear(run)
 }
 
-// endLane ends the lane and moves to its outbox what is left.
+// endLane ends the lane and moves the remaining commands to its outbox.
 func (w *Worker) endLane(left []command.Envelope) {
 	if len(left) > 0 {
 		w.lane.out.items = append(w.lane.out.items, left...)

@@ -100,8 +100,9 @@ func (w *Worker) takeTurn(park bool) int {
 	return n
 }
 
-// recycle gives back the boxes of the commands that the worker has completed. What it did is booked, so the copies that the
-// inbox had of them are not read any more.
+// recycle gives back the boxes of the commands that the worker has completed.
+// These are booked, so the copies that the inbox had of them are not read any
+// more.
 func (w *Worker) recycle() {
 	if len(w.spent) > 0 {
 		w.stage.Boxes.Recycle(w.spent)

@@ -16,7 +16,7 @@ import (
 var ErrForeign = errors.New("stage: forwarded to a stage of another pipeline, or of none; " +
 	"a channel leads to another pipeline, see source.Chan")
 
-// outbox gathers what goes to one inbox.
+// outbox gathers the commands for one inbox.
 type outbox struct {
 	to    *inbox.Inbox
 	items []command.Envelope
@@ -37,8 +37,10 @@ func (out *outbox) isFull(from *inbox.Inbox) bool {
 	return out.loop && !pl.Allow()
 }
 
-// check asks again how the edge from a stage leads, if edges have come or gone since. Only then does the graph know that the
-// edge is taken, since it forgets those that are not. If it does not know the inbox, which was removed, that ends what comes.
+// check asks again how the edge from a stage leads, if edges have come or gone
+// since. Only then does the graph know that the edge is taken, since it forgets
+// edges that are not. If it does not know the inbox, the inbox was removed, and
+// ends the commands that come.
 func (out *outbox) check(from *inbox.Inbox) {
 	pl := from.Pipeline()
 	now := pl.EdgesVersion()
@@ -97,9 +99,11 @@ type emission struct {
 	from *command.Origin
 }
 
-// pledge is a copy of a command that was booked as forwarded or emitted and has not left. During a batch only the worker
-// touches its outboxes, so a goroutine that abandons the worker could not deliver what is in them; it delivers the pledges
-// instead. Pledges are rare, because most often all of a batch is booked when it has left.
+// pledge is a copy of a command that was booked as forwarded or emitted and has
+// not left. During a batch only the worker touches its outboxes, so a goroutine
+// that abandons the worker could not deliver their commands; it delivers the
+// pledges instead. Pledges are rare, because most often all of a batch is
+// booked when it has left.
 type pledge struct {
 	to *inbox.Inbox
 	e  command.Envelope

@@ -7,8 +7,10 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Owes reports whether suspended handlers of the stage hold commands that they emitted to another one, or results of the stage,
-// if it is ordered, wait until they may leave for it. What workers have is not counted; see the inbox's Mark.
+// Owes reports whether suspended handlers of the stage hold commands that they
+// emitted to another one, or results of the stage, if it is ordered, wait until
+// they may leave for it. Commands of workers are not counted; see the inbox's
+// Mark.
 func (s *Stage) Owes(to *behaviour.Inlet) bool {
 	if s.Inbox.HasResultsFor(to) {
 		return true

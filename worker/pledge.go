@@ -12,8 +12,10 @@ func (w *Worker) bookMidBatch() {
 	}
 }
 
-// pledgeLocked copies what is booked, has not left, and was not copied yet. Without the copies, what a worker had forwarded
-// before it was abandoned would never end, nor the calls that wait for it.
+// pledgeLocked copies the commands that are booked, have not left, and were not
+// copied yet. Without the copies, the commands that a worker had forwarded
+// before it was abandoned would never end, nor would the calls that wait for
+// them.
 func (w *Worker) pledgeLocked() {
 	for l := &w.lane; l.shown < l.n; l.shown++ {
 		w.pledged = append(w.pledged, pledge{l.out.to, w.Batch[l.shown]})

@@ -60,7 +60,7 @@ type runEmits struct {
 	emits    []emission
 	deferred []settling
 	over     bool
-	result   *command.Origin // of what comes of the command, if that is the result of several; nil if it is not
+	result   *command.Origin // of the results of the command, if several commands have them in common; otherwise nil
 	hang     *hang           // the error of the command, if the run was given up
 }
 
@@ -162,7 +162,7 @@ func (run *runContext) Pipeline() any { return run.stage.Inbox.Pipeline() }
 // Lasts returns false: the context ends with the handler.
 func (run *runContext) Lasts() bool { return false }
 
-// originLocked returns the origin of what comes of the command.
+// originLocked returns the origin of the results of the command.
 func (run *Run) originLocked() *command.Origin {
 	return cmp.Or(run.result, run.envelope.From)
 }
@@ -176,7 +176,8 @@ func (run *Run) answer() behaviour.Outcome {
 	return behaviour.Error(plain.Because(ErrTimeout, fmt.Sprintf(" (%v)", run.stage.Timeout), err))
 }
 
-// close ends what the handler may emit, and returns what it has emitted, and the origin of what else comes of the command.
+// close makes further emits fail. It returns the commands that the handler has
+// emitted, and the origin of the other results of the command.
 func (run *Run) close() ([]emission, *command.Origin) {
 	run.emitting.Lock()
 	defer run.emitting.Unlock()

@@ -49,7 +49,8 @@ func (m *runEmitter) Defer(s link.Settler, use any) bool {
 	return true
 }
 
-// PassOn makes what comes of the command from now on the result of a group of commands.
+// PassOn makes further results of the command the results of a group of
+// commands.
 func (m *runEmitter) PassOn(of *command.Group) {
 	m.emitting.Lock()
 	defer m.emitting.Unlock()
@@ -92,7 +93,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, load any) er
 	return nil
 }
 
-// sendNowLocked sends what is held, in order.
+// sendNowLocked sends the commands that are held, in order.
 func (run *Run) sendNowLocked(ctx context.Context) error {
 	for i, m := range run.emits {
 		if err := run.sendOne(ctx, m); err != nil {

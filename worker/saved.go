@@ -61,7 +61,8 @@ func (s *Saved) Restore(state any) error {
 	return nil
 }
 
-// take removes the saved state and returns it. What commands have changed since is lost.
+// take removes the saved state and returns it. Changes by later commands are
+// lost.
 func (s *Saved) take() (state any) {
 	state, s.state, s.since = s.state, nil, 0
 	return state

@@ -10,10 +10,12 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// site is the sequence of calls that led to a crash, and its stack as text. Formatting a stack takes tens of microseconds,
-// which is too much for a stage that meets a poison command now and then; recording the sequence of calls takes about one.
-// So each sequence is formatted once, and all crashes that follow it share the text. Only the numbers of goroutines and the
-// arguments in it are those of the first crash.
+// site is the sequence of calls that led to a crash, and its stack as text.
+// Formatting a stack takes tens of microseconds, which is too much for a stage
+// that meets a poison command now and then; recording the sequence of calls
+// takes about one. So each sequence is formatted once, and all crashes that
+// follow it share the text. The numbers of goroutines and the arguments in it
+// come from the first crash.
 type site struct {
 	way         []uintptr
 	inner       int // how many calls of way, from the innermost on, include all of the handler's; 0 if unknown

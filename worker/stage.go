@@ -24,8 +24,9 @@ type Stage struct {
 	Timeout time.Duration // the time limit for a command; 0 for none
 	Grace   time.Duration // how long a handler may run past Timeout
 	RetryIf func(error) bool
-	// Refusal reports whether an error of a handler says that what it needs has refused it, so that the command was not tried, and for
-	// how long it asks not to be called again.
+	// Refusal reports whether an error of a handler says that a service that
+	// the handler needs has refused it, so that the command was not tried, and
+	// for how long it asks not to be called again.
 	Refusal func(error) (asked time.Duration, refused bool)
 	Boxes   command.Recycler // of the commands; nil if they need none
 	// TTL is how long a command may wait in the queue. ExpiresAt returns when a command expires by itself; it may be nil.

@@ -47,9 +47,9 @@ func (coroutines) execute(w *Worker, batch []command.Envelope) {
 }
 
 // takesMore reports true in any case for a worker of the stage's own: commands
-// that have been woken need a worker, and what they do may be what the full
-// stage waits for. A worker that carries as many commands as its stage has
-// slots starts no others.
+// that have been woken need a worker, and the full stage may wait for one of
+// them. A worker that carries as many commands as its stage has slots starts no
+// others.
 func (coroutines) takesMore(w *Worker) bool { return w.pool == nil }
 
 // runOf returns the run of a command, or a new one. From now on the command is in the batch as it was when it was started.
@@ -98,7 +98,7 @@ func (w *Worker) resume(run *Run) (ended bool) {
 	return w.ended
 }
 
-// attachRun makes the worker the one that runs the run, which it holds.
+// attachRun makes the worker the owner of the run, which it holds.
 func (w *Worker) attachRun(run *Run) {
 	run.owner = w
 	run.shared.Store(w.pool != nil)
@@ -124,7 +124,8 @@ func (w *Worker) conclude(run *Run) {
 	w.endHold(at)
 }
 
-// takeRest takes over what is left of a run that has ended, beside its outcome. It returns the origin of what comes of the command.
+// takeRest takes over the emitted commands and deferred calls of a run that has
+// ended. It returns the origin of the results of the command.
 func (w *Worker) takeRest(run *Run) *command.Origin {
 	emits, from := run.close()
 	w.takeEmits(emits)
@@ -132,8 +133,8 @@ func (w *Worker) takeRest(run *Run) *command.Origin {
 	return from
 }
 
-// decide returns the outcome of a run, after it has told all that want to know of it. What comes of a command that has not failed has the
-// given origin.
+// decide returns the outcome of a run, after it has made the deferred calls.
+// The results of a command that has not failed have the given origin.
 func (w *Worker) decide(run *Run, from *command.Origin) behaviour.Outcome {
 	o := run.answer()
 	w.settleDeferred(true, o.Err())
@@ -211,7 +212,8 @@ func (s *Stage) queueWoken(t *coro.Task) {
 	s.Inbox.Resume(command.Envelope{Load: run})
 }
 
-// queueWokenApart queues a run that a timer woke, or the end of what it awaited. Stage.Apart decides when.
+// queueWokenApart queues a run that was woken by a timer, or by the end of the
+// task that it awaited. Stage.Apart decides when.
 func (s *Stage) queueWokenApart(t *coro.Task) {
 	if s.Apart == nil {
 		s.queueWoken(t)

@@ -18,7 +18,7 @@ type phase uint8
 
 const (
 	making  phase = iota // the version makes instances
-	retired              // another version has won: no instance is made any more, and those that live are being replaced
+	retired              // another version has won: no instance is made any more, and the live instances are being replaced
 	over                 // the last instance has left
 	done                 // what the version itself had is stopped too, and Done is closed
 )
@@ -32,11 +32,12 @@ const (
 	unwanted                  // no longer: the stage has ended for good, and an instance that starts late is stopped
 )
 
-// Version is one version of a stage's behaviour. It makes instances, and counts those that have not been stopped. Any
-// goroutine may call its methods.
+// Version is one version of a stage's behaviour. It makes instances, and counts
+// them until they are stopped. Any goroutine may call its methods.
 //
-// Its first instance is made, and perhaps started, before a worker needs it. If the workers share an instance the first one
-// is the only one, and stays with the version. Otherwise the first worker that needs an instance takes it.
+// Its first instance is made, and perhaps started, before a worker needs it. If
+// the workers share an instance the first one is the only one, and stays with
+// the version. Otherwise the first worker that needs an instance takes it.
 type Version struct {
 	stage  *Stage
 	make   func(of *Version) Instance
@@ -406,7 +407,7 @@ func (v *Version) giveWay(heir *Version, install func()) {
 	states := v.states
 	v.phase, v.heir, v.states = max(v.phase, retired), heir, nil
 	v.live++         // this goroutine counts as one that uses the version
-	if heir != nil { // its lock is always locked after that of an older version
+	if heir != nil { // an older version is always locked before it
 		heir.mu.Lock()
 		defer heir.mu.Unlock()
 		heir.states = append(heir.states, states...)
@@ -428,8 +429,9 @@ func (v *Version) discard() {
 	v.release()
 }
 
-// keep keeps a state for an instance of the version, or of the one that has replaced it. There are never more than
-// instances in use at once: each is that of an instance that is gone.
+// keep keeps a state for an instance of the version, or of the version that has
+// replaced it. There are never more than instances in use at once: each was
+// left by an instance that is gone.
 func (v *Version) keep(state any) {
 	for state != nil && v != nil {
 		v = v.heirOrKeep(state)
@@ -447,8 +449,9 @@ func (v *Version) heirOrKeep(state any) (heir *Version) {
 	return nil
 }
 
-// restored gives an instance that has started a state. If the instance cannot be restored, the result is a fresh one. Without a
-// state it gets that of an instance that was stopped while it started, if there is one.
+// restored gives an instance that has started a state. If the instance cannot
+// be restored, the result is a fresh one. Without a state it gets the state of
+// an instance that was stopped while this one started, if there is one.
 func (v *Version) restored(ctx context.Context, inst Instance, state any) (Instance, error) {
 	saved := inst.Saved()
 	if saved == nil {

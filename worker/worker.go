@@ -88,8 +88,8 @@ type executor interface {
 	takesMore(w *Worker) bool
 }
 
-// progress is how far the worker has come with its batch: the commands before cur are done, and tally counts what became
-// of those that are not booked.
+// progress is how far the worker has come with its batch: the commands before
+// cur are done, and tally counts the outcomes of commands that are not booked.
 type progress struct {
 	yields yield.Habit
 	n, cur int32 // the size of the batch, 0 between batches, and the index of the command that is being handled
@@ -104,17 +104,18 @@ type suspending struct {
 	blame   *Run                // the run that crashed, while the crash is settled
 }
 
-// outgoing is what has not left the worker. Emits belong to the handler that runs; what else goes to a stage is on the lane
-// or in the outbox for that stage, in order, and loaded counts what is in the outboxes.
+// outgoing is the commands that have not left the worker. Emits belong to the
+// handler that runs; all other commands for a stage are on the lane or in the
+// outbox for that stage, in order. Loaded counts the commands in the outboxes.
 type outgoing struct {
 	emitting sync.Mutex // guards emits and deferred while a handler runs, which may emit from several goroutines; and pledged
 	emits    []emission
 	deferred []settling // calls to be made when it is decided how the present try has ended
-	settling []settling // those that are being made
+	settling []settling // calls that are being made
 	pledged  []pledge   // commands that were booked as gone in the middle of a batch, and are still here
 
 	tour     *tour         // the outboxes of other stages; nil if the worker never left a stage
-	outs     []*outbox     // those of the present stage
+	outs     []*outbox     // of the present stage
 	numbers  *line.Part    // of the batch, if the present stage is ordered; otherwise nil
 	holds    *line.Part    // of the batch, if the commands of the present stage hold lanes; otherwise nil
 	leaving  []line.Result // for the next use
@@ -277,5 +278,5 @@ func (w *Worker) follow(begun int) {
 	}
 }
 
-// presentTry returns which try of the present command is the one that runs.
+// presentTry returns the number of the present try of the present command.
 func (w *Worker) presentTry() int { return w.Batch[w.cur].Tries() + 1 }

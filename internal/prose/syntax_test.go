@@ -43,7 +43,6 @@ stage 37 42
 stage/stagetest 7 12
 stage/stagetest/chaos 29 14
 window 10 15
-worker 46 16
 `
 
 // prose is the comments of one package, tests left out.
