@@ -120,7 +120,7 @@ func goldaLogs() (logProgram, error) {
 			if err := p.Drain(ctx); err != nil {
 				return 0, err
 			}
-			return int(count.Snapshot().OK), p.Stop(ctx)
+			return int(count.Snapshot().Counts.OK), p.Stop(ctx)
 		},
 	}, nil
 }

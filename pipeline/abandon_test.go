@@ -67,8 +67,8 @@ func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.P
 	atRest(t, p)
 	before := p.Snapshot()
 	require.EqualValues(t, 4, before.Replied+before.DeadLettered)
-	require.EqualValues(t, 1, before.Stages[0].Stuck)
-	require.Equal(t, 1, before.Stages[0].Abandoned)
+	require.EqualValues(t, 1, before.Stages[0].Counts.Stuck)
+	require.Equal(t, 1, before.Stages[0].Workers.Abandoned)
 	require.Len(t, p.DeadLetters().List(pipeline.LetterFilter{}), int(before.DeadLettered))
 	for i, ticket := range tickets {
 		if _, err := ticket.Wait(soon(t)); i > 0 {
@@ -80,7 +80,7 @@ func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.P
 	close(b.let)
 	synctest.Wait()
 	after := p.Snapshot()
-	require.Zero(t, after.Stages[0].Abandoned)
+	require.Zero(t, after.Stages[0].Workers.Abandoned)
 	require.Equal(t, before.DeadLettered, after.DeadLettered)
 	require.Equal(t, before.Replied, after.Replied)
 	require.True(t, after.Balanced(), after.Law())
@@ -152,7 +152,7 @@ func TestCommandsForwardedBeforeAHandlerHangsEndToo(t *testing.T) {
 					synctest.Wait()
 					after := p.Snapshot()
 					require.Equal(t, before.Law(), after.Law())
-					require.Zero(t, after.Stages[0].Abandoned)
+					require.Zero(t, after.Stages[0].Workers.Abandoned)
 				})
 			})
 		}
@@ -449,7 +449,7 @@ func (w *squall) blow(t *testing.T) {
 		close(w.let)
 	}
 	eventually(t, "all have come back", func() bool {
-		return !slices.ContainsFunc(p.Snapshot().Stages, func(s stage.Snapshot) bool { return s.Abandoned > 0 })
+		return !slices.ContainsFunc(p.Snapshot().Stages, func(s stage.Snapshot) bool { return s.Workers.Abandoned > 0 })
 	})
 	after := p.Snapshot()
 	require.Equal(t, before.Law(), after.Law())

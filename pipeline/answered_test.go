@@ -56,7 +56,7 @@ func TestCallsThatExpireUnderOverloadLeaveCountsOnly(t *testing.T) {
 	require.NoError(t, p.Drain(soon(t)))
 	require.Positive(t, expired.Load())
 	snapshot := p.Snapshot()
-	require.EqualValues(t, expired.Load(), snapshot.Stages[0].ShedBy[reason.Expired])
+	require.EqualValues(t, expired.Load(), snapshot.Stages[0].Reasons.Shed[reason.Expired])
 	require.EqualValues(t, calls, snapshot.Replied+snapshot.Shed)
 	require.Equal(t, snapshot.Shed, snapshot.Answered)
 	require.Zero(t, p.DeadLetters().Len())

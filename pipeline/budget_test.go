@@ -58,8 +58,8 @@ func TestAStageThatFailsSpendsItsRetryBudgetAndNoMore(t *testing.T) {
 					}
 					require.InDelta(t, test.calls, calls.Load(), 1, "the last commands have not earned yet")
 					snap := s.Snapshot()
-					require.EqualValues(t, calls.Load(), uint64(test.commands)+snap.Retries)
-					require.EqualValues(t, spent, snap.RetriesRefused)
+					require.EqualValues(t, calls.Load(), uint64(test.commands)+snap.Counts.Retries)
+					require.EqualValues(t, spent, snap.Counts.RetriesRefused)
 					require.True(t, snap.Balanced())
 					require.NoError(t, p.Stop(t.Context()))
 				})
@@ -80,11 +80,11 @@ func TestARetryBudgetIsSavedAgainByCommandsThatSucceed(t *testing.T) {
 		}, stage.Retry(stage.RetryPolicy{Attempts: 100, Budget: 0.1}), stage.Workers(1, 1))
 		p := bubble(t, s)
 		retries := func(commands int) uint64 {
-			before := s.Snapshot().Retries
+			before := s.Snapshot().Counts.Retries
 			for i := range commands {
 				_, _ = stage.Call[any](t.Context(), s, i)
 			}
-			return s.Snapshot().Retries - before
+			return s.Snapshot().Counts.Retries - before
 		}
 		fails.Store(true)
 		require.EqualValues(t, 10, retries(1), "the reserve")

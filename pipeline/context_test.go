@@ -184,7 +184,7 @@ func TestAQueuedCommandWhoseCallersContextEndsFailsWithoutBeingHandled(t *testin
 			end := p.Snapshot()
 			require.EqualValues(t, 1, end.Failed)
 			require.EqualValues(t, 3, end.Replied)
-			require.Zero(t, end.Stages[0].Retries)
+			require.Zero(t, end.Stages[0].Counts.Retries)
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestTheContextOfARunningHandlerEndsWithItsCallersContext(t *testing.T) {
 				if end == "canceled" || kind == "plain" || kind == "each" {
 					require.ErrorIs(t, ticket.Err(), want)
 				}
-				require.Zero(t, p.Snapshot().Stages[0].Retries, "it is not retried either")
+				require.Zero(t, p.Snapshot().Stages[0].Counts.Retries, "it is not retried either")
 			})
 		}
 	}

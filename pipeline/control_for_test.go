@@ -238,7 +238,7 @@ func TestEachControllerOfAGroupKeepsItsLoadMoving(t *testing.T) {
 			require.NoError(t, p.SetGroupPolicy("h"))
 			require.NoError(t, p.Drain(soon(t)))
 			require.EqualValues(t, 300, p.Snapshot().Replied)
-			require.Zero(t, p.Snapshot().Stages[1].Workers)
+			require.Zero(t, p.Snapshot().Stages[1].Workers.Live)
 		})
 	}
 }
@@ -308,15 +308,15 @@ func TestAStageHasAControllerOfItsOwn(t *testing.T) {
 			submit(t, patient, i)
 		}
 		time.Sleep(10 * time.Second)
-		require.Equal(t, 4, p.Snapshot().Stages[0].Workers, "more than 5 wait")
-		require.Equal(t, 1, p.Snapshot().Stages[1].Workers, "more than 5 and no more than 100 wait")
+		require.Equal(t, 4, p.Snapshot().Stages[0].Workers.Live, "more than 5 wait")
+		require.Equal(t, 1, p.Snapshot().Stages[1].Workers.Live, "more than 5 and no more than 100 wait")
 		require.Contains(t, p.Journal()[0].String(), `erlda for "eager": stage "eager": workers 1 to 2: queue 19 > 5 for 1 sample`)
 
 		require.NoError(t, p.SetGroupPolicy("eager"))
 		require.Contains(t, noted(t, p, "policy").String(), `erlda for "eager": pool "eager": policy erlda to the pipeline's`)
 		require.NoError(t, p.SetGroupPolicy("patient", policy.ERLDA{Up: 3, Down: 1}))
 		time.Sleep(10 * time.Second)
-		require.Equal(t, 4, p.Snapshot().Stages[1].Workers)
+		require.Equal(t, 4, p.Snapshot().Stages[1].Workers.Live)
 		end(t, p)
 	})
 }

@@ -65,10 +65,10 @@ func TestT14_TenPoisonCommandsLeaveTenLiveWorkersAndTenErrorAnswers(t *testing.T
 	}
 	eventually(t, "ten live workers", func() bool { return workers(p, 0) == 10 })
 	snap := p.Snapshot().Stages[0]
-	require.EqualValues(t, 10, snap.Crashes)
-	require.EqualValues(t, 10, snap.Restarts)
-	require.EqualValues(t, 10, snap.DeadLettered)
-	require.EqualValues(t, 100, snap.OK)
+	require.EqualValues(t, 10, snap.Counts.Crashes)
+	require.EqualValues(t, 10, snap.Counts.Restarts)
+	require.EqualValues(t, 10, snap.Counts.DeadLettered)
+	require.EqualValues(t, 100, snap.Counts.OK)
 }
 
 func TestACrashStartsAFreshInstanceAndCountsForOneCommandOnly(t *testing.T) {
@@ -131,8 +131,8 @@ func TestACrashThatIsRetriedLeavesOnlyItsCountOfAttempts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "done", got)
 	require.Equal(t, []int{1, 2, 3}, tries)
-	require.EqualValues(t, 2, p.Snapshot().Stages[0].Retries)
-	require.EqualValues(t, 2, p.Snapshot().Stages[0].Crashes)
+	require.EqualValues(t, 2, p.Snapshot().Stages[0].Counts.Retries)
+	require.EqualValues(t, 2, p.Snapshot().Stages[0].Counts.Crashes)
 }
 
 func TestTheLastRetryLeavesADeadLetterWithAllDetails(t *testing.T) {
@@ -217,7 +217,7 @@ func TestOnePoisonCommandWithManyAttemptsDoesNotFailAStage(t *testing.T) {
 	n, err := stage.Call[int](soon(t), s, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.EqualValues(t, 200, p.Snapshot().Stages[0].Crashes)
+	require.EqualValues(t, 200, p.Snapshot().Stages[0].Counts.Crashes)
 }
 
 // A stage with little work may get one bad command a day, and nothing else.
@@ -355,7 +355,7 @@ func TestAnIsolatedCrashDoesNotEndTheWorkersActor(t *testing.T) {
 				require.EqualValues(t, n+2, made.Load(), "each crash ends the instance")
 			}
 			require.Equal(t, actors, processes("worker-"), "no crash ends the actor")
-			require.EqualValues(t, 20, p.Snapshot().Stages[0].Restarts)
+			require.EqualValues(t, 20, p.Snapshot().Stages[0].Counts.Restarts)
 			require.NoError(t, p.Stop(soon(t)))
 			atRest(t, p)
 		})

@@ -224,7 +224,7 @@ func TestTheCommandsOfFeedsHaveTheDeadlineOfTheRun(t *testing.T) {
 				defer cancel()
 				_ = p.Run(ctx)
 				require.Equal(t, []time.Duration{50 * time.Second, time.Minute}, handled)
-				require.EqualValues(t, 1, sleep.Snapshot().Shed)
+				require.EqualValues(t, 1, sleep.Snapshot().Counts.Shed)
 				if len(ends) > 0 {
 					require.Len(t, ends, 3)
 					require.ErrorIs(t, errors.Join(ends...), stage.ErrExpired)

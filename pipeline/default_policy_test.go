@@ -27,10 +27,10 @@ func TestTheDefaultPolicyBringsASleepingHandlerToFullRateWithinASecond(t *testin
 		ctx, cancel := context.WithCancel(t.Context())
 		fill(ctx, s)
 		time.Sleep(time.Second)
-		require.Equal(t, 32, s.Snapshot().Workers, "%v", p.Journal())
-		before := s.Snapshot().OK
+		require.Equal(t, 32, s.Snapshot().Workers.Live, "%v", p.Journal())
+		before := s.Snapshot().Counts.OK
 		time.Sleep(time.Second)
-		require.InDelta(t, 3200, s.Snapshot().OK-before, 64)
+		require.InDelta(t, 3200, s.Snapshot().Counts.OK-before, 64)
 		cancel()
 		require.NoError(t, p.Stop(t.Context()))
 	})

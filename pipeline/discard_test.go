@@ -37,7 +37,7 @@ func TestStagesUnderSEDACruzDiscardBeyond100(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, s.Submit(t.Context(), 1001), "99 wait")
 		require.ErrorIs(t, s.Submit(t.Context(), 1002), stage.ErrPolicy)
-		require.Equal(t, map[reason.Reason]uint64{reason.Policy: 2}, p.Snapshot().Stages[0].RejectedBy)
+		require.Equal(t, map[reason.Reason]uint64{reason.Policy: 2}, p.Snapshot().Stages[0].Reasons.Rejected)
 		require.NoError(t, p.SetPolicy(policy.SEDA{}))
 		require.NoError(t, s.Submit(t.Context(), 1003), "another policy takes the gate away")
 		s.open()
@@ -65,6 +65,6 @@ func TestStagesUnderSEDACruzDiscardBeyond100(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Run(t.Context()))
 		require.EqualValues(t, 2000, p.Snapshot().Replied, "a feed submits again")
-		require.Positive(t, p.Snapshot().Stages[0].RejectedBy[reason.Policy])
+		require.Positive(t, p.Snapshot().Stages[0].Reasons.Rejected[reason.Policy])
 	})
 }

@@ -349,7 +349,7 @@ func (d *drain) unfinished(cause error) *DrainError {
 	}
 	e.InFlight = 0
 	for i := range e.Where {
-		e.InFlight += uint64(e.Where[i].load())
+		e.InFlight += uint64(e.Where[i].Queue.Load())
 	}
 	return e
 }

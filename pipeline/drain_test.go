@@ -62,7 +62,7 @@ func TestADrainedStageIsEmptyAndHoldsBackTheStagesBeforeIt(t *testing.T) {
 		require.NoError(t, p.Drain(soon(t), mid))
 		st := at(p, "mid")
 		require.True(t, st.Draining && st.Drained && !st.Paused)
-		require.Zero(t, st.Queued+st.InHand+st.Delayed)
+		require.Zero(t, st.Queue.Queued+st.Queue.InHand+st.Queue.Delayed)
 		require.False(t, at(p, "first").Draining)
 		err := mid.Submit(t.Context(), 1)
 		require.ErrorIs(t, err, stage.ErrDraining)
@@ -99,8 +99,8 @@ func TestAStageThatShedsHoldsBackInsteadWhileItIsDrained(t *testing.T) {
 			for i := range 50 {
 				require.NoError(t, first.Submit(t.Context(), i))
 			}
-			eventually(t, "it is held back", func() bool { return at(p, "first").InHand > 0 })
-			require.Zero(t, at(p, "last").Queued)
+			eventually(t, "it is held back", func() bool { return at(p, "first").Queue.InHand > 0 })
+			require.Zero(t, at(p, "last").Queue.Queued)
 			require.NoError(t, p.Reopen())
 			eventually(t, "all has gone through", func() bool { return p.Snapshot().Replied == 51 })
 		})
@@ -191,7 +191,7 @@ func TestStagesAreDrainedInTheOrderOfTheGraph(t *testing.T) {
 			s := p.Snapshot()
 			assert.True(t, s.Balanced(), s.Law())
 			for _, st := range s.Stages {
-				assert.False(t, empty[st.Name] && st.Queued+st.InHand+st.Delayed > 0, "%s after %v", st.Name, empty)
+				assert.False(t, empty[st.Name] && st.Queue.Queued+st.Queue.InHand+st.Queue.Delayed > 0, "%s after %v", st.Name, empty)
 			}
 		}
 		for i := range 200 {
@@ -550,7 +550,7 @@ func TestAHardStopEndsCommandsThatADrainedStageHeldBack(t *testing.T) {
 	for i := range 30 {
 		require.NoError(t, first.Submit(t.Context(), i))
 	}
-	eventually(t, "it is held back", func() bool { return at(p, "first").InHand > 0 })
+	eventually(t, "it is held back", func() bool { return at(p, "first").Queue.InHand > 0 })
 	var report *pipeline.StopError
 	require.ErrorAs(t, p.Stop(ended), &report)
 	s := p.Snapshot()
@@ -558,7 +558,7 @@ func TestAHardStopEndsCommandsThatADrainedStageHeldBack(t *testing.T) {
 	require.Zero(t, s.InFlight)
 	require.EqualValues(t, 31, s.DeadLettered, "the command that hangs, too")
 	c.mu.Unlock()
-	eventually(t, "it has come back", func() bool { return at(p, "last").Abandoned == 0 })
+	eventually(t, "it has come back", func() bool { return at(p, "last").Workers.Abandoned == 0 })
 	require.EqualValues(t, 31, p.Snapshot().DeadLettered)
 }
 

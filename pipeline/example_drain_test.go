@@ -60,7 +60,7 @@ func ExampleDrainError() {
 	defer cancel()
 	report, _ := errors.AsType[*pipeline.DrainError](p.Drain(ctx))
 	for _, at := range report.Where {
-		fmt.Println(at.Name, "queued:", at.Queued, "in hand:", at.InHand, "paused:", at.Paused)
+		fmt.Println(at.Name, "queued:", at.Queue.Queued, "in hand:", at.Queue.InHand, "paused:", at.Paused)
 		for _, h := range at.Handlers { // h.Stack is the goroutine's
 			call, line, _ := strings.Cut(h.At, " ")
 			fmt.Println("a handler of a", h.Command, "is in", call, line != "")

@@ -109,7 +109,7 @@ func ExamplePipeline_Pause() {
 	_ = p.Pause(s)
 	ticket, _ := s.Ask(ctx, 7)
 	st := p.Snapshot().Stages[0]
-	fmt.Println(st.Paused, st.Queued)
+	fmt.Println(st.Paused, st.Queue.Queued)
 	_ = p.Resume(s)
 	fmt.Println(ticket.Wait(ctx))
 	_ = p.Stop(ctx)

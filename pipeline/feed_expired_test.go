@@ -36,7 +36,7 @@ func TestTheLastCheckpointOfAStopIsBehindNoCommandThatHasExpired(t *testing.T) {
 		p, err := pipeline.New("p", s, pipeline.Feed("f", behaviour.Target[sheet](s), source.Checkpoint(src, 0, save)))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
-		for s.Snapshot().Submitted < 3 {
+		for s.Snapshot().Counts.Submitted < 3 {
 			time.Sleep(100 * time.Microsecond)
 		}
 		require.NoError(t, p.Stop(context.Background()))

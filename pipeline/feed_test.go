@@ -668,7 +668,7 @@ func TestACheckpointWaitsForAllThatACommandEmitted(t *testing.T) {
 	p := newPipeline(t, fan.To(last), pipeline.Feed("numbers", fan, source.Checkpoint(below(3), 0, kept.save)))
 	ran := make(chan error, 1)
 	go func() { ran <- p.Run(soon(t)) }()
-	eventually(t, "fanned out", func() bool { return fan.Snapshot().Emitted == 6 })
+	eventually(t, "fanned out", func() bool { return fan.Snapshot().Counts.Emitted == 6 })
 	require.Zero(t, feedOf(p).Checkpoint)
 	close(hold)
 	require.NoError(t, <-ran)
@@ -840,7 +840,7 @@ func TestRunEndsWhenItsFeedsAreExhaustedAlthoughADrainOfAStageIsEnded(t *testing
 	require.NoError(t, err)
 	ran := make(chan error, 1)
 	go func() { ran <- p.Run(soon(t)) }()
-	eventually(t, "all are at save", func() bool { return save.Snapshot().Submitted+save.Snapshot().Received == 3 })
+	eventually(t, "all are at save", func() bool { return save.Snapshot().Counts.Submitted+save.Snapshot().Counts.Received == 3 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(soon(t), save) }()
 	eventually(t, "it drains", func() bool { return save.Snapshot().Draining })
@@ -854,5 +854,5 @@ func TestRunEndsWhenItsFeedsAreExhaustedAlthoughADrainOfAStageIsEnded(t *testing
 		t.Fatal("Run does not return")
 	}
 	require.Equal(t, "exhausted", p.Ending().String())
-	require.EqualValues(t, 3, save.Snapshot().OK)
+	require.EqualValues(t, 3, save.Snapshot().Counts.OK)
 }

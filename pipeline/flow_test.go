@@ -103,7 +103,7 @@ func TestAFullStageThatWaitsHoldsSubmittersInOrderUntilTheirContextEnds(t *testi
 	require.NoError(t, <-waited)
 	require.NoError(t, p.Drain(soon(t)))
 	require.EqualValues(t, 3, p.Snapshot().Accepted)
-	require.Equal(t, map[reason.Reason]uint64{reason.Cancelled: 1}, p.Snapshot().Stages[0].RejectedBy)
+	require.Equal(t, map[reason.Reason]uint64{reason.Cancelled: 1}, p.Snapshot().Stages[0].Reasons.Rejected)
 }
 
 func TestASubmitterWhoseContextHasEndedIsRefusedEvenIfASlotIsFree(t *testing.T) {
@@ -115,7 +115,7 @@ func TestASubmitterWhoseContextHasEndedIsRefusedEvenIfASlotIsFree(t *testing.T) 
 	_, err := s.Ask(ctx, 1)
 	require.ErrorIs(t, err, errNo)
 	require.Zero(t, p.Snapshot().Accepted)
-	require.EqualValues(t, 2, p.Snapshot().Stages[0].Rejected)
+	require.EqualValues(t, 2, p.Snapshot().Stages[0].Counts.Rejected)
 }
 
 // The error tells a deadline from a cancellation, whatever cause the context has.
@@ -288,7 +288,7 @@ func TestAnAttemptThatDoesNotSucceedEmitsNothing(t *testing.T) {
 			p := run(t, root, child)
 			_, err := stage.Call[any](soon(t), root, 0)
 			require.NoError(t, err)
-			require.EqualValues(t, 1, p.Snapshot().Stages[1].Accepted)
+			require.EqualValues(t, 1, p.Snapshot().Stages[1].Counts.Accepted)
 		})
 	}
 }
@@ -435,7 +435,7 @@ func TestAHandlerThatEmitsToItselfCannotFloodThePipeline(t *testing.T) {
 		defer close(drained)
 		assert.NoError(t, p.Drain(soon(t)))
 	}()
-	until(drained, func() { most = max(most, p.Snapshot().Stages[0].Queued) })
+	until(drained, func() { most = max(most, p.Snapshot().Stages[0].Queue.Queued) })
 	require.LessOrEqual(t, most, 300+2*64*2, "the bound, and the commands of two batches")
 }
 
@@ -460,7 +460,7 @@ func TestGoroutinesOfAHandlerMayEmit(t *testing.T) {
 		_, err := stage.Call[any](soon(t), root, 300)
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, 20*4*300, p.Snapshot().Stages[1].Accepted)
+	require.EqualValues(t, 20*4*300, p.Snapshot().Stages[1].Counts.Accepted)
 }
 
 func TestAHandlersContextCannotEmitAfterTheHandlerReturned(t *testing.T) {
@@ -574,9 +574,9 @@ func TestERLDAScalesAStageUpAndDown(t *testing.T) {
 			require.NoError(t, s.Submit(t.Context(), i))
 		}
 		require.NoError(t, p.Drain(t.Context()))
-		require.Equal(t, 4, p.Snapshot().Stages[0].WorkersMost)
+		require.Equal(t, 4, p.Snapshot().Stages[0].Workers.Most)
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, p.Snapshot().Stages[0].Workers)
+		require.Equal(t, 1, p.Snapshot().Stages[0].Workers.Live)
 		journal := p.Journal()
 		var steps []string
 		for _, c := range journal {
@@ -628,7 +628,7 @@ func TestAPolicyThatPanicsChangesNothing(t *testing.T) {
 		}}))
 		time.Sleep(10*time.Second + time.Millisecond)
 		require.EqualValues(t, 10, asked.Load(), "it is still asked")
-		require.Equal(t, 5, p.Snapshot().Stages[0].Workers)
+		require.Equal(t, 5, p.Snapshot().Stages[0].Workers.Live)
 		require.Len(t, p.Journal(), 1)
 		require.NoError(t, p.Stop(t.Context()))
 	})
@@ -723,7 +723,7 @@ func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
 	require.Equal(t, reason.Type, (<-letters).Reason)
 	root.Send(s.PID(), nil)
 	require.Equal(t, reason.Type, (<-letters).Reason)
-	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[reason.Type])
+	require.EqualValues(t, 3, p.Snapshot().Stages[0].Reasons.Rejected[reason.Type])
 
 	watcher := make(chan *actor.PID, 1)
 	pid := s.PID()
@@ -768,8 +768,8 @@ func TestAccountsIncludeACommandWhenItsAnswerArrives(t *testing.T) {
 		_, err := stage.Call[int](soon(t), first, n)
 		require.Equal(t, n%3 == 2, err != nil)
 		s := p.Snapshot()
-		require.EqualValues(t, n+1, s.Stages[0].Forwarded)
-		require.EqualValues(t, n+1, s.Stages[1].OK+s.Stages[1].Errors)
+		require.EqualValues(t, n+1, s.Stages[0].Counts.Forwarded)
+		require.EqualValues(t, n+1, s.Stages[1].Counts.OK+s.Stages[1].Counts.Errors)
 		require.EqualValues(t, (n+1)/3, s.Failed)
 		require.Zero(t, s.InFlight)
 	}
@@ -789,7 +789,7 @@ func TestAHandlerMayEmitAndForward(t *testing.T) {
 	got, err := stage.Call[int](soon(t), first, 5)
 	require.NoError(t, err)
 	require.Equal(t, 5, got)
-	require.EqualValues(t, 6, p.Snapshot().Stages[1].OK)
+	require.EqualValues(t, 6, p.Snapshot().Stages[1].Counts.OK)
 }
 
 // eventful is a policy that records when it is called.

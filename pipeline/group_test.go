@@ -47,8 +47,8 @@ func TestStagesOfAGroupShareWorkersFromTheStart(t *testing.T) {
 	require.NoError(t, p.Drain(soon(t)))
 	for _, st := range p.Snapshot().Stages {
 		require.Equal(t, "g", st.Pool)
-		require.Zero(t, st.Workers)
-		require.EqualValues(t, 1000, st.Accepted)
+		require.Zero(t, st.Workers.Live)
+		require.EqualValues(t, 1000, st.Counts.Accepted)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestAHardStopReportsTheHandlerOfAGroupThatDoesNotStop(t *testing.T) {
 	require.ErrorIs(t, err, stage.ErrStuck)
 	atRest(t, p)
 	close(release)
-	eventually(t, "it has come back", func() bool { return p.Snapshot().Stages[0].Abandoned == 0 })
+	eventually(t, "it has come back", func() bool { return p.Snapshot().Stages[0].Workers.Abandoned == 0 })
 	atRest(t, p)
 }
 

@@ -115,7 +115,7 @@ func TestAfterAHardStopAWorkerStartsNoFurtherCommandOfItsBatch(t *testing.T) {
 				}
 				sum := p.Snapshot()
 				require.EqualValues(t, 4-kind.done, sum.DeadLettered)
-				require.EqualValues(t, 4-kind.done, sum.Stages[0].DeadLettered)
+				require.EqualValues(t, 4-kind.done, sum.Stages[0].Counts.DeadLettered)
 				require.Len(t, p.DeadLetters().List(pipeline.LetterFilter{}), 4-kind.done)
 				atRest(t, p)
 			})

@@ -279,7 +279,7 @@ func TestHostile10PausesOfAStageThatOnlyCrashes(t *testing.T) {
 				require.NoError(t, s.Submit(t.Context(), i))
 			}
 			time.Sleep(2 * time.Second)
-			n = p.Snapshot().Stages[0].Crashes
+			n = p.Snapshot().Stages[0].Counts.Crashes
 			_ = hard(p)
 		})
 		return n
@@ -451,7 +451,7 @@ func TestHostile17ARestartedStageHasNoStreakOfCrashes(t *testing.T) {
 			}
 		}
 		<-p.Done()
-		return p.Snapshot().Stages[0].Crashes
+		return p.Snapshot().Stages[0].Counts.Crashes
 	}
 	require.Equal(t, crashes(false), crashes(true))
 }

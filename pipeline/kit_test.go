@@ -125,7 +125,7 @@ func atRest(t *testing.T, p *pipeline.Pipeline) {
 	require.True(t, s.Balanced(), s.Law())
 	require.Zero(t, s.InFlight, s.Law())
 	for _, st := range s.Stages {
-		require.Zero(t, st.Queued+st.InHand+st.Delayed, st.Name)
+		require.Zero(t, st.Queue.Queued+st.Queue.InHand+st.Queue.Delayed, st.Name)
 	}
 }
 
@@ -166,4 +166,4 @@ func (r rules) Control(ev controller.Event, s *controller.Snapshot, d *controlle
 	}
 }
 
-func workers(p *pipeline.Pipeline, i int) int { return p.Snapshot().Stages[i].Workers }
+func workers(p *pipeline.Pipeline, i int) int { return p.Snapshot().Stages[i].Workers.Live }

@@ -19,13 +19,13 @@ import (
 func TestWorkersThatAreNotStartedYetAreCounted(t *testing.T) {
 	s := stage.Func("s", fn(echo[int]), stage.Workers(4, 4))
 	p := start(t, s)
-	require.Equal(t, 4, s.Snapshot().Workers)
+	require.Equal(t, 4, s.Snapshot().Workers.Live)
 	n, err := stage.Call[int](soon(t), s, 7)
 	require.NoError(t, err)
 	require.Equal(t, 7, n)
-	require.Equal(t, 4, s.Snapshot().Workers)
+	require.Equal(t, 4, s.Snapshot().Workers.Live)
 	require.NoError(t, p.Stop(soon(t)))
-	require.Zero(t, s.Snapshot().Workers)
+	require.Zero(t, s.Snapshot().Workers.Live)
 	atRest(t, p)
 }
 
@@ -60,13 +60,13 @@ func TestWorkersThatAreNotStartedYetLeaveWhenAPoolReplacesThem(t *testing.T) {
 	p := run(t, s)
 	for range 20 {
 		require.NoError(t, p.SetPolicy(policy.SRPT{Workers: 3})) // in a smaller pool the stage would keep its own workers
-		eventually(t, "its own workers have left", func() bool { return s.Snapshot().Workers == 0 || s.Snapshot().Pool != "s" })
+		eventually(t, "its own workers have left", func() bool { return s.Snapshot().Workers.Live == 0 || s.Snapshot().Pool != "s" })
 		_, err := stage.Call[int](soon(t), s, 1)
 		require.NoError(t, err)
 		require.NoError(t, p.SetPolicy(policy.Fixed{}))
 		_, err = stage.Call[int](soon(t), s, 2)
 		require.NoError(t, err)
-		eventually(t, "they are back", func() bool { return s.Snapshot().Workers == 3 })
+		eventually(t, "they are back", func() bool { return s.Snapshot().Workers.Live == 3 })
 	}
 }
 
@@ -99,7 +99,7 @@ func TestALazyStartThatCrossesAStopLosesNothing(t *testing.T) {
 		s0 := p.Snapshot()
 		require.True(t, s0.Balanced(), s0.Law())
 		require.Zero(t, s0.InFlight)
-		require.Zero(t, s.Snapshot().Workers)
+		require.Zero(t, s.Snapshot().Workers.Live)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestAFailedStageStartsItsWorkersLazilyAgain(t *testing.T) {
 	p := run(t, s, pipeline.Intensity(100, time.Minute))
 	for n := range 8 {
 		require.NoError(t, s.Submit(soon(t), n))
-		eventually(t, "it has crashed", func() bool { return s.Snapshot().Crashes == uint64(n+1) })
+		eventually(t, "it has crashed", func() bool { return s.Snapshot().Counts.Crashes == uint64(n+1) })
 		if restarts(p) > 0 {
 			break
 		}

@@ -47,7 +47,7 @@ func empties(p *pipeline.Pipeline, d time.Duration) (n [3]uint64) {
 	before := p.Snapshot().Stages
 	time.Sleep(d)
 	for i, st := range p.Snapshot().Stages {
-		n[i] = st.EmptyVisits - before[i].EmptyVisits
+		n[i] = st.Counts.EmptyVisits - before[i].Counts.EmptyVisits
 	}
 	return n
 }

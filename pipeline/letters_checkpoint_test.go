@@ -39,7 +39,7 @@ func TestCommandsOfFeedsThatAHardStopEndsAreNoLettersIfThePipelineHasACheckpoint
 	<-begun
 	<-begun
 	require.NoError(t, first.Submit(t.Context(), own))
-	eventually(t, "commands wait", func() bool { return p.Snapshot().Stages[1].Accepted >= 4 })
+	eventually(t, "commands wait", func() bool { return p.Snapshot().Stages[1].Counts.Accepted >= 4 })
 	stopNow(t, p)
 	require.Greater(t, p.DeadLetters().Len(), 1, "the letters are there until the process ends")
 

@@ -123,9 +123,9 @@ func TestACommandThatIsNowhereElseIsInALetterWhateverElseIsInItsWindow(t *testin
 			dir := t.TempDir()
 			o := open(t, dir, c.checkpoint)
 			send[c.first](t, o)
-			eventually(t, "the first is in the window", func() bool { return o.pairs.Snapshot().Accepted == 1 })
+			eventually(t, "the first is in the window", func() bool { return o.pairs.Snapshot().Counts.Accepted == 1 })
 			send[c.second](t, o)
-			eventually(t, "the window is on its way", func() bool { return o.slow.Snapshot().Accepted == 1 })
+			eventually(t, "the window is on its way", func() bool { return o.slow.Snapshot().Counts.Accepted == 1 })
 			_ = o.Stop(gone())
 			o = open(t, dir, c.checkpoint)
 			defer func() { _ = o.Stop(gone()) }()
@@ -152,11 +152,11 @@ func TestAWindowWhoseCommandsAllComeAgainIsInNoLetter(t *testing.T) {
 				return start(t, append(parts, pipeline.Feed("in", pairs, in))...), slow.Stage
 			}
 			p, slow := open()
-			eventually(t, "the window is on its way", func() bool { return slow.Snapshot().Accepted == 1 })
+			eventually(t, "the window is on its way", func() bool { return slow.Snapshot().Counts.Accepted == 1 })
 			_ = p.Stop(gone())
 			p, slow = open()
 			require.Empty(t, kept(p))
-			eventually(t, "the commands come again", func() bool { return slow.Snapshot().Accepted == 1 })
+			eventually(t, "the commands come again", func() bool { return slow.Snapshot().Counts.Accepted == 1 })
 			_ = p.Stop(gone())
 		})
 	}
@@ -181,7 +181,7 @@ func TestAWindowOfALetterIsThereAgainAfterAHardStopInItsRetry(t *testing.T) {
 	n, err := p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	eventually(t, "the window is on its way", func() bool { return add.Snapshot().Accepted == 1 })
+	eventually(t, "the window is on its way", func() bool { return add.Snapshot().Counts.Accepted == 1 })
 	_ = p.Stop(gone())
 	sum := 0
 	p, _, add = open(func(_ context.Context, w window.Window[int, int]) error { sum += w.Value; return nil }, 0)
@@ -191,5 +191,5 @@ func TestAWindowOfALetterIsThereAgainAfterAHardStopInItsRetry(t *testing.T) {
 	}
 	require.NoError(t, p.Stop(soon(t)))
 	require.Equal(t, 3, sum)
-	require.EqualValues(t, 1, add.Snapshot().OK)
+	require.EqualValues(t, 1, add.Snapshot().Counts.OK)
 }

@@ -78,7 +78,7 @@ func TestRetriesALetterUntilItIsKilled(t *testing.T) {
 	require.NoError(t, s.Submit(t.Context(), 4))
 	retried := make(chan error)
 	go func() { retried <- p.Failures().Retry(t.Context(), letter) }()
-	eventually(t, "the retry waits", func() bool { return s.Snapshot().Submitters == 1 })
+	eventually(t, "the retry waits", func() bool { return s.Snapshot().Queue.Submitters == 1 })
 	require.NoError(t, other.Submit(t.Context(), 3))
 	ends(2)
 	eventually(t, "the letter has been evicted", func() bool { _, there := p.Failures().Get(letter); return !there })

@@ -88,7 +88,7 @@ func TestShedCommandsAndThoseThatAStopLeavesAreDeadLetters(t *testing.T) {
 	}), stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(stage.DropOldest))
 	p := start(t, s)
 	require.NoError(t, s.Submit(t.Context(), 0))
-	eventually(t, "the first in hand", func() bool { return p.Snapshot().Stages[0].InHand == 1 })
+	eventually(t, "the first in hand", func() bool { return p.Snapshot().Stages[0].Queue.InHand == 1 })
 	for cmd := 1; cmd <= 5; cmd++ {
 		require.NoError(t, s.Submit(t.Context(), cmd))
 	}
@@ -154,7 +154,7 @@ func TestARetryIsCheckedLikeAnyCommand(t *testing.T) {
 	eventually(t, "the nil to come back", func() bool { return q.Len() == 2 && q.List(pipeline.LetterFilter{})[0].ID == 4 })
 	require.NoError(t, p.Drain(soon(t)))
 	require.ErrorIs(t, q.Retry(t.Context(), id("all")), stage.ErrClosed)
-	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[reason.Type])
+	require.EqualValues(t, 3, p.Snapshot().Stages[0].Reasons.Rejected[reason.Type])
 }
 
 func TestAMessageThatNoStageTookIsADeadLetterAndMayBeEdited(t *testing.T) {

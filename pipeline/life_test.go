@@ -218,9 +218,9 @@ func TestAHardStopReportsCommandsThatWereNotDoneAndHandlersThatDidNotStop(t *tes
 	require.True(t, s5.Balanced())
 	require.Zero(t, s5.InFlight)
 	require.EqualValues(t, 5, s5.DeadLettered)
-	require.EqualValues(t, 1, s5.Stages[0].Stuck)
+	require.EqualValues(t, 1, s5.Stages[0].Counts.Stuck)
 	close(release) // its late end has no effect
-	eventually(t, "it has come back", func() bool { return p.Snapshot().Stages[0].Abandoned == 0 })
+	eventually(t, "it has come back", func() bool { return p.Snapshot().Stages[0].Workers.Abandoned == 0 })
 	atRest(t, p)
 	require.EqualValues(t, 5, p.Snapshot().DeadLettered)
 }
@@ -275,7 +275,7 @@ func TestDrainReportsWhereCommandsAreWhenItsContextEnds(t *testing.T) {
 	for i := range 3 {
 		require.NoError(t, s.Submit(t.Context(), i))
 	}
-	eventually(t, "one in hand", func() bool { return p.Snapshot().Stages[0].InHand == 1 })
+	eventually(t, "one in hand", func() bool { return p.Snapshot().Stages[0].Queue.InHand == 1 })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errNo)
 	err := p.Drain(ctx)

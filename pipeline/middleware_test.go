@@ -228,7 +228,7 @@ func TestAMiddlewareThatPanicsIsACrashOfItsCommandAlone(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2, tries.Load())
-	require.EqualValues(t, 1, p.Snapshot().Stages[0].DeadLettered)
+	require.EqualValues(t, 1, p.Snapshot().Stages[0].Counts.DeadLettered)
 }
 
 func TestABatchThatAMiddlewareAnswersWronglyFails(t *testing.T) {
@@ -346,7 +346,7 @@ func TestACommandThatAMiddlewareEmitsGoesOn(t *testing.T) {
 	s := stage.Func("s", echo[int], stage.Middleware(emits))
 	p := run(t, s, audit)
 	must(t, s, 1)
-	require.EqualValues(t, 1, p.Snapshot().Stages[1].OK)
+	require.EqualValues(t, 1, p.Snapshot().Stages[1].Counts.OK)
 }
 
 func TestANilMiddlewareIsRefused(t *testing.T) {

@@ -219,7 +219,7 @@ func TestWhatLeavesAnOrderedStageIsInTheOrderOfArrival(t *testing.T) {
 				want = batched{u}.left(n)
 			}
 			require.Equal(t, want, end.all())
-			require.Zero(t, p.Snapshot().Stages[0].Waiting)
+			require.Zero(t, p.Snapshot().Stages[0].Queue.Waiting)
 		})
 	}
 }
@@ -245,12 +245,12 @@ func TestASlowCommandHoldsBackResultsAndNotHandlers(t *testing.T) {
 		}()
 		synctest.Wait()
 		s := p.Snapshot()
-		waiting := s.Stages[0].Waiting
+		waiting := s.Stages[0].Queue.Waiting
 		assert.GreaterOrEqual(t, waiting, 10)
 		assert.LessOrEqual(t, waiting, 11, "as many as there are slots, and what the other worker had when they were taken")
 		assert.EqualValues(t, waiting, handled.Load(), "no further command is started")
-		assert.Equal(t, 1, s.Stages[0].InHand)
-		assert.Equal(t, 10, s.Stages[0].Queued, "the queue fills up")
+		assert.Equal(t, 1, s.Stages[0].Queue.InHand)
+		assert.Equal(t, 10, s.Stages[0].Queue.Queued, "the queue fills up")
 		assert.Empty(t, end.all())
 		assert.True(t, s.Balanced(), s.Law())
 		assert.EqualValues(t, waiting+10+1, s.InFlight)
@@ -375,8 +375,8 @@ func TestACommandThatExpiresOrWhoseCallerLeftHoldsBackNoOther(t *testing.T) {
 			cancel()
 			require.NoError(t, p.Drain(context.Background()))
 			s := p.Snapshot().Stages[0]
-			assert.NotZero(t, s.Shed)
-			assert.NotZero(t, s.Errors)
+			assert.NotZero(t, s.Counts.Shed)
+			assert.NotZero(t, s.Counts.Errors)
 			assert.NotEmpty(t, end.all())
 			assert.True(t, slices.IsSorted(end.all()), end.all())
 			require.NoError(t, p.Stop(context.Background()))
@@ -530,7 +530,7 @@ func TestAHardStopEndsWhatWaitsInAnOrderedStage(t *testing.T) {
 					tickets = append(tickets, ticket)
 				}
 				synctest.Wait()
-				assert.Equal(t, 49, p.Snapshot().Stages[0].Waiting)
+				assert.Equal(t, 49, p.Snapshot().Stages[0].Queue.Waiting)
 				ctx, cancel := context.WithCancel(context.Background())
 				cancel()
 				require.Error(t, p.Stop(ctx))
@@ -540,7 +540,7 @@ func TestAHardStopEndsWhatWaitsInAnOrderedStage(t *testing.T) {
 				s := p.Snapshot()
 				assert.True(t, s.Balanced(), s.Law())
 				assert.Zero(t, s.InFlight)
-				assert.Zero(t, s.Stages[0].Waiting)
+				assert.Zero(t, s.Stages[0].Queue.Waiting)
 				time.Sleep(2 * time.Hour)
 			})
 		})

@@ -149,9 +149,9 @@ func TestACallGoesToTheProcessThatRunsItsStage(t *testing.T) {
 		}
 	}
 	there := c.b.Snapshot()
-	require.EqualValues(t, 6, stageOf(there, "far").Accepted)
-	require.EqualValues(t, 4, stageOf(there, "back").OK, "it has called the first process")
-	require.EqualValues(t, 4, stageOf(c.a.Snapshot(), "back").OK)
+	require.EqualValues(t, 6, stageOf(there, "far").Counts.Accepted)
+	require.EqualValues(t, 4, stageOf(there, "back").Counts.OK, "it has called the first process")
+	require.EqualValues(t, 4, stageOf(c.a.Snapshot(), "back").Counts.OK)
 	sent, _ := c.at.of("far")
 	require.Zero(t, sent, "a call is not kept")
 	require.NoError(t, c.near.Submit(t.Context(), 1))
@@ -182,8 +182,8 @@ func TestACallThatCannotBeMadeFails(t *testing.T) {
 	_, err = stage.Call[string](t.Context(), c.far, 1)
 	require.NoError(t, err)
 	s := stageOf(c.a.Snapshot(), "far")
-	require.EqualValues(t, 2, s.Errors)
-	require.EqualValues(t, 1, s.OK)
+	require.EqualValues(t, 2, s.Counts.Errors)
+	require.EqualValues(t, 1, s.Counts.OK)
 }
 
 func TestACallEndsWithItsCallerAlsoWhereTheStageRuns(t *testing.T) {
@@ -192,7 +192,7 @@ func TestACallEndsWithItsCallerAlsoWhereTheStageRuns(t *testing.T) {
 	c.answers(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		inTime(t, "the handler runs", func() bool { return stageOf(c.b.Snapshot(), "far").InHand == 1 })
+		inTime(t, "the handler runs", func() bool { return stageOf(c.b.Snapshot(), "far").Queue.InHand == 1 })
 		cancel()
 	}()
 	_, err := stage.Call[string](ctx, c.far, -1)
@@ -212,10 +212,10 @@ func TestACallEndsWhileNothingCanBeSent(t *testing.T) {
 		_, err := stage.Call[string](t.Context(), c.far, 1)
 		ended <- err
 	}()
-	inTime(t, "the call is under way", func() bool { return c.far.Snapshot().Suspended == 1 })
+	inTime(t, "the call is under way", func() bool { return c.far.Snapshot().Queue.Suspended == 1 })
 	c.at.setAway(true)
 	require.NoError(t, c.far.Submit(t.Context(), 1))
-	inTime(t, "a command is being sent", func() bool { return c.far.Snapshot().InHand == 2 })
+	inTime(t, "a command is being sent", func() bool { return c.far.Snapshot().Queue.InHand == 2 })
 	close(gate)
 	require.NoError(t, <-ended)
 	c.at.setAway(false)
@@ -236,11 +236,11 @@ func TestAtMost1024CallsOfAStageAreUnderWay(t *testing.T) {
 	}
 	inTime(t, "the others wait", func() bool {
 		s := c.far.Snapshot()
-		return s.Suspended == 1024 && s.Queued == 1100-1024
+		return s.Queue.Suspended == 1024 && s.Queue.Queued == 1100-1024
 	})
 	close(gate)
 	callers.Wait()
-	require.EqualValues(t, 1100, c.far.Snapshot().OK)
+	require.EqualValues(t, 1100, c.far.Snapshot().Counts.OK)
 }
 
 // A carrier that does not answer any more is asked to again, as a source is that fails.
@@ -318,7 +318,7 @@ func TestAKeyedStageThatRunsElsewhereTakesNoCalls(t *testing.T) {
 	_, err = stage.Call[int](t.Context(), a.count, 1)
 	require.EqualError(t, err, why)
 	require.ErrorIs(t, err, stage.ErrElsewhere)
-	require.Zero(t, a.count.Snapshot().Accepted, "it is refused at once")
+	require.Zero(t, a.count.Snapshot().Counts.Accepted, "it is refused at once")
 	for what, s := range map[string]*stage.Stage[int]{"a handler calls": a.asks, "it is forwarded": a.through, "in a third process": c.first} {
 		_, err := stage.Call[int](t.Context(), s, 1)
 		require.ErrorContains(t, err, why, what)

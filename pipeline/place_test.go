@@ -130,8 +130,8 @@ func TestTwoProcessesRunTheStagesThatAreMappedToThem(t *testing.T) {
 	}
 	assert.Equal(t, "ocr", of["ocr"].Process)
 	assert.Empty(t, of["load"].Process)
-	assert.EqualValues(t, n, of["ocr"].OK)
-	assert.Equal(t, 1, of["ocr"].WorkersMax)
+	assert.EqualValues(t, n, of["ocr"].Counts.OK)
+	assert.Equal(t, 1, of["ocr"].Workers.Max)
 }
 
 func TestAProcessMayJoinLater(t *testing.T) {
@@ -425,17 +425,17 @@ func TestTheCapacityOfAKeyHoldsWhereTheStageRuns(t *testing.T) {
 	for n := range 8 {
 		require.NoError(t, there.Submit(t.Context(), n))
 	}
-	require.Zero(t, there.Snapshot().KeyCapacity)
+	require.Zero(t, there.Snapshot().Queue.KeyCapacity)
 
 	_, here := place("b")
-	require.Equal(t, 1, here.Snapshot().KeyCapacity)
+	require.Equal(t, 1, here.Snapshot().Queue.KeyCapacity)
 	require.NoError(t, here.Submit(t.Context(), 8))
 	<-begun
 	require.NoError(t, here.Submit(t.Context(), 9))
 	require.ErrorContains(t, here.Submit(t.Context(), 10), "full for its key: 1 of its commands wait, as many as KeyCapacity allows")
 	close(open)
 	b.setAway(false)
-	inTime(t, "all are handled", func() bool { left, _ := b.left(); return left == 0 && here.Snapshot().OK == 10 })
+	inTime(t, "all are handled", func() bool { left, _ := b.left(); return left == 0 && here.Snapshot().Counts.OK == 10 })
 }
 
 func TestPlaceReportsAllFaultsTogether(t *testing.T) {

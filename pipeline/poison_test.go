@@ -198,11 +198,11 @@ func TestCallsThatCrashOneAfterAnotherAreAnswered(t *testing.T) {
 			_, err := stage.Call[int](t.Context(), s, -1)
 			require.True(t, stage.Crashed(err))
 			require.LessOrEqual(t, time.Since(before), atMost)
-			require.Equal(t, i+1, p.Snapshot().Stages[0].CrashStreak)
+			require.Equal(t, i+1, p.Snapshot().Stages[0].Workers.CrashStreak)
 		}
 		_, err := stage.Call[int](t.Context(), s, 1)
 		require.NoError(t, err)
-		require.Zero(t, p.Snapshot().Stages[0].CrashStreak, "the first success ends it")
+		require.Zero(t, p.Snapshot().Stages[0].Workers.CrashStreak, "the first success ends it")
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
@@ -405,7 +405,7 @@ func TestAKeyedStageWhoseFactoryAlwaysPanicsGivesUpOnlyWithALimit(t *testing.T) 
 					require.NoError(t, p.Drain(t.Context()))
 					require.NoError(t, p.Err())
 					require.EqualValues(t, 100, p.Snapshot().DeadLettered)
-					require.Equal(t, 100, p.Snapshot().Stages[0].CrashStreak)
+					require.Equal(t, 100, p.Snapshot().Stages[0].Workers.CrashStreak)
 					require.NoError(t, p.Stop(t.Context()))
 					return
 				}

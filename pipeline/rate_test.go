@@ -247,7 +247,7 @@ func TestADrainIsNoFasterThanTheRate(t *testing.T) {
 		submitted(t, s, 5)
 		require.NoError(t, p.Drain(t.Context()))
 		require.Equal(t, seconds(0, 0, 1, 2, 3), h.at)
-		require.EqualValues(t, 5, s.Snapshot().OK)
+		require.EqualValues(t, 5, s.Snapshot().Counts.OK)
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
@@ -264,7 +264,7 @@ func TestAHardStopDoesNotWaitForTheRate(t *testing.T) {
 		require.Error(t, p.Stop(ended))
 		require.Equal(t, time.Minute, time.Since(h.begin))
 		require.Equal(t, seconds(0), h.at)
-		require.EqualValues(t, 4, s.Snapshot().DeadLettered)
+		require.EqualValues(t, 4, s.Snapshot().Counts.DeadLettered)
 		require.True(t, s.Snapshot().Balanced())
 	})
 }
@@ -329,8 +329,8 @@ func TestACommandThatIsNotHandledCostsNoPermit(t *testing.T) {
 		require.NoError(t, p.Drain(t.Context()))
 		ms := time.Millisecond
 		require.Equal(t, []time.Duration{0, 1000 * ms, 2000 * ms, 3000 * ms}, h.at)
-		require.EqualValues(t, 8, s.Snapshot().Shed)
-		require.EqualValues(t, 3, s.Snapshot().Errors)
+		require.EqualValues(t, 8, s.Snapshot().Counts.Shed)
+		require.EqualValues(t, 3, s.Snapshot().Counts.Errors)
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
@@ -366,7 +366,7 @@ func TestEachTryOfACommandThatCrashesCostsAPermit(t *testing.T) {
 		submitted(t, s, 2)
 		require.NoError(t, p.Drain(t.Context()))
 		require.Equal(t, seconds(0, 1, 2, 3, 4, 5), h.at)
-		require.EqualValues(t, 2, s.Snapshot().OK)
+		require.EqualValues(t, 2, s.Snapshot().Counts.OK)
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
@@ -378,15 +378,15 @@ func TestASnapshotSaysForHowLongCommandsHaveWaitedForTheRate(t *testing.T) {
 		p := bubble(t, s)
 		submitted(t, s, 1)
 		time.Sleep(4 * time.Second)
-		require.Zero(t, s.Snapshot().RateWait, "no command waits")
+		require.Zero(t, s.Snapshot().Counts.RateWait, "no command waits")
 		submitted(t, s, 2)
 		time.Sleep(3 * time.Second)
-		require.Equal(t, 3*time.Second, s.Snapshot().RateWait)
+		require.Equal(t, 3*time.Second, s.Snapshot().Counts.RateWait)
 		time.Sleep(5 * time.Second)
-		require.Equal(t, 8*time.Second, s.Snapshot().RateWait, "one has been started, and the other waits")
+		require.Equal(t, 8*time.Second, s.Snapshot().Counts.RateWait, "one has been started, and the other waits")
 		time.Sleep(time.Minute)
-		require.Equal(t, 16*time.Second, s.Snapshot().RateWait)
-		require.EqualValues(t, 3, s.Snapshot().OK)
+		require.Equal(t, 16*time.Second, s.Snapshot().Counts.RateWait)
+		require.EqualValues(t, 3, s.Snapshot().Counts.OK)
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
@@ -410,7 +410,7 @@ func TestARateThatLetsNothingThroughIsRefused(t *testing.T) {
 			s := stage.Func("s", echo[int], c.rate)
 			_, err := pipeline.New("p", s)
 			require.ErrorContains(t, err, c.says)
-			require.Zero(t, s.Snapshot().RateWait, "nothing of it breaks")
+			require.Zero(t, s.Snapshot().Counts.RateWait, "nothing of it breaks")
 			require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrNotRunning)
 		})
 	}

@@ -72,20 +72,17 @@ func (e *DrainError) write(b *strings.Builder) {
 	}
 }
 
-// load returns how many commands there are.
-func (u *Undrained) load() int { return u.Queued + u.InHand + u.Delayed }
-
 // counts returns how many commands there are, in words.
 func (u *Undrained) counts() string {
 	paused, suspended := "", ""
 	if u.Paused {
 		paused = "paused, "
 	}
-	if u.Suspended > 0 {
-		suspended = fmt.Sprintf(", of which %d suspended", u.Suspended)
+	if u.Queue.Suspended > 0 {
+		suspended = fmt.Sprintf(", of which %d suspended", u.Queue.Suspended)
 	}
 	return fmt.Sprintf("%s (%s%d queued, %d in hand%s, %d waiting for a retry)",
-		u.Name, paused, u.Queued, u.InHand, suspended, u.Delayed)
+		u.Name, paused, u.Queue.Queued, u.Queue.InHand, suspended, u.Queue.Delayed)
 }
 
 // String returns a line that says how many commands there are, and where the handler is that has run for longest.
@@ -227,7 +224,7 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 				u.Handlers = append(u.Handlers, h)
 			}
 		}
-		if u.load()+len(u.Handlers) > 0 {
+		if u.Queue.Load()+len(u.Handlers) > 0 {
 			if in := p.inbox(st.Name); in != nil { // it may have been removed meanwhile
 				u.Tickets = in.Tickets()
 			}
@@ -268,7 +265,7 @@ func (p *Pipeline) loads(at func(place int) bool) string {
 	var all []string
 	for _, st := range p.Snapshot().Stages {
 		u := Undrained{Snapshot: st}
-		if in := p.inbox(st.Name); in != nil && at(in.Place) && u.load() > 0 {
+		if in := p.inbox(st.Name); in != nil && at(in.Place) && u.Queue.Load() > 0 {
 			all = append(all, u.counts())
 		}
 	}

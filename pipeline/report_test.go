@@ -74,7 +74,7 @@ func TestADrainReportsWhereAHandlerIsStuckWithoutATimeout(t *testing.T) {
 			at := report.Where[0]
 			require.Equal(t, "s", at.Name)
 			require.False(t, at.Paused)
-			require.Equal(t, 6, at.Queued+at.InHand)
+			require.Equal(t, 6, at.Queue.Queued+at.Queue.InHand)
 			require.Positive(t, at.Tickets)
 			require.NotEmpty(t, at.Handlers)
 			require.Equal(t, "int", at.Handlers[0].Command)
@@ -132,7 +132,7 @@ func TestADrainReportsAPausedStageAndItsTickets(t *testing.T) {
 				require.ErrorAs(t, err, &report)
 				at := report.Where[0]
 				require.True(t, at.Paused)
-				require.Equal(t, []int{3, 0, 1, 3}, []int{at.Queued, at.InHand, at.Delayed, at.Tickets})
+				require.Equal(t, []int{3, 0, 1, 3}, []int{at.Queue.Queued, at.Queue.InHand, at.Queue.Delayed, at.Tickets})
 				require.Empty(t, at.Handlers)
 				require.ErrorContains(t, err, "s (paused, 3 queued, 0 in hand, 1 waiting for a retry)")
 				require.NoError(t, p.Resume(s))

@@ -58,15 +58,15 @@ func TestManyRetriesCauseBackPressureAtTheEntry(t *testing.T) {
 					require.NoError(t, err)
 					if i%64 == 0 {
 						st := p.Snapshot().Stages[0]
-						most = max(most, st.Queued+st.Delayed)
+						most = max(most, st.Queue.Queued+st.Queue.Delayed)
 					}
 				}
 				require.LessOrEqual(t, most, capacity+workers*batch+3*submitters, "queued, or waiting for a retry")
 				require.NoError(t, p.Stop(t.Context()))
 				atRest(t, p)
 				st := p.Snapshot().Stages[0]
-				require.EqualValues(t, commands, st.OK)
-				require.EqualValues(t, 2*commands, st.Retries)
+				require.EqualValues(t, commands, st.Counts.OK)
+				require.EqualValues(t, 2*commands, st.Counts.Retries)
 			})
 		})
 	}

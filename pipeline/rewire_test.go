@@ -337,7 +337,7 @@ func TestResultsOfAnOrderedStageThatWaitForTheirTurnAreWaitedFor(t *testing.T) {
 		p := bubble(t, flow.To(a), b)
 		submit(t, flow, 0, 1, 2)
 		synctest.Wait()
-		require.Equal(t, 2, p.Snapshot().Stages[0].Waiting)
+		require.Equal(t, 2, p.Snapshot().Stages[0].Queue.Waiting)
 		rewired := make(chan error, 1)
 		go func() { rewired <- p.Rewire(t.Context(), flow.To(b)) }()
 		time.Sleep(time.Second)

@@ -155,7 +155,7 @@ func TestASharedStageHoldsNoMoreThanItsCapacityAndTheCommandsInHand(t *testing.T
 		}()
 		until(done, func() {
 			for _, st := range p.Snapshot().Stages {
-				require.LessOrEqual(t, st.Queued, 5+2*3, st.Name)
+				require.LessOrEqual(t, st.Queue.Queued, 5+2*3, st.Name)
 			}
 		})
 		require.NoError(t, p.Drain(soon(t)))

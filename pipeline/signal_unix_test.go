@@ -84,7 +84,7 @@ func program(ctx context.Context, s *stage.Stage[int], parts ...pipeline.Part) i
 				n++
 			}
 		}
-		for p.Snapshot().Stages[0].InHand == 0 && p.Snapshot().InFlight > 0 {
+		for p.Snapshot().Stages[0].Queue.InHand == 0 && p.Snapshot().InFlight > 0 {
 			time.Sleep(time.Millisecond)
 		}
 		say("ready")

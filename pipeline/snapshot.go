@@ -62,7 +62,7 @@ func poolOf(p *engine.Pool, stages []stage.Snapshot) Pool {
 	for _, st := range stages {
 		if st.Pool == pool.Name {
 			pool.Stages = append(pool.Stages, st.Name)
-			pool.Busy += st.Busy
+			pool.Busy += st.Workers.Busy
 		}
 	}
 	pool.Idle = max(pool.Workers-pool.Busy, 0)
@@ -139,7 +139,7 @@ func (p *Pipeline) Tree() supervisor.Info {
 func (p *Pipeline) addWorkers(children []supervisor.ChildInfo) {
 	of := map[string]string{}
 	for _, s := range p.Snapshot().Stages {
-		of[s.Name] = fmt.Sprintf("workers: %d, crashes: %d, replaced: %d", s.Workers, s.Crashes, s.Restarts)
+		of[s.Name] = fmt.Sprintf("workers: %d, crashes: %d, replaced: %d", s.Workers.Live, s.Counts.Crashes, s.Counts.Restarts)
 	}
 	for i := range children {
 		c := &children[i]

@@ -54,7 +54,7 @@ func TestAPausedStageFillsUpAndContinuesWhenItIsResumed(t *testing.T) {
 		go func() { let <- s.Submit(t.Context(), 4) }()
 		time.Sleep(time.Hour)
 		require.Empty(t, let)
-		require.Equal(t, 3, p.Snapshot().Stages[0].Queued)
+		require.Equal(t, 3, p.Snapshot().Stages[0].Queue.Queued)
 		require.NoError(t, p.Resume(s))
 		require.NoError(t, <-let)
 		end(t, p)
@@ -137,7 +137,7 @@ func TestAPolicyCannotEndAPause(t *testing.T) {
 			require.NoError(t, p.SetPolicy(law))
 			time.Sleep(2 * time.Second)
 			require.True(t, p.Snapshot().Stages[0].Paused)
-			require.Equal(t, 1, p.Snapshot().Stages[0].Queued, law.Name())
+			require.Equal(t, 1, p.Snapshot().Stages[0].Queue.Queued, law.Name())
 		}
 		require.NoError(t, p.Resume(s))
 		synctest.Wait()
@@ -533,7 +533,7 @@ func TestAStageOfTheSameNameMayBeAddedAgain(t *testing.T) {
 			require.NoError(t, p.Add(t.Context(), s))
 			require.NotNil(t, s.PID())
 			require.EqualValues(t, i+1, p.Snapshot().Accepted)
-			require.Zero(t, p.Snapshot().Stages[1].Accepted, "it has its own accounts")
+			require.Zero(t, p.Snapshot().Stages[1].Counts.Accepted, "it has its own accounts")
 		}
 		end(t, p)
 	})

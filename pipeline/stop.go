@@ -115,8 +115,8 @@ func (p *Pipeline) stopTrees() (left []string) {
 // goroutines behind all the same.
 func (p *Pipeline) logAbandoned() {
 	for _, st := range p.Snapshot().Stages {
-		if st.Abandoned > 0 {
-			p.log.Warn("stopped, but abandoned handlers still run", "stage", st.Name, "handlers", st.Abandoned)
+		if st.Workers.Abandoned > 0 {
+			p.log.Warn("stopped, but abandoned handlers still run", "stage", st.Name, "handlers", st.Workers.Abandoned)
 		}
 	}
 }

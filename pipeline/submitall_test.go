@@ -80,9 +80,9 @@ func TestSubmitAllAcceptsTheSameCommandsAsManySubmits(t *testing.T) {
 			require.Equal(t, acceptedOne, acceptedAll)
 			require.ErrorIs(t, errAll, row.err)
 			require.Equal(t, one, all)
-			require.Equal(t, snapOne.Submitted, snapAll.Submitted)
-			require.Equal(t, snapOne.RejectedBy, snapAll.RejectedBy)
-			require.Equal(t, snapOne.ShedBy, snapAll.ShedBy)
+			require.Equal(t, snapOne.Counts.Submitted, snapAll.Counts.Submitted)
+			require.Equal(t, snapOne.Reasons.Rejected, snapAll.Reasons.Rejected)
+			require.Equal(t, snapOne.Reasons.Shed, snapAll.Reasons.Shed)
 		})
 	}
 }

@@ -138,6 +138,6 @@ func (s *saga) account() {
 	require.True(s.t, snap.Balanced(), snap.Law())
 	require.Zero(s.t, snap.InFlight)
 	for _, st := range snap.Stages {
-		require.Zero(s.t, st.Suspended, st.Name)
+		require.Zero(s.t, st.Queue.Suspended, st.Name)
 	}
 }

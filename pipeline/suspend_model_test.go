@@ -174,9 +174,9 @@ func TestEachScriptOfSuspensionsEndsAsWritten(t *testing.T) {
 		atRest(t, p)
 		st := p.Snapshot().Stages
 		require.Equal(t, []uint64{ok, failed, forwarded, dead, emitted, dead},
-			[]uint64{st[0].OK, st[0].Errors, st[0].Forwarded, st[0].DeadLettered, st[0].Emitted, st[0].Crashes})
-		require.Equal(t, forwarded+emitted, st[2].OK)
-		require.Zero(t, st[0].Suspended)
+			[]uint64{st[0].Counts.OK, st[0].Counts.Errors, st[0].Counts.Forwarded, st[0].Counts.DeadLettered, st[0].Counts.Emitted, st[0].Counts.Crashes})
+		require.Equal(t, forwarded+emitted, st[2].Counts.OK)
+		require.Zero(t, st[0].Queue.Suspended)
 	})
 }
 
@@ -217,7 +217,7 @@ func TestAHardStopEndsSuspendedCommands(t *testing.T) {
 		}
 		eventually(t, "the law", func() bool {
 			s := p.Snapshot()
-			return s.Balanced() && s.InFlight == 0 && s.Stages[0].Abandoned == 0
+			return s.Balanced() && s.InFlight == 0 && s.Stages[0].Workers.Abandoned == 0
 		})
 	})
 }

@@ -74,7 +74,7 @@ func TestAPausedStageFinishesSuspendedCommands(t *testing.T) {
 		second := askFor(t, s, time.Second)
 		answers(t, first, "1")
 		synctest.Wait()
-		require.Equal(t, 1, s.Snapshot().Queued, "commands that were not started wait")
+		require.Equal(t, 1, s.Snapshot().Queue.Queued, "commands that were not started wait")
 		require.NoError(t, p.Resume(s))
 		answers(t, second, "1")
 		require.NoError(t, p.Stop(t.Context()))
@@ -167,7 +167,7 @@ func TestAStageThatFailsKeepsItsSuspendedCommands(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, 1, p.Tree().Children[0].Restarts, "it was restarted")
-		require.Equal(t, 1, s.Snapshot().Suspended)
+		require.Equal(t, 1, s.Snapshot().Queue.Suspended)
 		answers(t, waiting, "1")
 		answers(t, askFor(t, s, time.Second), "1")
 		require.NoError(t, p.Stop(t.Context()))
@@ -190,7 +190,7 @@ func TestWorkersAreAddedOnlyIfWorkersAreTheBottleneck(t *testing.T) {
 			<-seen
 		}
 		st := <-seen
-		require.Equal(t, 40, s.Snapshot().Queued)
+		require.Equal(t, 40, s.Snapshot().Queue.Queued)
 		require.Zero(t, st.QueueLen, "a further worker would have nothing to do")
 		require.Zero(t, st.InHand)
 		require.Zero(t, st.FreeInstances)
@@ -291,11 +291,11 @@ func TestASuspendedHandlerThatDoesNotEndIsReported(t *testing.T) {
 		require.ErrorIs(t, tickets[50].Err(), stage.ErrStopped)
 		require.ErrorIs(t, tickets[50].Err(), stage.ErrStuck)
 		require.EqualValues(t, 1, p.Snapshot().DeadLettered)
-		require.Equal(t, 1, s.Snapshot().Abandoned)
+		require.Equal(t, 1, s.Snapshot().Workers.Abandoned)
 		atRest(t, p)
 		close(let)
 		synctest.Wait()
-		require.Zero(t, s.Snapshot().Abandoned)
+		require.Zero(t, s.Snapshot().Workers.Abandoned)
 		require.EqualValues(t, 1, p.Snapshot().DeadLettered)
 		atRest(t, p)
 	})

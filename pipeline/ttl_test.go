@@ -68,7 +68,7 @@ func TestACommandThatWaitsLongerThanTheTTLIsShed(t *testing.T) {
 				synctest.Wait()
 				end := p.Snapshot()
 				require.EqualValues(t, 2, end.Replied)
-				require.EqualValues(t, 2, end.Stages[0].ShedBy[reason.Expired])
+				require.EqualValues(t, 2, end.Stages[0].Reasons.Shed[reason.Expired])
 				letters := p.DeadLetters().List(pipeline.LetterFilter{Reason: reason.Expired, OldestFirst: true})
 				require.Len(t, letters, 1, "the caller of the other has its error")
 				require.Equal(t, "old too", letters[0].Command)

@@ -222,7 +222,7 @@ func (u *upgraded) end(t *rapid.T) {
 		return
 	}
 	for version, n := range u.r.crowd {
-		require.LessOrEqual(t, n, u.st.Snapshot().Instances, version)
+		require.LessOrEqual(t, n, u.st.Snapshot().Workers.Instances, version)
 	}
 	if u.one && u.kind == "each" {
 		for i := 1; i < len(u.order); i++ {

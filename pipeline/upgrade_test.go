@@ -32,7 +32,7 @@ func TestAfterAnUpgradeTheNewVersionHandlesAllCommandsAndTheOldOneIsStopped(t *t
 		}
 		snap := p.Snapshot().Stages[0]
 		require.Equal(t, "v2", snap.Version)
-		require.Zero(t, snap.Crashes)
+		require.Zero(t, snap.Counts.Crashes)
 		require.NoError(t, p.Stop(t.Context()))
 		atRest(t, p)
 	})
@@ -343,7 +343,7 @@ func TestAStageIsUpgradedWhileItDrains(t *testing.T) {
 		require.NoError(t, err)
 		tickets = append(tickets, ticket)
 	}
-	eventually(t, "one is in hand", func() bool { return p.Snapshot().Stages[0].InHand == 1 })
+	eventually(t, "one is in hand", func() bool { return p.Snapshot().Stages[0].Queue.InHand == 1 })
 	drained := make(chan error, 1)
 	go func() { drained <- p.Drain(soon(t)) }()
 	eventually(t, "it drains", func() bool { return errors.Is(st.Submit(t.Context(), 1), stage.ErrClosed) })

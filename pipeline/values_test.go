@@ -175,7 +175,7 @@ func TestNoOptionOfAPipelineIsGivenTwice(t *testing.T) {
 func TestAnOptionBehindDefaultsReplacesTheirs(t *testing.T) {
 	s := stage.Func("s", echo[int], stage.Defaults(stage.Capacity(5), stage.Workers(1, 1)), stage.Capacity(7))
 	p := run(t, s)
-	require.Equal(t, 7, p.Snapshot().Stages[0].Capacity)
+	require.Equal(t, 7, p.Snapshot().Stages[0].Queue.Capacity)
 }
 
 func TestTwoStagesOfOneNameSayWhereBothWereMade(t *testing.T) {

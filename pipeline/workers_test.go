@@ -53,8 +53,8 @@ func TestAStageStartsWithItsMinimumOfWorkers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, row.stage)
 			s := row.stage.Snapshot()
-			require.Equal(t, row.workers, s.Workers)
-			require.Equal(t, row.least, s.WorkersMin)
+			require.Equal(t, row.workers, s.Workers.Live)
+			require.Equal(t, row.least, s.Workers.Min)
 		})
 	}
 }

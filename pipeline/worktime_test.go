@@ -34,12 +34,12 @@ func TestBusyBlockedAndIdleAddUpToTheWorkersAndToTheirTime(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			for _, st := range p.Snapshot().Stages {
-				require.Equal(t, st.Workers, st.Busy+st.Blocked+st.Idle)
-				require.Equal(t, time.Duration(st.Workers)*time.Since(begin), st.BusyTime+st.BlockedTime+st.IdleTime)
+				require.Equal(t, st.Workers.Live, st.Workers.Busy+st.Workers.Blocked+st.Workers.Idle)
+				require.Equal(t, time.Duration(st.Workers.Live)*time.Since(begin), st.Counts.BusyTime+st.Counts.BlockedTime+st.Counts.IdleTime)
 			}
 			s := first.Snapshot()
-			require.Equal(t, []int{busy, blocked, idle}, []int{s.Busy, s.Blocked, s.Idle})
-			require.Equal(t, []time.Duration{busyTime, blockedTime}, []time.Duration{s.BusyTime, s.BlockedTime})
+			require.Equal(t, []int{busy, blocked, idle}, []int{s.Workers.Busy, s.Workers.Blocked, s.Workers.Idle})
+			require.Equal(t, []time.Duration{busyTime, blockedTime}, []time.Duration{s.Counts.BusyTime, s.Counts.BlockedTime})
 		}
 		const ms = time.Millisecond
 		time.Sleep(500 * ms)

@@ -252,7 +252,7 @@ func ExampleRate() {
 	for _, ticket := range tickets {
 		fmt.Println(ticket.Wait(context.Background()))
 	}
-	fmt.Println(time.Since(begin) >= 200*time.Millisecond, ask.Snapshot().RateWait > 0)
+	fmt.Println(time.Since(begin) >= 200*time.Millisecond, ask.Snapshot().Counts.RateWait > 0)
 	// Output:
 	// found Turin <nil>
 	// found Oslo <nil>

@@ -281,6 +281,6 @@ func ExampleFlow_Route() {
 			fmt.Println(err)
 		}
 	}
-	fmt.Println(even.Snapshot().OK, odd.Snapshot().OK)
+	fmt.Println(even.Snapshot().Counts.OK, odd.Snapshot().Counts.OK)
 	// Output: 1 2
 }

@@ -36,7 +36,7 @@ import (
 // Held commands hold slots: if they fill the queue, [Overflow] applies to all commands. A held command whose caller's context has ended,
 // or whose [TTL] or deadline is over, ends and frees its slot as in any stage, without its guards; commands that nothing ends wait
 // until the guards let them go. So give a stage whose commands wait for one another more slots than may be held. They are
-// in flight: a drain waits for them. Snapshot.Held and Snapshot.Methods say how many there are, and what they waited for.
+// in flight: a drain waits for them. Queue.Held and Methods of the snapshot say how many there are, and what they waited for.
 //
 // New refuses a guard of a method that no command of the stage can be of, if all are of one: if their type is no interface and has no Method of
 // its own. It cannot know which other methods there are, nor which a guard asks for: count returns zero counters for a name that no command

@@ -111,7 +111,7 @@ func TestAHotKeyHoldsUpNoOtherKey(t *testing.T) {
 						_, err := stage.Call[any](t.Context(), s, item{1 + i%10, i})
 						require.NoError(t, err)
 						require.Less(t, time.Since(began), 100*time.Millisecond, "command %d", i)
-						require.LessOrEqual(t, s.Snapshot().Queued, most)
+						require.LessOrEqual(t, s.Snapshot().Queue.Queued, most)
 						time.Sleep(10 * time.Millisecond)
 					}
 					end()
@@ -149,7 +149,7 @@ func othersGoOn(t *testing.T, s *stage.Stage[item], most int, each func(i int)) 
 		_, err := stage.Call[any](t.Context(), s, item{1 + i%10, i})
 		require.NoError(t, err)
 		require.Less(t, time.Since(began), 600*time.Millisecond, "command %d: at most some crashes of the hot key, of a tenth of a second each", i)
-		require.LessOrEqual(t, s.Snapshot().Queued, most)
+		require.LessOrEqual(t, s.Snapshot().Queue.Queued, most)
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -181,7 +181,7 @@ func TestAHotKeyWhoseHandlerCrashesHoldsUpNoOtherKey(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, p.Start(t.Context()))
 				othersGoOn(t, s, c.most, func(int) {})
-				require.Positive(t, s.Snapshot().Crashes)
+				require.Positive(t, s.Snapshot().Counts.Crashes)
 				stopHard(t, p)
 			})
 		})

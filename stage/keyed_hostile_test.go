@@ -62,12 +62,12 @@ func TestAnInstanceThatStartsTooLateTakesNoKeyFromItsSuccessor(t *testing.T) {
 			n, err = stage.Call[int](t.Context(), s, item{1, 2})
 			require.NoError(t, err)
 			require.Equal(t, 2, n, "the instance of the last command goes on")
-			require.Equal(t, 1, s.Snapshot().Keys)
+			require.Equal(t, 1, s.Snapshot().Workers.Keys)
 			require.NoError(t, p.Stop(t.Context()))
 			require.Equal(t, int64(2), started.Load())
 			require.Equal(t, int64(2), stopped.Load())
-			require.Zero(t, s.Snapshot().Keys)
-			require.Zero(t, s.Snapshot().Passivated)
+			require.Zero(t, s.Snapshot().Workers.Keys)
+			require.Zero(t, s.Snapshot().Counts.Passivated)
 		})
 	}
 }
@@ -99,7 +99,7 @@ func TestAKeyThatIsNotEqualToItselfCrashesItsCommand(t *testing.T) {
 	_, err := stage.Call[any](t.Context(), s, "a")
 	require.True(t, stage.Crashed(err))
 	require.ErrorContains(t, err, "NaN")
-	require.Zero(t, s.Snapshot().Keys)
+	require.Zero(t, s.Snapshot().Workers.Keys)
 }
 
 func TestAKeyThatEndsTheGoroutineDoesNotMixTheOthers(t *testing.T) {

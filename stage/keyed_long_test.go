@@ -141,14 +141,14 @@ func testAKeyedStageUnderLoad(t *testing.T, n, underWay int, build func(l *load,
 
 	snap := s.Snapshot()
 	require.Zero(t, l.wrong.Load(), "commands out of order, two at once, or with the state of another key")
-	require.EqualValues(t, n, snap.OK)
+	require.EqualValues(t, n, snap.Counts.OK)
 	for k, want := range submitted {
 		require.EqualValues(t, want, l.next[k], "key %d", k)
 	}
-	require.LessOrEqual(t, snap.Keys, keys/5+keys/50+underWay)
+	require.LessOrEqual(t, snap.Workers.Keys, keys/5+keys/50+underWay)
 	require.Less(t, heap, uint64(256<<20))
 	require.NoError(t, p.Stop(t.Context()))
 	require.Zero(t, l.live.Load(), "each instance is stopped once")
 	t.Logf("%d commands of %d keys in %v: %d crashes, %d retries, %d swaps, %d passivated; at most %d MB of heap",
-		n, keys, took.Round(time.Millisecond), snap.Crashes, snap.Retries, swaps, snap.Passivated, heap>>20)
+		n, keys, took.Round(time.Millisecond), snap.Counts.Crashes, snap.Counts.Retries, swaps, snap.Counts.Passivated, heap>>20)
 }

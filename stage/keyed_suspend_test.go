@@ -113,7 +113,7 @@ func TestAKeyedStageKeepsTheOrderOfEachKeyWhileItsHandlersSuspend(t *testing.T) 
 				p := run(t, parts...)
 				feed(t, s, p, 20, 40)
 				l.requireOrder(t, 20, 40)
-				require.Zero(t, s.Snapshot().InHand)
+				require.Zero(t, s.Snapshot().Queue.InHand)
 			})
 		}
 	}
@@ -201,8 +201,8 @@ func TestAKeyWhoseHandlerIsSuspendedHoldsUpNoOther(t *testing.T) {
 		_, err := stage.Call[any](t.Context(), s, item{1 + n%10, n / 10})
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return s.Snapshot().Suspended == 1 }, 5*time.Second, time.Millisecond)
-	require.Equal(t, 99, s.Snapshot().Queued)
+	require.Eventually(t, func() bool { return s.Snapshot().Queue.Suspended == 1 }, 5*time.Second, time.Millisecond)
+	require.Equal(t, 99, s.Snapshot().Queue.Queued)
 	close(hold)
 	require.NoError(t, p.Drain(t.Context()))
 	require.Len(t, l.seen[0], 100)
@@ -389,14 +389,14 @@ func TestAHardStopEndsTheSuspendedHandlersOfAKeyedStage(t *testing.T) {
 			require.NoError(t, s.Submit(t.Context(), item{k, n}))
 		}
 	}
-	require.Eventually(t, func() bool { return s.Snapshot().Suspended == 5 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Snapshot().Queue.Suspended == 5 }, 5*time.Second, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, p.Stop(ctx))
 	require.Eventually(t, func() bool { return l.stopped.Load() == 5 }, 5*time.Second, time.Millisecond, "each instance is stopped")
 	require.Equal(t, l.started.Load(), l.stopped.Load())
 	snap := s.Snapshot()
-	require.Zero(t, snap.InHand+snap.Queued)
+	require.Zero(t, snap.Queue.InHand+snap.Queue.Queued)
 	require.Empty(t, l.seen)
 }
 

@@ -258,7 +258,7 @@ func TestAKeysInstanceIsReplacedAfterACrash(t *testing.T) {
 	}
 	require.Equal(t, int64(4), made.Load())
 	require.Equal(t, int64(2), l.stopped.Load())
-	require.Equal(t, 2, s.Snapshot().Keys)
+	require.Equal(t, 2, s.Snapshot().Workers.Keys)
 	require.NoError(t, p.Stop(t.Context()))
 	require.Equal(t, int64(4), l.stopped.Load(), "each instance is stopped once")
 	require.Equal(t, l.started.Load(), l.stopped.Load())
@@ -280,11 +280,11 @@ func TestIdleInstancesArePassivated(t *testing.T) {
 			_, err := stage.Call[any](t.Context(), s, item{7, 0})
 			require.NoError(t, err)
 		}
-		assert.Equal(t, 1, s.Snapshot().Keys)
-		assert.Equal(t, uint64(99), s.Snapshot().Passivated)
+		assert.Equal(t, 1, s.Snapshot().Workers.Keys)
+		assert.Equal(t, uint64(99), s.Snapshot().Counts.Passivated)
 		assert.Equal(t, int64(99), l.stopped.Load())
 		time.Sleep(80 * time.Second)
-		assert.Equal(t, 0, s.Snapshot().Keys)
+		assert.Equal(t, 0, s.Snapshot().Workers.Keys)
 		require.NoError(t, p.Stop(t.Context()))
 		assert.Equal(t, int64(100), l.stopped.Load())
 	})
@@ -298,7 +298,7 @@ func TestTheNumberOfInstancesIsBounded(t *testing.T) {
 		for k := range 200 {
 			require.NoError(t, s.Submit(t.Context(), item{k, n}))
 		}
-		assert.LessOrEqual(t, s.Snapshot().Keys, 10+4)
+		assert.LessOrEqual(t, s.Snapshot().Workers.Keys, 10+4)
 	}
 	require.NoError(t, p.Drain(t.Context()))
 	l.requireOrder(t, 200, 5)

@@ -265,7 +265,7 @@ func TestAKeyWhoseCommandsAllCrashBreaksNoStage(t *testing.T) {
 					require.NoError(t, p.Drain(t.Context()))
 					synctest.Wait() // for the last letter
 					require.Equal(t, bad, p.Quarantine().Len())
-					require.EqualValues(t, 2000-bad, s.Snapshot().OK)
+					require.EqualValues(t, 2000-bad, s.Snapshot().Counts.OK)
 				})
 			})
 		}

@@ -47,7 +47,7 @@ type RetryPolicy struct {
 	// allows one retry for five of them. A reserve of ten retries comes on top; it may be spent at once, and fills up again with
 	// later commands. So a service that is down is not called several times as often as usual. When the budget is spent, a
 	// command whose try fails ends at once. Its error wraps [ErrRetryBudget] and the error of the try, [Overloaded] reports it
-	// with [reason.RetryBudget], and Snapshot.RetriesRefused counts it. 0 means no bound; otherwise Budget is from 0.001 to 1.
+	// with [reason.RetryBudget], and Counts.RetriesRefused of the snapshot counts it. 0 means no bound; otherwise Budget is from 0.001 to 1.
 	Budget float64
 	// If chooses the errors that are worth another try: the reason of an Error outcome or a [*CrashError]. nil means all.
 	// Several workers may call it at once.
@@ -84,7 +84,7 @@ func (s *settings) setRetry() {
 // A streak of crashes, without a completed command between them, only slows the stage down. The first ones, as many as there are
 // workers, are each answered by a fresh instance at once, since each worker may just have met one bad command. Each further crash
 // is followed by a pause, twice as long as the one before. Further crashes of the same command do not count. The streak ends with
-// the first command that is completed. [Snapshot.CrashStreak] is its length, and the log has a line whenever that has doubled.
+// the first command that is completed. Workers.CrashStreak of the [Snapshot] is its length, and the log has a line whenever that has doubled.
 //
 // A worker that cannot start, because the factory or Version panics or Start fails, is charged to no command. It is tried again after
 // pauses that grow in the same way. After the limit the stage gives up: it fails towards the pipeline, with a [*BrokenError]. The

@@ -29,7 +29,7 @@ import (
 //
 // A worker takes one command at a time, unless the stage has a [Linger]. Then it takes as many as there are permits for, and
 // waits up to the time of Linger for more of them; the commands of one batch count as started together. The rate bounds the
-// whole stage; see [RateBy] for one for each key. Snapshot.RateWait says for how long commands have waited for it.
+// whole stage; see [RateBy] for one for each key. Counts.RateWait of the snapshot says for how long commands have waited for it.
 func Rate(n int, per time.Duration, burst int) Option {
 	return once("Rate", func(s *settings) { s.Inbox.Rate, s.rated = rate.Limit{N: n, Per: per, Burst: burst}, true })
 }
@@ -51,7 +51,7 @@ func Rate(n int, per time.Duration, burst int) Option {
 //
 // A key without commands is remembered until it has all its permits again, or until 65,536 keys without commands are
 // remembered; then the one that had its last command first is forgotten, and has all its permits when it comes again. So memory
-// is bounded, whatever the keys. Snapshot.RateKeys is how many keys wait for their rate, and Snapshot.RateWait includes the time in
+// is bounded, whatever the keys. Queue.RateKeys of the snapshot is how many keys wait for their rate, and Counts.RateWait includes the time in
 // which nothing else was left to do.
 //
 // The stage has an order of its own, so it takes no [Discipline], no [Ordered] and no [Linger], and policies do not change its order.

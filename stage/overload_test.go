@@ -70,7 +70,7 @@ func TestACommandThatIsDroppedOnArrivalIsOverloadOfItsOwnReason(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	var dropped *stage.Ticket
-	for p.Snapshot().Stages[0].Shed == 0 {
+	for p.Snapshot().Stages[0].Counts.Shed == 0 {
 		dropped, err = s.Ask(t.Context(), 1)
 		require.NoError(t, err)
 	}

@@ -75,7 +75,7 @@ func ExampleKeepStates() {
 	for _, account := range []string{"ann", "bob", "cem", "ann"} {
 		fmt.Println(stage.Call[int](context.Background(), totals, payment{account, 10}))
 	}
-	fmt.Println(totals.Snapshot().Keys, totals.Snapshot().KeptStates)
+	fmt.Println(totals.Snapshot().Workers.Keys, totals.Snapshot().Workers.KeptStates)
 	// Output:
 	// 10 <nil>
 	// 10 <nil>

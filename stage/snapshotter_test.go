@@ -139,7 +139,7 @@ func TestASnapshotThatCrashesIsACrashOfItsCommand(t *testing.T) {
 				_, err := do(t, s, add)
 				require.True(t, stage.Crashed(err), "%v", err)
 				requireCount(t, s, 2)
-				require.Equal(t, uint64(1), p.Snapshot().Stages[0].Crashes)
+				require.Equal(t, uint64(1), p.Snapshot().Stages[0].Counts.Crashes)
 			})
 		})
 	}
@@ -166,7 +166,7 @@ func TestAnInstanceThatCannotBeRestoredIsFollowedByAFreshOneAndNoCommandIsCharge
 				require.True(t, stage.Crashed(err))
 				requireCount(t, s, 1)
 				snap := s.Snapshot()
-				require.Equal(t, uint64(1), snap.Crashes)
+				require.Equal(t, uint64(1), snap.Counts.Crashes)
 				require.Contains(t, log.String(), "could not be restored; a fresh one begins without its state")
 				if name != "a Goexit" {
 					require.Contains(t, log.String(), "not my state")
@@ -252,16 +252,16 @@ func TestAnInstanceThatIsReplacedWithoutACrashLeavesAllOfItsState(t *testing.T) 
 			requireCount(t, s, 2)
 			time.Sleep(2 * time.Minute)
 			snap := s.Snapshot()
-			assert.Equal(t, []int{0, 1, 1}, []int{snap.Keys, int(snap.Passivated), snap.KeptStates})
+			assert.Equal(t, []int{0, 1, 1}, []int{snap.Workers.Keys, int(snap.Counts.Passivated), snap.Workers.KeptStates})
 			requireCount(t, s, 3)
 			snap = s.Snapshot()
-			assert.Equal(t, []int{1, 1, 0}, []int{snap.Keys, int(snap.Passivated), snap.KeptStates})
+			assert.Equal(t, []int{1, 1, 0}, []int{snap.Workers.Keys, int(snap.Counts.Passivated), snap.Workers.KeptStates})
 			_, _ = do(t, s, addAndCrash)
 			time.Sleep(2 * time.Minute)
 			requireCount(t, s, 3)
 			require.NoError(t, p.Stop(t.Context()))
 			snap = s.Snapshot()
-			assert.Equal(t, []int{0, 0}, []int{snap.Keys, snap.KeptStates})
+			assert.Equal(t, []int{0, 0}, []int{snap.Workers.Keys, snap.Workers.KeptStates})
 		})
 	})
 }
@@ -286,7 +286,7 @@ func TestStatesOfPassivatedInstancesAreKeptUpToABound(t *testing.T) {
 		require.NoError(t, err)
 	}
 	snap := s.Snapshot()
-	require.Equal(t, []int{1, 10}, []int{snap.Keys, snap.KeptStates})
+	require.Equal(t, []int{1, 10}, []int{snap.Workers.Keys, snap.Workers.KeptStates})
 	for k := 29; k >= 0; k-- {
 		n, err := stage.Call[int](t.Context(), s, item{k, 1})
 		require.NoError(t, err)
@@ -295,7 +295,7 @@ func TestStatesOfPassivatedInstancesAreKeptUpToABound(t *testing.T) {
 			want = 2
 		}
 		require.Equal(t, want, n, "key %d", k)
-		require.LessOrEqual(t, s.Snapshot().KeptStates, 10)
+		require.LessOrEqual(t, s.Snapshot().Workers.KeptStates, 10)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestWhatAHandlerThatWasGivenUpChangesIsNotInTheState(t *testing.T) {
 		close(hold)
 		<-left
 		requireCount(t, s, 3)
-		require.Eventually(t, func() bool { return s.Snapshot().Abandoned == 0 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return s.Snapshot().Workers.Abandoned == 0 }, 5*time.Second, time.Millisecond)
 		_, _ = do(t, s, addAndCrash)
 		requireCount(t, s, 4)
 	}, stage.Timeout(30*time.Millisecond), stage.Grace(30*time.Millisecond))
@@ -350,7 +350,7 @@ func TestWhatAMiddlewareThatCrashesOrIsStuckHasCalledIsNotInTheState(t *testing.
 				require.True(t, stage.Crashed(err), "%v", err)
 				requireCount(t, s, 3)
 				close(hold)
-				require.Eventually(t, func() bool { return s.Snapshot().Abandoned == 0 }, 5*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return s.Snapshot().Workers.Abandoned == 0 }, 5*time.Second, time.Millisecond)
 				requireCount(t, s, 4)
 				require.Equal(t, int64(1), stopped.Load())
 				require.NoError(t, p.Stop(t.Context()))

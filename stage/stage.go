@@ -261,7 +261,7 @@ func (s *settings) snapshot(core *engine.Core, accounts *inbox.Accounts) Snapsho
 	snap := snapshotOf(core, accounts)
 	if s.keys != nil {
 		n := s.keys()
-		snap.Keys, snap.Passivated, snap.KeptStates = n.instances, n.passivated, n.states
+		snap.Workers.Keys, snap.Counts.Passivated, snap.Workers.KeptStates = n.instances, n.passivated, n.states
 	}
 	return snap
 }

@@ -31,7 +31,7 @@ func TestAHeldCommandTakesSixKilobytes(t *testing.T) {
 	for i := range n {
 		require.NoError(t, of.Submit(t.Context(), i))
 	}
-	require.Eventually(t, func() bool { return of.Snapshot().Suspended == n }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return of.Snapshot().Queue.Suspended == n }, time.Minute, time.Millisecond)
 	each := (memory() - before) / n
 	t.Logf("%d bytes", each)
 	require.Less(t, each, uint64(6500))

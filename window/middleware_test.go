@@ -130,7 +130,7 @@ func TestACommandThatIsStoppedBehindAFirstOneThatFailsIsNotDone(t *testing.T) {
 				require.True(t, hasEnded(first))
 				require.Error(t, first.Err())
 				s := b.stage.Snapshot()
-				assert.EqualValues(t, 1, s.OK+s.Forwarded, "only z1 is in a result")
+				assert.EqualValues(t, 1, s.Counts.OK+s.Counts.Forwarded, "only z1 is in a result")
 				close(release)
 				assert.Equal(t, []string{"due z1"}, b.texts())
 				b.stop()

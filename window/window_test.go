@@ -371,7 +371,7 @@ func TestAggregatesAreEmittedEveryPeriod(t *testing.T) {
 		assert.False(t, hasEnded(first))
 		assert.False(t, hasEnded(second), "its ticket waits for the sum, though only the first command is held")
 		b.submit("a!", "b1", "a!", "a4")
-		assert.Equal(t, 2, b.p.Snapshot().Stages[0].Suspended)
+		assert.Equal(t, 2, b.p.Snapshot().Stages[0].Queue.Suspended)
 		time.Sleep(time.Minute)
 		assert.ElementsMatch(t, []string{"1m0s a7 3 due", "1m0s b2 1 due"}, b.take())
 		assert.True(t, hasEnded(first))

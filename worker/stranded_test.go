@@ -99,7 +99,7 @@ func TestARestartedStageHasAsManyWorkersAsAreWanted(t *testing.T) {
 			require.NoError(t, s.Submit(t.Context(), cmd))
 			synctest.Wait()
 		}
-		require.Equal(t, 4, s.Snapshot().Busy)
+		require.Equal(t, 4, s.Snapshot().Workers.Busy)
 		s.Core().Scale(part.Seal{}, 1)
 		synctest.Wait()
 		close(crash)
@@ -109,7 +109,7 @@ func TestARestartedStageHasAsManyWorkersAsAreWanted(t *testing.T) {
 		require.NoError(t, p.Err())
 		ticket := ask(t, s, "hello")
 		synctest.Wait()
-		require.Equal(t, 1, s.Snapshot().Workers)
+		require.Equal(t, 1, s.Snapshot().Workers.Live)
 		ended(t, ticket, "hello")
 		stop(t, p)
 	})
@@ -198,7 +198,7 @@ func TestASubscriberThatEndsItsGoroutineDoesNotAffectTheStage(t *testing.T) {
 		synctest.Wait()
 		ended(t, good, "good")
 		ended(t, bad, "bad")
-		require.EqualValues(t, 1, s.Snapshot().Restarts, "the instance that crashed is discarded")
+		require.EqualValues(t, 1, s.Snapshot().Counts.Restarts, "the instance that crashed is discarded")
 		stop(t, p)
 	})
 }

@@ -58,7 +58,7 @@ func TestOneWorkerHoldsAHundredThousandSuspendedCommandsAtFourKilobytesEach(t *t
 		for i := from; i < to; i++ {
 			require.NoError(t, s.Submit(t.Context(), i))
 		}
-		require.Eventually(t, func() bool { return s.Snapshot().Suspended == to }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return s.Snapshot().Queue.Suspended == to }, time.Minute, time.Millisecond)
 	}
 	suspend(0, few)
 	before := memoryHeld()

@@ -36,9 +36,9 @@ func TestAHandlerThatWaitsHoldsNoWorker(t *testing.T) {
 		}
 		synctest.Wait()
 		snap := s.Snapshot()
-		require.Equal(t, 1000, snap.Suspended)
-		require.Equal(t, 1000, snap.InHand)
-		require.Zero(t, snap.Queued)
+		require.Equal(t, 1000, snap.Queue.Suspended)
+		require.Equal(t, 1000, snap.Queue.InHand)
+		require.Zero(t, snap.Queue.Queued)
 		require.True(t, snap.Balanced())
 		for i, ticket := range tickets {
 			got, err := ticket.Wait(t.Context())
@@ -81,9 +81,9 @@ func TestX8_WorkerSurvives(t *testing.T) {
 					require.NotEmpty(t, crashed.Fingerprint())
 				}
 				snap := s.Snapshot()
-				require.EqualValues(t, 2, snap.Crashes)
-				require.EqualValues(t, 2, snap.DeadLettered)
-				require.EqualValues(t, 100, snap.OK)
+				require.EqualValues(t, 2, snap.Counts.Crashes)
+				require.EqualValues(t, 2, snap.Counts.DeadLettered)
+				require.EqualValues(t, 100, snap.Counts.OK)
 				stop(t, p)
 			})
 		})
@@ -127,8 +127,8 @@ func TestAtMostAsManyCommandsAreUnderWayAsThereAreInstances(t *testing.T) {
 			tickets = append(tickets, ask(t, s, i))
 		}
 		synctest.Wait()
-		require.Equal(t, 63, s.Snapshot().Queued)
-		require.Equal(t, 7, s.Snapshot().Suspended)
+		require.Equal(t, 63, s.Snapshot().Queue.Queued)
+		require.Equal(t, 7, s.Snapshot().Queue.Suspended)
 		for _, ticket := range tickets {
 			_, err := ticket.Wait(t.Context())
 			require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestASuspendedHandlersTimeLimitEndsItsWait(t *testing.T) {
 		require.ErrorIs(t, err, stage.ErrTimeout)
 		require.Contains(t, err.Error(), "1s")
 		require.Equal(t, time.Second, time.Since(begin))
-		require.EqualValues(t, 1, s.Snapshot().Errors)
+		require.EqualValues(t, 1, s.Snapshot().Counts.Errors)
 		stop(t, p)
 	})
 }
@@ -303,11 +303,11 @@ func TestARunThatIsStuckIsGivenUpAndItsOutcomeIsDiscarded(t *testing.T) {
 				} else {
 					require.Equal(t, 1, got)
 				}
-				require.Equal(t, 1, s.Snapshot().Abandoned)
+				require.Equal(t, 1, s.Snapshot().Workers.Abandoned)
 				close(free)
 				synctest.Wait()
 				require.True(t, unwound.Load())
-				require.Zero(t, s.Snapshot().Abandoned)
+				require.Zero(t, s.Snapshot().Workers.Abandoned)
 				stop(t, p)
 			})
 		})

@@ -26,13 +26,13 @@ func TestABatchHasWaitedAsLongAsTheFirstOfItsCommandsWithATime(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		pass() // from now on the workers take the largest batches
-		before := b.Snapshot().Wait.Count
+		before := b.Snapshot().Latency.Wait.Count
 		require.NoError(t, p.Pause(b))
 		pass()
 		require.NoError(t, p.Resume(b))
 		time.Sleep(time.Second)
-		require.InDelta(t, n, b.Snapshot().Wait.Count-before, 15, "the last few may have no time")
-		require.InDelta(t, time.Second, b.Snapshot().Wait.P99, float64(time.Second)/8)
+		require.InDelta(t, n, b.Snapshot().Latency.Wait.Count-before, 15, "the last few may have no time")
+		require.InDelta(t, time.Second, b.Snapshot().Latency.Wait.P99, float64(time.Second)/8)
 		stop(t, p)
 	})
 }
@@ -57,9 +57,9 @@ func TestACommandWithoutATimeIsNotCountedAsAWaitOfZero(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, p.Resume(b))
 		time.Sleep(time.Second)
-		require.EqualValues(t, n, b.Snapshot().OK)
-		require.Less(t, b.Snapshot().Wait.Count, uint64(n))
-		require.InDelta(t, time.Second, b.Snapshot().Wait.P50, float64(time.Second)/8)
+		require.EqualValues(t, n, b.Snapshot().Counts.OK)
+		require.Less(t, b.Snapshot().Latency.Wait.Count, uint64(n))
+		require.InDelta(t, time.Second, b.Snapshot().Latency.Wait.P50, float64(time.Second)/8)
 		stop(t, p)
 	})
 }

@@ -104,7 +104,7 @@ func TestACrashOnAGoroutineThatWasTakenOverIsCountedAtTheStageThatCrashed(t *tes
 				require.Equal(t, map[string]string{"good": "ok ok ok ", "bad": "b b "}, ends)
 				var crashes []uint64
 				for _, s := range p.Snapshot().Stages {
-					crashes = append(crashes, s.Crashes)
+					crashes = append(crashes, s.Counts.Crashes)
 				}
 				require.ElementsMatch(t, []uint64{0, 2, 0}, crashes)
 				stop(t, p)

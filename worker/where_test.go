@@ -57,7 +57,7 @@ func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
 	require.NoError(t, emits.Submit(t.Context(), 1))
 	require.Eventually(t, func() bool {
 		s := p.Snapshot().Stages
-		return in.Load() == 20+3+1 && s[3].Busy == 1 && s[4].Busy == 1 && s[4].Queued == 1
+		return in.Load() == 20+3+1 && s[3].Workers.Busy == 1 && s[4].Workers.Busy == 1 && s[4].Queue.Queued == 1
 	}, time.Minute, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

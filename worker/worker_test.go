@@ -78,10 +78,10 @@ func TestACrashReturnsTheRestOfTheBatchInOrderAndChargesOneCommand(t *testing.T)
 					}
 				}
 				snap := s.Snapshot()
-				require.EqualValues(t, 2, snap.Crashes)
-				require.EqualValues(t, 2, snap.Restarts)
-				require.EqualValues(t, 8, snap.OK)
-				require.Equal(t, 1, snap.Workers)
+				require.EqualValues(t, 2, snap.Counts.Crashes)
+				require.EqualValues(t, 2, snap.Counts.Restarts)
+				require.EqualValues(t, 8, snap.Counts.OK)
+				require.Equal(t, 1, snap.Workers.Live)
 				stop(t, p)
 			})
 		})
@@ -168,7 +168,7 @@ func TestAFullTargetDelaysABurstAndAllOfItArrives(t *testing.T) {
 				p := run(t, s, next)
 				ticket := ask(t, s, "go")
 				synctest.Wait()
-				require.LessOrEqual(t, next.Snapshot().Queued, 2)
+				require.LessOrEqual(t, next.Snapshot().Queue.Queued, 2)
 				require.True(t, p.Snapshot().Balanced())
 				close(open)
 				got, err := ticket.Wait(t.Context())
@@ -267,7 +267,7 @@ func TestABatchThatCrashesIsNarrowedDownToTheCulpritWhichAloneIsCharged(t *testi
 				require.Equal(t, []string{
 					"[gate]", "[1 2]", "[3 4 " + how + " 5]", "[3 4]", "[" + how + " 5]", "[" + how + "]", "[5]", "[6 7]",
 				}, log.all())
-				require.EqualValues(t, 3, s.Snapshot().Crashes)
+				require.EqualValues(t, 3, s.Snapshot().Counts.Crashes)
 				stop(t, p)
 			})
 		})
@@ -425,7 +425,7 @@ func TestAFreshInstanceThatCannotStartIsTriedAgainWithAPause(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "hello", got)
 		require.EqualValues(t, 5, born.Load())
-		require.EqualValues(t, 4, s.Snapshot().Crashes)
+		require.EqualValues(t, 4, s.Snapshot().Counts.Crashes)
 		stop(t, p)
 	})
 }
@@ -444,7 +444,7 @@ func TestAPanicInStopIsContained(t *testing.T) {
 			require.ErrorIs(t, err, errBoom)
 		}
 		time.Sleep(time.Second) // after crashes in a row the supervisor pauses
-		require.Equal(t, 3, s.Snapshot().Workers)
+		require.Equal(t, 3, s.Snapshot().Workers.Live)
 		stop(t, p)
 	})
 }

@@ -228,7 +228,7 @@ func TestAFullStageAnswers503WithRetryAfterAtOnce(t *testing.T) {
 			w.Body.Close()
 			codes <- w.StatusCode
 		}()
-		require.Eventually(t, func() bool { sn := s.Snapshot(); return sn.InHand >= 1 && sn.InHand+sn.Queued == i+1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { sn := s.Snapshot(); return sn.Queue.InHand >= 1 && sn.Queue.InHand+sn.Queue.Queued == i+1 }, time.Minute, time.Millisecond)
 	}
 	got := send(t, url, "application/json", `{}`)
 	close(open)

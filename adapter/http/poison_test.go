@@ -28,7 +28,7 @@ func streakOf(t *testing.T, p *pipeline.Pipeline, name string) int {
 	t.Helper()
 	for _, s := range p.Snapshot().Stages {
 		if s.Name == name {
-			return s.CrashStreak
+			return s.Workers.CrashStreak
 		}
 	}
 	t.Fatal("no such stage", name)

@@ -308,11 +308,11 @@ func TestACallEndsWhileTheStreamOfItsStageIsFull(t *testing.T) {
 		_, err := stage.Call[int](t.Context(), far, 0)
 		under <- err
 	}()
-	eventually(t, "the call is under way", func() bool { return far.Snapshot().Suspended == 1 })
+	eventually(t, "the call is under way", func() bool { return far.Snapshot().Queue.Suspended == 1 })
 	for range 3 {
 		require.NoError(t, far.Submit(t.Context(), 0))
 	}
-	eventually(t, "commands cannot be sent", func() bool { return far.Snapshot().InHand > 1 })
+	eventually(t, "commands cannot be sent", func() bool { return far.Snapshot().Queue.InHand > 1 })
 	time.Sleep(50 * time.Millisecond)
 	gate <- none{}
 	require.NoError(t, <-under)

@@ -103,7 +103,7 @@ func harmed(t *testing.T, far *stage.Stage[nap], harm func()) {
 			ended.Add(1)
 		})
 	}
-	eventually(t, "all are under way", func() bool { return far.Snapshot().Suspended == n })
+	eventually(t, "all are under way", func() bool { return far.Snapshot().Queue.Suspended == n })
 	began := time.Now()
 	harm()
 	eventually(t, "the calls fail", func() bool { return lost.Load() == n/2 })

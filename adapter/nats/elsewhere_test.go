@@ -384,7 +384,7 @@ func settled(t *testing.T, w *workshop) {
 		require.True(t, p.Snapshot().Balanced(), p.Snapshot().Law())
 	}
 	here, there := ofWork(w.all[0]), ofWork(w.all[len(w.all)-1])
-	require.GreaterOrEqual(t, here.Accepted, there.Accepted, "no call is handled twice")
+	require.GreaterOrEqual(t, here.Counts.Accepted, there.Counts.Accepted, "no call is handled twice")
 }
 
 // ofWork returns the accounts of stage "work".

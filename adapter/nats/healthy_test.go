@@ -23,7 +23,7 @@ func TestAConnectionIsNotHealthyWhileAnInletFindsNoStream(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	require.NoError(t, in.Publish(t.Context(), "1", 1))
-	eventually(t, "it is handled", func() bool { return s.Snapshot().OK == 1 })
+	eventually(t, "it is handled", func() bool { return s.Snapshot().Counts.OK == 1 })
 	require.NoError(t, conn.Healthy())
 	require.NoError(t, conn.JetStream().DeleteStream(t.Context(), "GOLDA_orders"))
 	eventually(t, "the inlet waits", func() bool {

@@ -96,7 +96,7 @@ func (j job) weigh(ctx context.Context) (err error) {
 		}
 		if k%100 == 0 {
 			w.Most = max(w.Most, heap())
-			w.Waiting = max(w.Waiting, publisher.Snapshot().Queued)
+			w.Waiting = max(w.Waiting, publisher.Snapshot().Queue.Queued)
 		}
 	}
 	close(published)

@@ -137,7 +137,7 @@ func TestAFullStageRefusesACallOfAnotherNode(t *testing.T) {
 			for err == nil { // at most one more has a slot
 				require.Less(t, len(accepted), 3)
 				next := call.Future(t.Context(), 2)
-				eventually(t, "it is refused, or queued", func() bool { return next.Done() || slow.Snapshot().Queued > len(accepted) })
+				eventually(t, "it is refused, or queued", func() bool { return next.Done() || slow.Snapshot().Queue.Queued > len(accepted) })
 				if !next.Done() {
 					accepted = append(accepted, next)
 					continue

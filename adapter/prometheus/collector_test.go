@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite testdata/scrape.txt")
@@ -34,21 +35,31 @@ func written() still {
 		Accepted: 1001, Replied: 1002, Failed: 1003, Shed: 1004, DeadLettered: 1005, InFlight: 1006,
 		Stages: []stage.Snapshot{
 			{
-				Name:     "load",
-				Accepted: 101, Submitted: 102, Received: 103, Rejected: 10,
-				OK: 105, Forwarded: 106, Errors: 107, Shed: 5, DeadLettered: 13, Emitted: 110,
-				RejectedBy:     map[reason.Reason]uint64{reason.Full: 4, reason.Type: 6},
-				ShedBy:         map[reason.Reason]uint64{reason.Oldest: 5},
-				DeadLetteredBy: map[reason.Reason]uint64{reason.Crash: 2, "of_tomorrow": 11},
-				Queued:         111, InHand: 112, Suspended: 111, Delayed: 113, Waiting: 183, Submitters: 184, Capacity: 114,
-				Crashes: 115, CrashStreak: 15, Retries: 116, RetriesRefused: 128, Restarts: 117,
-				Workers: 118, Busy: 119, Blocked: 181, Idle: 182, WorkersMin: 120, WorkersMax: 121, WorkersMost: 122,
-				Instances: 125, Visits: 126, EmptyVisits: 127,
-				BusyTime: 1500 * time.Millisecond, BlockedTime: 2500 * time.Millisecond, IdleTime: 3500 * time.Millisecond, RateWait: 4500 * time.Millisecond, RateKeys: 129,
-				Wait:    stage.Quantiles{Count: 123, P50: 250 * time.Microsecond, P99: 2 * time.Second},
-				Service: stage.Quantiles{Count: 124, P50: 500 * time.Nanosecond, P99: 40 * time.Millisecond},
+				Name: "load",
+				Queue: stats.Queue{
+					Queued: 111, InHand: 112, Suspended: 111, Delayed: 113, Waiting: 183, Submitters: 184, Capacity: 114, RateKeys: 129,
+				},
+				Workers: stats.Workers{
+					Live: 118, Busy: 119, Blocked: 181, Idle: 182, Min: 120, Max: 121, Most: 122, Instances: 125, CrashStreak: 15,
+				},
+				Counts: stats.Counts{
+					Accepted: 101, Submitted: 102, Received: 103, Rejected: 10,
+					OK: 105, Forwarded: 106, Errors: 107, Shed: 5, DeadLettered: 13, Emitted: 110,
+					Crashes: 115, Retries: 116, RetriesRefused: 128, Restarts: 117, Visits: 126, EmptyVisits: 127,
+					BusyTime: 1500 * time.Millisecond, BlockedTime: 2500 * time.Millisecond, IdleTime: 3500 * time.Millisecond,
+					RateWait: 4500 * time.Millisecond,
+				},
+				Reasons: stats.Reasons{
+					Rejected:     map[reason.Reason]uint64{reason.Full: 4, reason.Type: 6},
+					Shed:         map[reason.Reason]uint64{reason.Oldest: 5},
+					DeadLettered: map[reason.Reason]uint64{reason.Crash: 2, "of_tomorrow": 11},
+				},
+				Latency: stats.Latency{
+					Wait:    stats.Quantiles{Count: 123, P50: 250 * time.Microsecond, P99: 2 * time.Second},
+					Service: stats.Quantiles{Count: 124, P50: 500 * time.Nanosecond, P99: 40 * time.Millisecond},
+				},
 			},
-			{Name: "save", Capacity: 1024, WorkersMin: 1, WorkersMax: 8},
+			{Name: "save", Queue: stats.Queue{Capacity: 1024}, Workers: stats.Workers{Min: 1, Max: 8}},
 		},
 		Pools: []pipeline.Pool{
 			{Name: "shared", Stages: []string{"load", "save"}, Workers: 201, Rounds: 202, Visits: 203, EmptyVisits: 204},

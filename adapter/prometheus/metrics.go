@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 const (
@@ -57,174 +58,174 @@ var stageMetrics = []metric[stage.Snapshot]{
 	// Commands that entered.
 	{
 		"golda_stage_accepted_total", "Commands that the stage accepted: submitted and received.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Accepted) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Accepted) },
 	},
 	{
 		"golda_stage_submitted_total", "Commands accepted from outside the pipeline.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Submitted) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Submitted) },
 	},
 	{
 		"golda_stage_received_total", "Commands accepted from stages.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Received) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Received) },
 	},
 
 	// The outcomes; shed and dead-lettered are in reasonMetrics.
 	{
 		"golda_stage_ok_total", "Commands that ended in the stage with a result.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.OK) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.OK) },
 	},
 	{
 		"golda_stage_forwarded_total", "Commands that went on to another stage.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Forwarded) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Forwarded) },
 	},
 	{
 		"golda_stage_errors_total", "Commands that ended in the stage with an error.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Errors) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Errors) },
 	},
 	{
 		"golda_stage_emitted_total", "Further commands that the stage's handlers sent out.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Emitted) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Emitted) },
 	},
 
 	// The current state.
 	{
 		"golda_stage_queue_length", "Commands in the queue.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queued) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Queued) },
 	},
 	{
 		"golda_stage_queue_capacity", "Commands that the queue can hold.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Capacity) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Capacity) },
 	},
 	{
 		"golda_stage_held", "Commands in the queue that guards or synchronizers hold back.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Held) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Held) },
 	},
 	{
 		"golda_stage_in_hand", "Commands that workers have taken and not finished.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.InHand) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.InHand) },
 	},
 	{
 		"golda_stage_suspended", "Commands in hand whose handlers are suspended, and hold no worker.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Suspended) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Suspended) },
 	},
 	{
 		"golda_stage_delayed", "Commands that wait, out of the queue, for their next attempt.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Delayed) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Delayed) },
 	},
 	{
 		"golda_stage_submitters", "Callers and handlers that wait for a free slot.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Submitters) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Submitters) },
 	},
 	{
 		"golda_stage_results_waiting", "Results of an ordered stage that wait until those of earlier commands have left.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Waiting) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Waiting) },
 	},
 
 	// Faults and retries.
 	{
 		"golda_stage_crashes_total", "Attempts that crashed the handler.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Crashes) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Crashes) },
 	},
 	{
 		"golda_stage_crash_streak", "Crashes since a command was last completed.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.CrashStreak) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.CrashStreak) },
 	},
 	{
 		"golda_stage_retries_total", "Further attempts at a command.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Retries) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Retries) },
 	},
 	{
 		"golda_stage_retries_refused_total", "Further attempts that the retry budget did not allow.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.RetriesRefused) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.RetriesRefused) },
 	},
 	{
 		"golda_stage_restarts_total", "Workers that replaced a crashed one.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Restarts) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Restarts) },
 	},
 
 	// The workers.
 	{
 		"golda_stage_workers", "Current number of workers.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Live) },
 	},
 	{
 		"golda_stage_workers_busy", "Workers that run a handler, or are about to.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Busy) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Busy) },
 	},
 	{
 		"golda_stage_workers_blocked", "Workers that wait for a free slot in a stage ahead.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Blocked) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Blocked) },
 	},
 	{
 		"golda_stage_workers_idle", "Workers that have nothing to do.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Idle) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Idle) },
 	},
 	{
 		"golda_stage_workers_min", "The fewest workers that the stage may have.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.WorkersMin) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Min) },
 	},
 	{
 		"golda_stage_workers_max", "The most workers that the stage may have.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.WorkersMax) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Max) },
 	},
 
 	{
 		"golda_stage_instances", "Workers that may be at the stage at once, or commands under way if handlers suspend.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.Instances) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Instances) },
 	},
 	{
 		"golda_stage_visits_total", "Visits by workers of shared pools.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Visits) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Visits) },
 	},
 	{
 		"golda_stage_empty_visits_total", "Visits by workers of shared pools that found nothing to do.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.EmptyVisits) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.EmptyVisits) },
 	},
 
 	// Time.
 	{
 		"golda_stage_busy_seconds_total", "Time that all workers spent in handlers.",
-		counter, func(s *stage.Snapshot) float64 { return s.BusyTime.Seconds() },
+		counter, func(s *stage.Snapshot) float64 { return s.Counts.BusyTime.Seconds() },
 	},
 	{
 		"golda_stage_blocked_seconds_total", "Time that the stage's workers waited for a free slot in a stage ahead.",
-		counter, func(s *stage.Snapshot) float64 { return s.BlockedTime.Seconds() },
+		counter, func(s *stage.Snapshot) float64 { return s.Counts.BlockedTime.Seconds() },
 	},
 	{
 		"golda_stage_idle_seconds_total", "Time that the stage's workers had nothing to do.",
-		counter, func(s *stage.Snapshot) float64 { return s.IdleTime.Seconds() },
+		counter, func(s *stage.Snapshot) float64 { return s.Counts.IdleTime.Seconds() },
 	},
 	{
 		"golda_stage_rate_wait_seconds_total", "Time that commands waited in the queue because of the stage's rate alone.",
-		counter, func(s *stage.Snapshot) float64 { return s.RateWait.Seconds() },
+		counter, func(s *stage.Snapshot) float64 { return s.Counts.RateWait.Seconds() },
 	},
 	{
 		"golda_stage_rate_keys", "Keys with commands that wait in the queue for the rate of their key.",
-		gauge, func(s *stage.Snapshot) float64 { return float64(s.RateKeys) },
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.RateKeys) },
 	},
 	{
 		"golda_stage_service_samples_total", "Attempts whose time in the handler was measured.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Service.Count) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Latency.Service.Count) },
 	},
 	{
 		"golda_stage_service_p50_seconds", "Median time of a command in its handler, since the start.",
-		gauge, func(s *stage.Snapshot) float64 { return ever(s.Service, s.Service.P50) },
+		gauge, func(s *stage.Snapshot) float64 { return ever(s.Latency.Service, s.Latency.Service.P50) },
 	},
 	{
 		"golda_stage_service_p99_seconds", "99th percentile of the time of a command in its handler, since the start.",
-		gauge, func(s *stage.Snapshot) float64 { return ever(s.Service, s.Service.P99) },
+		gauge, func(s *stage.Snapshot) float64 { return ever(s.Latency.Service, s.Latency.Service.P99) },
 	},
 	{
 		"golda_stage_wait_samples_total", "Commands that the sampled times in the queue represent.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Wait.Count) },
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Latency.Wait.Count) },
 	},
 	{
 		"golda_stage_wait_p50_seconds", "Median time of a command in the queue, since the start.",
-		gauge, func(s *stage.Snapshot) float64 { return ever(s.Wait, s.Wait.P50) },
+		gauge, func(s *stage.Snapshot) float64 { return ever(s.Latency.Wait, s.Latency.Wait.P50) },
 	},
 	{
 		"golda_stage_wait_p99_seconds", "99th percentile of the time of a command in the queue, since the start.",
-		gauge, func(s *stage.Snapshot) float64 { return ever(s.Wait, s.Wait.P99) },
+		gauge, func(s *stage.Snapshot) float64 { return ever(s.Latency.Wait, s.Latency.Wait.P99) },
 	},
 }
 
@@ -281,7 +282,7 @@ var poolMetrics = []metric[pipeline.Pool]{
 }
 
 // ever returns a quantile in seconds, or NaN if there are no samples, so that it is absent and not zero.
-func ever(q stage.Quantiles, d time.Duration) float64 {
+func ever(q stats.Quantiles, d time.Duration) float64 {
 	if q.Count == 0 {
 		return math.NaN()
 	}
@@ -303,16 +304,16 @@ var reasonMetrics = []reasonMetric{
 			reason.Full, reason.Closed, reason.Cancelled, reason.Type,
 			reason.Disabled, reason.Rate, reason.Policy,
 		},
-		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.RejectedBy },
+		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.Reasons.Rejected },
 	},
 	{
 		"golda_stage_shed_total", "Commands that were accepted and dropped, by reason.",
 		[]reason.Reason{reason.Full, reason.Newest, reason.Oldest, reason.Disabled, reason.Expired},
-		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.ShedBy },
+		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.Reasons.Shed },
 	},
 	{
 		"golda_stage_dead_lettered_total", "Commands that ended in the stage without an answer, by reason.",
 		[]reason.Reason{reason.Crash, reason.Stopped},
-		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.DeadLetteredBy },
+		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.Reasons.DeadLettered },
 	},
 }

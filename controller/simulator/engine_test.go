@@ -53,7 +53,7 @@ func TestAFullStageDoesNotHoldUpTheOneBesideIt(t *testing.T) {
 		s := p.Snapshot()
 		done := map[string]uint64{}
 		for i := range s.Stages {
-			done[s.Stages[i].Name] = s.Stages[i].OK
+			done[s.Stages[i].Name] = s.Stages[i].Counts.OK
 		}
 		t.Logf("the pipeline %v, the model %d and %d, of %d", done, r.Stages[1].Handled, r.Stages[2].Handled, r.Arrived)
 		require.InEpsilon(t, done["quick"], r.Stages[1].Handled, 0.15)

@@ -103,7 +103,7 @@ func (c config) fetchAll(ctx context.Context, fetch *stage.Stage[string]) (most,
 	defer look.Stop()
 	for _, ticket := range tickets {
 		for waits := true; waits; {
-			most = max(most, fetch.Snapshot().Suspended)
+			most = max(most, fetch.Snapshot().Queue.Suspended)
 			select {
 			case <-ticket.Done():
 				waits = false

@@ -25,7 +25,7 @@ func Example_tryANewVersionOnAPart() {
 		_, err := stage.Call[int](ctx, order.Stage, "tea")
 		check(err)
 	}
-	trial := v2.Snapshot()
+	trial := v2.Snapshot().Counts
 	fmt.Println("the new version:", trial.Forwarded+trial.OK, "well,", trial.Errors, "errors,", trial.Crashes, "crashes")
 
 	loses, wins := v1, v2

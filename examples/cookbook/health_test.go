@@ -47,7 +47,7 @@ func report(p *pipeline.Pipeline, health func() error) http.HandlerFunc {
 			return
 		}
 		for _, s := range p.Snapshot().Stages {
-			fmt.Fprintln(w, "stage", s.Name, "queued", s.Queued, "crashes in a row", s.CrashStreak)
+			fmt.Fprintln(w, "stage", s.Name, "queued", s.Queue.Queued, "crashes in a row", s.Workers.CrashStreak)
 		}
 	}
 }

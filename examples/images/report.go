@@ -61,8 +61,9 @@ func (r result) report() report {
 	var crashes uint64
 	stages := make([]stageReport, len(r.end.Stages))
 	for i, s := range r.end.Stages {
-		crashes += s.Crashes
-		stages[i] = stageReport{s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes, s.Retries, s.WorkersMost}
+		c := &s.Counts
+		crashes += c.Crashes
+		stages[i] = stageReport{s.Name, c.Accepted, c.OK, c.Forwarded, c.Errors, c.Crashes, c.Retries, s.Workers.Most}
 	}
 	all := report{
 		Policy: r.end.Policy, Images: r.images,
@@ -121,9 +122,10 @@ func printStages(w io.Writer, stages []stage.Snapshot) error {
 	_, _ = fmt.Fprintln(t, strings.ReplaceAll(
 		"stage|accepted|ok|forwarded|errors|crashes|retries|workers now/most|wait p50/p99|service p50/p99|", "|", "\t"))
 	for _, s := range stages {
+		c := &s.Counts
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n",
-			s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes, s.Retries,
-			show.Workers(s), show.Quantiles(s.Wait), show.Quantiles(s.Service))
+			s.Name, c.Accepted, c.OK, c.Forwarded, c.Errors, c.Crashes, c.Retries,
+			show.Workers(s), show.Quantiles(s.Latency.Wait), show.Quantiles(s.Latency.Service))
 	}
 	return t.Flush()
 }

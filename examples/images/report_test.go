@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 // aResult returns a run of three images in two stages, one of which failed.
@@ -29,10 +30,14 @@ func aResult() result {
 			Policy: "erlda", Accepted: 3, Replied: 2, Failed: 1,
 			Stages: []stage.Snapshot{
 				{
-					Name: "load", Pool: "load", Accepted: 3, Submitted: 3, Forwarded: 2, Errors: 1, Crashes: 4, Retries: 4, Workers: 1, WorkersMost: 2,
-					Wait: stage.Quantiles{Count: 3, P50: ms, P99: 1500 * ms}, Service: stage.Quantiles{Count: 3, P50: 12345 * time.Nanosecond, P99: 12 * ms},
+					Name: "load", Pool: "load", Workers: stats.Workers{Live: 1, Most: 2},
+					Counts: stats.Counts{Accepted: 3, Submitted: 3, Forwarded: 2, Errors: 1, Crashes: 4, Retries: 4},
+					Latency: stats.Latency{
+						Wait:    stats.Quantiles{Count: 3, P50: ms, P99: 1500 * ms},
+						Service: stats.Quantiles{Count: 3, P50: 12345 * time.Nanosecond, P99: 12 * ms},
+					},
 				},
-				{Name: "save", Pool: "other", Accepted: 2, Received: 2, OK: 2, WorkersMost: 1},
+				{Name: "save", Pool: "other", Counts: stats.Counts{Accepted: 2, Received: 2, OK: 2}, Workers: stats.Workers{Most: 1}},
 			},
 			Pools: []pipeline.Pool{
 				{Name: "shared", Dispatch: controller.Polled, Most: 2, Rounds: 7, Visits: 100, EmptyVisits: 30},

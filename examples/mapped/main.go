@@ -134,7 +134,7 @@ func (c config) execute(ctx context.Context, p *pipeline.Pipeline, index *index,
 // work was done.
 func (c config) interrupted(ctx context.Context, s pipeline.Snapshot) error {
 	for _, st := range s.Stages {
-		here, done := st.Process == "", st.OK+st.Forwarded
+		here, done := st.Process == "", st.Counts.OK+st.Counts.Forwarded
 		if ctx.Err() != nil && here && (st.Name == "load" || st.Name == "enter") && done < uint64(c.documents) {
 			return fmt.Errorf("interrupted: %s has handled %d of %d documents", st.Name, done, c.documents)
 		}
@@ -147,9 +147,9 @@ func report(s pipeline.Snapshot, index *index) string {
 	var b strings.Builder
 	for _, st := range s.Stages {
 		if st.Process != "" {
-			fmt.Fprintf(&b, "%s: sent %d to process %s\n", st.Name, st.OK, st.Process)
+			fmt.Fprintf(&b, "%s: sent %d to process %s\n", st.Name, st.Counts.OK, st.Process)
 		} else {
-			fmt.Fprintf(&b, "%s: handled %d\n", st.Name, st.OK+st.Forwarded)
+			fmt.Fprintf(&b, "%s: handled %d\n", st.Name, st.Counts.OK+st.Counts.Forwarded)
 		}
 	}
 	documents, words := index.sum()

@@ -61,7 +61,7 @@ func (s *story) accounts(p *pipeline.Pipeline) {
 	s.sawf("%s", show.Law(snapshot))
 	for _, st := range snapshot.Stages {
 		s.sawf("stage %q: crashes %d, workers that replaced a crashed one %d, retries %d",
-			st.Name, st.Crashes, st.Restarts, st.Retries)
+			st.Name, st.Counts.Crashes, st.Counts.Restarts, st.Counts.Retries)
 	}
 }
 

@@ -55,7 +55,8 @@ type stageReport struct {
 func (r result) report() report {
 	stages := make([]stageReport, len(r.end.Stages))
 	for i, s := range r.end.Stages {
-		stages[i] = stageReport{s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes, s.WorkersMost}
+		c := &s.Counts
+		stages[i] = stageReport{s.Name, c.Accepted, c.OK, c.Forwarded, c.Errors, c.Crashes, s.Workers.Most}
 	}
 	told := &r.server.stats
 	hits, misses := r.server.cache.counts()
@@ -97,9 +98,10 @@ func printStages(w io.Writer, stages []stage.Snapshot) error {
 	_, _ = fmt.Fprintln(t, strings.ReplaceAll(
 		"stage|accepted|ok|forwarded|errors|crashes|workers now/most|wait p50/p99|service p50/p99|", "|", "\t"))
 	for _, s := range stages {
+		c := &s.Counts
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n",
-			s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes,
-			show.Workers(s), show.Quantiles(s.Wait), show.Quantiles(s.Service))
+			s.Name, c.Accepted, c.OK, c.Forwarded, c.Errors, c.Crashes,
+			show.Workers(s), show.Quantiles(s.Latency.Wait), show.Quantiles(s.Latency.Service))
 	}
 	return t.Flush()
 }

@@ -108,8 +108,8 @@ func (g *goldaSystem) dial() client {
 	return &goldaClient{g: g, answers: make(chan reply), heard: map[int]bool{}}
 }
 
-func (g *goldaSystem) workers(stage string) int { return g.stages[stage].Snapshot().Workers }
-func (g *goldaSystem) queued(stage string) int  { return g.stages[stage].Snapshot().Queued }
+func (g *goldaSystem) workers(stage string) int { return g.stages[stage].Snapshot().Workers.Live }
+func (g *goldaSystem) queued(stage string) int  { return g.stages[stage].Snapshot().Queue.Queued }
 func (g *goldaSystem) add(stage string, n int)  { g.spy.wish(stage, n) }
 func (g *goldaSystem) breakController()         { g.spy.broken.Store(true); settle(2 * time.Second) }
 func (g *goldaSystem) ticks() int               { return int(g.spy.ticks.Load()) }

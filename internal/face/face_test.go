@@ -31,9 +31,10 @@ const module = "github.com/golda-dev/golda"
 // Three more in coordination/rpc start and stop processes at other nodes.
 const budget = `
 behaviour        32
-stage            87
+stage            86
 stage/queue      18
 stage/reason     16
+stage/stats      6
 worker           21
 pipeline         54
 source           17

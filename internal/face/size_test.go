@@ -37,8 +37,6 @@ fields of inbox.Inbox: 62
 fields of inbox.Member: 38
 fields of inbox.state: 56
 fields of pipeline.Pipeline: 33
-fields of pipeline.Undrained: 62
-fields of stage.Snapshot: 60
 fields of stage.settings: 50
 fields of worker.Worker: 88
 files of internal/inbox: 52

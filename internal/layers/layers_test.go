@@ -35,6 +35,7 @@ controller/simulator: controller controller/policy internal/ring internal/steer
 internal/histogram:
 stage/queue:        internal/ring
 stage/reason:
+stage/stats:        stage/reason
 coordination/guard:
 internal/requests:   coordination/guard
 internal/transaction: coordination/guard internal/requests
@@ -84,7 +85,7 @@ internal/control:   controller stage/queue worker
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
-stage:              behaviour coordination/guard stage/queue stage/reason worker
+stage:              behaviour coordination/guard stage/queue stage/reason stage/stats worker
                     internal/actor internal/backoff internal/command internal/engine internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
                     internal/rate internal/states
 

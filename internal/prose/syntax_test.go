@@ -39,7 +39,7 @@ adapter/nats 60 58
 adapter/nats/fleet 18 10
 internal/inbox 66 52
 pipeline 47 44
-stage 37 42
+stage 34 34
 stage/stagetest 7 12
 stage/stagetest/chaos 29 14
 window 10 15

@@ -65,7 +65,7 @@ func Ended(tb testing.TB, p *pipeline.Pipeline, name string, want Ends) {
 		}
 		got := endsOf(st)
 		switch over := s.InFlight == 0 || time.Since(began) > endsWait; {
-		case got == want && st.Queued+st.InHand+st.Delayed == 0:
+		case got == want && st.Queue.Queued+st.Queue.InHand+st.Queue.Delayed == 0:
 			return
 		case over || got.exceeds(want):
 			tb.Errorf("stage %q: %v; want %v\n%s", name, got, want, row(st))
@@ -91,7 +91,8 @@ func names(s pipeline.Snapshot) (all []string) {
 }
 
 func endsOf(st stage.Snapshot) Ends {
-	return Ends{OK: st.OK, Forwarded: st.Forwarded, Errors: st.Errors, Shed: st.Shed, DeadLettered: st.DeadLettered}
+	c := &st.Counts
+	return Ends{OK: c.OK, Forwarded: c.Forwarded, Errors: c.Errors, Shed: c.Shed, DeadLettered: c.DeadLettered}
 }
 
 // row returns the accounts of a stage.
@@ -100,8 +101,8 @@ func row(st stage.Snapshot) string {
   ended: ok %d, forwarded %d, errors %d, shed %d %v, dead-lettered %d %v
   here: %d queued of %d, %d in hand, of which %d suspended, %d waiting for a retry
   crashes %d, retries %d, stuck %d, workers restarted %d`,
-		st.Accepted, st.Submitted, st.Received, st.Rejected, st.RejectedBy, st.Emitted,
-		st.OK, st.Forwarded, st.Errors, st.Shed, st.ShedBy, st.DeadLettered, st.DeadLetteredBy,
-		st.Queued, st.Capacity, st.InHand, st.Suspended, st.Delayed,
-		st.Crashes, st.Retries, st.Stuck, st.Restarts)
+		st.Counts.Accepted, st.Counts.Submitted, st.Counts.Received, st.Counts.Rejected, st.Reasons.Rejected, st.Counts.Emitted,
+		st.Counts.OK, st.Counts.Forwarded, st.Counts.Errors, st.Counts.Shed, st.Reasons.Shed, st.Counts.DeadLettered, st.Reasons.DeadLettered,
+		st.Queue.Queued, st.Queue.Capacity, st.Queue.InHand, st.Queue.Suspended, st.Queue.Delayed,
+		st.Counts.Crashes, st.Counts.Retries, st.Counts.Stuck, st.Counts.Restarts)
 }

@@ -45,12 +45,12 @@ func Fill[C any](tb testing.TB, p *pipeline.Pipeline, s *stage.Stage[C], cmd C) 
 	}
 	tb.Cleanup(release)
 	st, _ := stageOf(p.Snapshot(), s.Name())
-	full := st.Capacity
-	if st.KeyCapacity > 0 {
-		full = min(full, st.Queued+st.KeyCapacity)
+	full := st.Queue.Capacity
+	if st.Queue.KeyCapacity > 0 {
+		full = min(full, st.Queue.Queued+st.Queue.KeyCapacity)
 	}
-	go copies.submit(given, full-st.Queued) // it waits if others fill the stage meanwhile
-	for began := time.Now(); st.Queued < full; time.Sleep(time.Millisecond) {
+	go copies.submit(given, full-st.Queue.Queued) // it waits if others fill the stage meanwhile
+	for began := time.Now(); st.Queue.Queued < full; time.Sleep(time.Millisecond) {
 		if err := copies.refused(); err != nil {
 			tb.Fatalf("stagetest: Fill: stage %q refuses the command: %v", s.Name(), err)
 		}

@@ -190,7 +190,7 @@ func TestADiagnosisSaysHowManyCallersAndWorkersWaitForASlot(t *testing.T) {
 	close(release)
 	callers.Wait()
 	require.NoError(t, p.Stop(t.Context()))
-	require.Zero(t, first.Snapshot().Submitters)
+	require.Zero(t, first.Snapshot().Queue.Submitters)
 }
 
 // lazily is a text that is made when it is printed.

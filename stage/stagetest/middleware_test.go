@@ -47,9 +47,9 @@ func TestAnInjectorIsMiddlewareOfAnyKindOfStage(t *testing.T) {
 				_, _ = stage.Call[int](t.Context(), s, i)
 			}
 			st := trial.Snapshot().Stages[0]
-			require.Equal(t, in.Count(stagetest.Error), st.Errors)
-			require.Equal(t, in.Count(stagetest.Panic), st.Crashes)
-			require.Positive(t, st.OK)
+			require.Equal(t, in.Count(stagetest.Error), st.Counts.Errors)
+			require.Equal(t, in.Count(stagetest.Panic), st.Counts.Crashes)
+			require.Positive(t, st.Counts.OK)
 			require.Positive(t, in.Count(stagetest.Delay))
 		})
 	}

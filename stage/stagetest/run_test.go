@@ -302,7 +302,7 @@ func TestAFilledStageIsFullUntilItIsReleased(t *testing.T) {
 			}
 			release := stagetest.Fill(t, p.Pipeline, s.Stage, 99)
 			st := p.Snapshot().Stages[0]
-			require.Equal(t, 5, st.Queued)
+			require.Equal(t, 5, st.Queue.Queued)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
 			require.ErrorIs(t, s.Submit(ctx, 2), row.err)

@@ -43,7 +43,7 @@ func TestAWrappedBehaviourKeepsItsStateOverFaults(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, want, n)
 			}
-			require.Greater(t, s.Snapshot().Crashes, uint64(20))
+			require.Greater(t, s.Snapshot().Counts.Crashes, uint64(20))
 		})
 	}
 }

@@ -136,7 +136,7 @@ func (w *Watchdog) stall(d time.Duration, s pipeline.Snapshot, handlers []stage.
 // queue they may wait for a free slot instead, so it is left out.
 func retrying(s pipeline.Snapshot) (names []string) {
 	for _, st := range s.Stages {
-		if st.Delayed > 0 && st.Queued < st.Capacity {
+		if st.Queue.Delayed > 0 && st.Queue.Queued < st.Queue.Capacity {
 			names = append(names, st.Name)
 		}
 	}
@@ -176,7 +176,8 @@ func pausedAnywhere(s pipeline.Snapshot) bool {
 func progress(s pipeline.Snapshot) (sum uint64) {
 	sum = s.Accepted + s.Replied + s.Failed + s.Shed + s.DeadLettered
 	for _, st := range s.Stages {
-		sum += st.Forwarded + st.Received + st.Emitted + st.Retries + st.Crashes
+		c := &st.Counts
+		sum += c.Forwarded + c.Received + c.Emitted + c.Retries + c.Crashes
 	}
 	return sum
 }

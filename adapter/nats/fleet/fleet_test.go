@@ -384,7 +384,7 @@ func TestMembersOfOtherVersionsAreShownAsFarAsTheyAreUnderstood(t *testing.T) {
 	defer raw.Close()
 	answers := []string{
 		`{"format":1,"id":"1","name":"without a snapshot"}`,
-		`{"format":1,"id":"2","name":"older","snapshot":{"Pipeline":"shop","Stages":[{"Name":"work","Workers":3}]}}`,
+		`{"format":1,"id":"2","name":"older","snapshot":{"Pipeline":"shop","Stages":[{"Name":"work","Workers":{"Live":3}}]}}`,
 		`{"format":2,"id":"3","name":"newer","snapshot":{"pipeline":["shop"]},"units":[{"name":"work","workers":1e300}]}`,
 		`{"format":1,"id":"4","name":"other types","snapshot":{"Stages":"none"}}`,
 		`{"format":1,"id":"5","name":"further fields","colour":"red","snapshot":{"Pipeline":"shop","Colour":[1]}}`,

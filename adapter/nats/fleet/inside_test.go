@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 // at is an instant so many milliseconds after a fixed one.
@@ -304,8 +305,9 @@ func TestASnapshotSurvivesItsWayWithErrors(t *testing.T) {
 	s := pipeline.Snapshot{
 		Pipeline: "p", Policy: "backlog", At: at(0), Accepted: 3, Replied: 3,
 		Stages: []stage.Snapshot{{
-			Name: "s", Accepted: 3, OK: 3, RejectedBy: map[reason.Reason]uint64{reason.Full: 2}, BusyTime: time.Second,
-			Wait: stage.Quantiles{Count: 3, P50: 1, P99: 2}, Methods: []stage.MethodSnapshot{{Method: "m"}},
+			Name: "s", Counts: stats.Counts{Accepted: 3, OK: 3, BusyTime: time.Second},
+			Reasons: stats.Reasons{Rejected: map[reason.Reason]uint64{reason.Full: 2}},
+			Latency: stats.Latency{Wait: stats.Quantiles{Count: 3, P50: 1, P99: 2}}, Methods: []stage.MethodSnapshot{{Method: "m"}},
 		}, {Name: "t"}},
 		Feeds: []pipeline.FeedSnapshot{{Name: "f"}, {Name: "g", State: "away", Err: fmt.Errorf("away: %w", errors.New("no route"))}},
 		Pools: []pipeline.Pool{{Name: "s", Workers: 1}},
@@ -345,7 +347,7 @@ func TestASnapshotIsATable(t *testing.T) {
 		Pipeline: "shop", At: at(60_000),
 		Processes: []Process{
 			{Name: "a", Host: "one", PID: 7, State: Alive, Stages: []string{"ocr", "save"}, Snapshot: pipeline.Snapshot{Stages: []stage.Snapshot{
-				{Name: "ocr", Pool: "ocr", Workers: 4}, {Name: "save", Pool: "io", Workers: 0},
+				{Name: "ocr", Pool: "ocr", Workers: stats.Workers{Live: 4}}, {Name: "save", Pool: "io"},
 			}}},
 			{Name: "b\x1b[2J\n", Host: "two", PID: 12345, State: Lost, Heard: at(0), Stages: []string{"ocr"}},
 			{Name: "c", Host: "three", PID: 8, State: Alive, Err: errors.New("newer")},

@@ -70,13 +70,13 @@ func (r *reading) addUnits(s *pipeline.Snapshot, comes map[string][]string) {
 			r.units = append(r.units, unit{Name: st.Pool})
 		}
 		u := &r.units[n]
-		u.Workers, u.Most = u.Workers+st.Workers, u.Most+st.WorkersMax
+		u.Workers, u.Most = u.Workers+st.Workers.Live, u.Most+st.Workers.Max
 		for _, inlet := range comes[st.Name] {
 			if !slices.Contains(u.Inlets, inlet) {
 				u.Inlets = append(u.Inlets, inlet)
 			}
 		}
-		r.busy[u.Name] += st.BusyTime
+		r.busy[u.Name] += st.Counts.BusyTime
 	}
 	for _, pool := range s.Pools {
 		if n, known := at[pool.Name]; known {

@@ -67,7 +67,7 @@ func (p *Process) workers() string {
 		if st.Process != "" {
 			continue
 		}
-		workers := strconv.Itoa(st.Workers)
+		workers := strconv.Itoa(st.Workers.Live)
 		if st.Pool != st.Name {
 			workers = "of " + st.Pool
 		}

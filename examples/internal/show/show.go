@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 // Workers returns the number of the stage's own workers, or the name of the
@@ -17,12 +18,12 @@ func Workers(s stage.Snapshot) string {
 	if s.Pool != s.Name {
 		return fmt.Sprintf("of %q", s.Pool)
 	}
-	return fmt.Sprintf("%d/%d", s.Workers, s.WorkersMost)
+	return fmt.Sprintf("%d/%d", s.Workers.Live, s.Workers.Most)
 }
 
 // Quantiles returns the median and the 99th percentile, if anything was
 // measured.
-func Quantiles(q stage.Quantiles) string {
+func Quantiles(q stats.Quantiles) string {
 	if q.Count == 0 {
 		return "-"
 	}

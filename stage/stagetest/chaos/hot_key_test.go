@@ -90,7 +90,7 @@ func TestAHotKeyGoesOnAfterItsWorkersAreKilled(t *testing.T) {
 						assert.Equal(t, 1, n, "%v", o)
 					}
 					s := orders.Snapshot()
-					require.Zero(t, s.Queued+s.InHand+s.Suspended+s.Delayed+s.Waiting, "%+v", s)
+					require.Zero(t, s.Queue.Queued+s.Queue.InHand+s.Queue.Suspended+s.Queue.Delayed+s.Queue.Waiting, "%+v", s)
 					return
 				case <-time.After(3 * time.Millisecond):
 				}

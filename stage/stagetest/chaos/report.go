@@ -65,11 +65,11 @@ func sum(to, from map[string]uint64) map[string]uint64 {
 func (r *Report) absorb(s pipeline.Snapshot) {
 	r.Accepted, r.Replied, r.Failed, r.Shed, r.DeadLettered = s.Accepted, s.Replied, s.Failed, s.Shed, s.DeadLettered
 	for _, st := range s.Stages {
-		r.Crashes += st.Crashes
-		r.Stuck += st.Stuck
-		r.Retries += st.Retries
-		r.Restarts += st.Restarts
-		r.Refused += st.Rejected
+		r.Crashes += st.Counts.Crashes
+		r.Stuck += st.Counts.Stuck
+		r.Retries += st.Counts.Retries
+		r.Restarts += st.Counts.Restarts
+		r.Refused += st.Counts.Rejected
 	}
 }
 

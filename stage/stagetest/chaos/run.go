@@ -479,7 +479,7 @@ func (r *run) judge() {
 	}
 	submitted := uint64(0)
 	for i := range s.Stages {
-		submitted += s.Stages[i].Submitted
+		submitted += s.Stages[i].Counts.Submitted
 	}
 	if n := r.accepted.Load(); submitted != n && !r.changed {
 		r.breachf(Law, "%d commands were accepted, the stages say %d", n, submitted)

@@ -254,9 +254,9 @@ func (s *site) count(st stage.Snapshot) error {
 	if !s.exact() {
 		return nil
 	}
-	if oks, forwards := s.oks.Load(), s.forwards.Load(); st.OK != oks || st.Forwarded != forwards {
+	if oks, forwards := s.oks.Load(), s.forwards.Load(); st.Counts.OK != oks || st.Counts.Forwarded != forwards {
 		return fmt.Errorf("stage %s: handlers answered ok %d times and forward %d, the stage says %d and %d",
-			st.Name, oks, forwards, st.OK, st.Forwarded)
+			st.Name, oks, forwards, st.Counts.OK, st.Counts.Forwarded)
 	}
 	return nil
 }
@@ -282,9 +282,9 @@ func (s *site) checkGuard(st stage.Snapshot) error {
 		return fmt.Errorf("stage %s: %d handlers ran at once, and its guard allows %d", st.Name, most, s.Guard)
 	}
 	for _, m := range st.Methods {
-		if m.Pending != st.Queued || m.Current > st.Abandoned ||
+		if m.Pending != st.Queue.Queued || m.Current > st.Workers.Abandoned ||
 			m.Accepted != m.Completed+m.Current || m.Invocations != m.Accepted+m.Pending {
-			return fmt.Errorf("stage %s: at the end its method has %+v, with %d abandoned", st.Name, m.Counters, st.Abandoned)
+			return fmt.Errorf("stage %s: at the end its method has %+v, with %d abandoned", st.Name, m.Counters, st.Workers.Abandoned)
 		}
 	}
 	return nil

@@ -316,7 +316,7 @@ func (r *run) checkComplete(s *site, cmd command) {
 // superseded returns how many commands were done at the stage without going further: in favour of later ones.
 func (s *site) superseded(st stage.Snapshot) uint64 {
 	if s.Window.latest() {
-		return st.OK
+		return st.Counts.OK
 	}
 	return 0
 }

@@ -78,9 +78,9 @@ func Diagnose(s pipeline.Snapshot) string {
 	var lines []string
 	here := 0
 	for _, st := range s.Stages {
-		n := st.Queued + st.InHand + st.Delayed
+		n := st.Queue.Load()
 		here += n
-		if n+st.Submitters+st.Senders == 0 && st.Balanced() && !(st.Draining && s.InFlight > 0) {
+		if n+st.Queue.Submitters+st.Queue.Senders == 0 && st.Balanced() && !(st.Draining && s.InFlight > 0) {
 			continue
 		}
 		lines = append(lines, diagnose(st, poolOf(s, st)))
@@ -102,13 +102,13 @@ func poolOf(s pipeline.Snapshot, st stage.Snapshot) pipeline.Pool {
 			return p
 		}
 	}
-	return pipeline.Pool{Name: st.Pool, Workers: st.Workers, Busy: st.Busy}
+	return pipeline.Pool{Name: st.Pool, Workers: st.Workers.Live, Busy: st.Workers.Busy}
 }
 
 func diagnose(st stage.Snapshot, p pipeline.Pool) string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "  stage %q: %d queued of %d, %d in hand, %d waiting for a retry; %d workers of pool %q, %d busy",
-		st.Name, st.Queued, st.Capacity, st.InHand, st.Delayed, p.Workers, p.Name, p.Busy)
+		st.Name, st.Queue.Queued, st.Queue.Capacity, st.Queue.InHand, st.Queue.Delayed, p.Workers, p.Name, p.Busy)
 	for _, note := range []struct {
 		is   bool
 		says string
@@ -116,15 +116,15 @@ func diagnose(st stage.Snapshot, p pipeline.Pool) string {
 		{st.Paused, "paused"},
 		{st.Draining && !st.Drained, "draining"},
 		{st.Drained, "drained"},
-		{st.Queued >= st.Capacity, "full"},
-		{st.Carried > 0, fmt.Sprintf("handled, and not handed over: %d", st.Carried)},
-		{st.Reserved > 0, fmt.Sprintf("slots promised to workers of other stages: %d", st.Reserved)},
-		{st.Submitters > 0, fmt.Sprintf("callers that wait for a free slot: %d", st.Submitters)},
-		{st.Senders > 0, fmt.Sprintf("workers of other stages that wait to hand over: %d", st.Senders)},
-		{st.Suspended > 0, fmt.Sprintf("suspended handlers: %d", st.Suspended)},
-		{st.Queued > 0 && p.Workers == 0, "no worker takes them"},
+		{st.Queue.Queued >= st.Queue.Capacity, "full"},
+		{st.Queue.Carried > 0, fmt.Sprintf("handled, and not handed over: %d", st.Queue.Carried)},
+		{st.Queue.Reserved > 0, fmt.Sprintf("slots promised to workers of other stages: %d", st.Queue.Reserved)},
+		{st.Queue.Submitters > 0, fmt.Sprintf("callers that wait for a free slot: %d", st.Queue.Submitters)},
+		{st.Queue.Senders > 0, fmt.Sprintf("workers of other stages that wait to hand over: %d", st.Queue.Senders)},
+		{st.Queue.Suspended > 0, fmt.Sprintf("suspended handlers: %d", st.Queue.Suspended)},
+		{st.Queue.Queued > 0 && p.Workers == 0, "no worker takes them"},
 		{p.Busy > 0 && p.Busy == p.Workers, "all workers are in handlers"},
-		{st.Abandoned > 0, fmt.Sprintf("%d handlers abandoned", st.Abandoned)},
+		{st.Workers.Abandoned > 0, fmt.Sprintf("%d handlers abandoned", st.Workers.Abandoned)},
 		{!st.Balanced(), "its accounts do not add up"},
 	} {
 		if note.is {

@@ -1,0 +1,141 @@
+// Package stats has the numbers of a stage, in groups. [Queue] and [Workers]
+// say how many commands and workers are there now, so their numbers rise and
+// fall. [Counts] are totals, which only grow, and [Reasons] splits some of them.
+// [Latency] is how long commands take. stage.Snapshot has one value of each.
+package stats
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/stage/reason"
+)
+
+// Queue is how many commands and slots a stage has. Each command is queued, in
+// hand or delayed. Queued, Delayed, Carried and Reserved hold the slots.
+type Queue struct {
+	Queued int // commands in the queue
+	Held   int // commands of Queued that a stage.Guard holds back
+
+	InHand    int // commands that workers have taken and not completed
+	Suspended int // commands of InHand whose handlers are suspended, and hold no worker
+
+	Delayed int // commands that wait for the time of their next try
+
+	// Capacity is the number of slots. It is exceeded by commands that must not
+	// be refused, such as retries.
+	Capacity int
+	// KeyCapacity is how many slots the commands of one key may hold in a
+	// stage.Keyed stage. It is 0 in other stages.
+	KeyCapacity int
+
+	// Reserved is the number of free slots that are promised to workers of
+	// other stages.
+	Reserved int
+	// Carried is the number of commands that were handled here and cannot be
+	// handed over yet, because the next stage is full or because of their
+	// order.
+	Carried int
+	// Waiting is the number of results of a stage.Ordered stage that wait until
+	// the results of earlier commands have left. They are among Carried.
+	Waiting int
+
+	Submitters int // callers and handlers that wait for a free slot here
+	Senders    int // workers of other stages that wait to hand over commands here
+
+	// RateKeys is the number of keys whose commands wait for the rate of their
+	// key; see stage.RateBy.
+	RateKeys int
+}
+
+// Load returns the number of commands that the stage has.
+func (q Queue) Load() int { return q.Queued + q.InHand + q.Delayed }
+
+// Workers is how many workers and instances a stage has. Busy, Blocked and Idle
+// are all of its own workers. While a shared pool visits the stage, Busy is the
+// number of the pool's workers at the stage, which has no workers of its own
+// then, and Live, Blocked and Idle are 0.
+type Workers struct {
+	Live    int // the stage's own workers
+	Busy    int // workers that run a handler, or are about to
+	Blocked int // workers that have handled their batch and wait for a free slot in a next stage
+	Idle    int // workers without work
+
+	Min  int // fewest workers that the stage may have
+	Max  int // most workers that the stage may have
+	Most int // most workers that were at the stage at once so far, of its own or of a shared pool
+
+	// Instances is how many workers may be at the stage at once, or how many
+	// commands may be in progress if its handlers suspend.
+	Instances int
+	Keys      int // keys of a stage.Keyed stage that have an instance
+	// KeptStates is the number of states of passivated instances that are kept
+	// for the next instances of their keys; see stage.KeepStates.
+	KeptStates int
+
+	// CrashStreak is the number of crashes since a command was last completed;
+	// see stage.RestartPolicy.
+	CrashStreak int
+	// Abandoned is the number of handlers that were given up, since they did
+	// not return in time, and that have not returned yet.
+	Abandoned int
+}
+
+// Counts are totals of a stage since it was made. Each only grows, so the
+// difference between two snapshots has the counts of the time in between.
+type Counts struct {
+	Accepted  uint64 // accepted commands: Submitted and Received
+	Submitted uint64 // commands accepted from outside the pipeline
+	Received  uint64 // commands accepted from stages, which forwarded or emitted them
+	Rejected  uint64 // commands that were not accepted; see Reasons
+
+	OK           uint64 // commands that ended here with a result
+	Forwarded    uint64 // commands that were forwarded to another stage
+	Errors       uint64 // commands that ended here with an error
+	Shed         uint64 // commands that a full queue, their time to live or a policy ended; see Reasons
+	DeadLettered uint64 // commands that ended here without an answer; see Reasons
+	Emitted      uint64 // further commands that handlers emitted
+
+	Crashes uint64 // tries that crashed their handler; a command may crash several times
+	// Stuck is the number of handlers that did not return in time, so that
+	// their workers were abandoned. They are among Crashes, except at a hard
+	// stop.
+	Stuck          uint64
+	Retries        uint64 // further tries of commands
+	RetriesRefused uint64 // further tries that the Budget of a stage.RetryPolicy did not allow
+	Restarts       uint64 // workers that replaced one that crashed
+	Passivated     uint64 // instances of keys that were stopped because they were idle or too many
+
+	Visits      uint64 // visits of workers of shared pools
+	EmptyVisits uint64 // visits that found no command
+
+	// BusyTime, BlockedTime and IdleTime are all the time of the stage's own
+	// workers, added up. BusyTime includes the time of workers of shared pools
+	// in handlers of the stage. The time of a handler that has not returned
+	// counts up to now.
+	BusyTime    time.Duration // time in handlers
+	BlockedTime time.Duration // time of workers that waited for a free slot in a next stage
+	IdleTime    time.Duration // time of workers without work
+
+	// RateWait is for how long commands have waited in the queue because of the
+	// stage's rate alone; see stage.Rate and stage.RateBy.
+	RateWait time.Duration
+}
+
+// Reasons are totals of [Counts] by reason, without the reasons that did not
+// occur.
+type Reasons struct {
+	Rejected, Shed, DeadLettered map[reason.Reason]uint64
+}
+
+// Latency is how long commands take in a stage.
+type Latency struct {
+	Wait    Quantiles // time of a command in the queue, sampled
+	Service Quantiles // time of a command in its handler, measured a batch at a time
+}
+
+// Quantiles summarizes many durations. P50 and P99 are at most an eighth above
+// the true value and never below it.
+type Quantiles struct {
+	Count    uint64 // measured durations
+	P50, P99 time.Duration
+}
