@@ -23,7 +23,7 @@ func summed(t *testing.T, file string) *pipeline.Pipeline {
 
 func summedBy(t *testing.T, file string) (*pipeline.Pipeline, pipeline.Part) {
 	t.Helper()
-	of := window.Aggregate("sum", func(n int) int { return n }, func(sum, n int) int { return sum + n }, window.Bounds[int]{Count: 10})
+	of := led(window.Aggregate("sum", func(n int) int { return n }, func(sum, n int) int { return sum + n }, window.Bounds[int]{Count: 10}))
 	p, err := pipeline.New("test", pipeline.Feed("numbers", of, few), pipeline.Checkpoint(file, time.Hour),
 		pipeline.Logger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestStatesAreNeitherAddedToNorRemovedFromAPipelineWithACheckpoint(t *testin
 	require.NoError(t, p.Add(t.Context(), plain))
 	require.NoError(t, plain.Submit(t.Context(), 1))
 
-	more := window.By("more", func(n int) int { return n }, window.Bounds[int]{Count: 10})
+	more := led(window.By("more", func(n int) int { return n }, window.Bounds[int]{Count: 10}))
 	require.ErrorContains(t, p.Add(t.Context(), more), `Checkpoint: cannot save stage "more", which is added while the pipeline runs: give it to New`)
 	require.ErrorContains(t, p.Add(t.Context(), pipeline.Feed("others", plain, few)),
 		`Checkpoint: cannot save the position of Feed "others", which is added while the pipeline runs: give it to New`)

@@ -240,8 +240,8 @@ func TestAStopKeepsOpenWindowsForTheNextProcess(t *testing.T) {
 
 func TestACheckpointThatDoesNotFitIsAnError(t *testing.T) {
 	sum := func(name string, opts ...stage.Option) *stage.Flow[int, window.Window[int, int]] {
-		return window.Aggregate(name, func(n int) int { return n }, func(sum, n int) int { return sum + n },
-			window.Bounds[int]{Count: 10}, opts...)
+		return led(window.Aggregate(name, func(n int) int { return n }, func(sum, n int) int { return sum + n },
+			window.Bounds[int]{Count: 10}, opts...))
 	}
 	file := filepath.Join(t.TempDir(), "state")
 	start := func(parts ...pipeline.Part) error {
@@ -263,8 +263,8 @@ func TestACheckpointThatDoesNotFitIsAnError(t *testing.T) {
 	require.ErrorAs(t, start(fed("numbers", "another")), &fault)
 	require.Equal(t, "another", fault.Stage)
 	require.ErrorContains(t, fault, `the state of stage "another": there is none`)
-	wide := window.Aggregate("sum", func(n int) int { return n }, func(sum int64, n int) int64 { return sum + int64(n) },
-		window.Bounds[int]{Count: 10})
+	wide := led(window.Aggregate("sum", func(n int) int { return n }, func(sum int64, n int) int64 { return sum + int64(n) },
+		window.Bounds[int]{Count: 10}))
 	require.ErrorAs(t, start(pipeline.Feed("numbers", wide, few)), &fault)
 	require.Equal(t, "sum", fault.Stage)
 	require.ErrorContains(t, fault, "it has sums of int by int, and the stage has sums of int64 by int")
@@ -334,19 +334,19 @@ func TestWhatNoCheckpointCanSaveIsRefused(t *testing.T) {
 	bounds := window.Bounds[int]{Count: 10}
 	keyless := stage.Each("each", func() *marker { return &marker{} })
 	for want, parts := range map[string][]pipeline.Part{
-		"has no positions to save": {file, window.Aggregate("sum", first, func(s, n int) int { return s + n }, bounds)},
+		"has no positions to save": {file, led(window.Aggregate("sum", first, func(s, n int) int { return s + n }, bounds))},
 		`cannot save stage "sum": its windows cannot be saved: the field n of pipeline_test.hidden is not exported`: {
-			file, pipeline.Feed("numbers", window.Aggregate("sum", first, add, bounds), few),
+			file, pipeline.Feed("numbers", led(window.Aggregate("sum", first, add, bounds)), few),
 		},
 		"a key that is or has a *int": {
-			file, pipeline.Feed("numbers", window.By("by", func(n int) *int { return &n }, bounds), few),
+			file, pipeline.Feed("numbers", led(window.By("by", func(n int) *int { return &n }, bounds)), few),
 		},
 		"its groups are of tickets": {
-			file, pipeline.Feed("numbers", window.JoinTicket("join", window.Parts[int]{Count: 2, Limit: time.Minute}), few),
+			file, pipeline.Feed("numbers", led(window.JoinTicket("join", window.Parts[int]{Count: 2, Limit: time.Minute})), few),
 		},
 		`cannot save stage "each": it has a state for each worker`: {file, pipeline.Feed("numbers", keyless, few)},
 		"has a checkpoint of its own": {
-			file, pipeline.Feed("numbers", window.By("by", first, bounds),
+			file, pipeline.Feed("numbers", led(window.By("by", first, bounds)),
 				source.Checkpoint(few, 0, func(context.Context, int64) error { return nil })),
 		},
 		"the name of the file is empty": {pipeline.Checkpoint("", time.Second)},

@@ -57,6 +57,11 @@ var errNo = errors.New("no")
 // fn is short for a behaviour without state.
 func fn[C any](f func(ctx context.Context, cmd C) behaviour.Outcome) behaviour.Func[C] { return f }
 
+// led has the results of a flow answer the callers, by a last stage.
+func led[In, Out any](of *stage.Flow[In, Out]) *stage.Flow[In, Out] {
+	return stage.Chain(of, stage.Map("end", func(_ context.Context, out Out) (Out, error) { return out, nil }))
+}
+
 // echo answers a command with itself.
 func echo[C any](_ context.Context, cmd C) behaviour.Outcome { return behaviour.OK(cmd) }
 

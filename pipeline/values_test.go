@@ -40,7 +40,7 @@ func TestNewRefusesEachValueThatWouldNotWork(t *testing.T) {
 	bounds := func(change func(b *window.Bounds[int])) []part {
 		b := second
 		change(&b)
-		return []part{window.By("w", key, b)}
+		return []part{led(window.By("w", key, b))}
 	}
 	with := func(p ...part) []part { return append(of(), p...) }
 	for name, row := range map[string]struct {
@@ -78,15 +78,15 @@ func TestNewRefusesEachValueThatWouldNotWork(t *testing.T) {
 		"Defaults behind the option":  {of(stage.Capacity(1), stage.Defaults(stage.Capacity(2))), `stage "s": Capacity: is given twice, by options 1 and 2`},
 		"a nil option among Defaults": {of(stage.Defaults(nil)), `stage "s": Defaults, option 1: is nil`},
 
-		"an option of a window twice": {[]part{window.By("w", key, second, stage.Capacity(1), stage.TTL(1), stage.Capacity(2))},
+		"an option of a window twice": {[]part{led(window.By("w", key, second, stage.Capacity(1), stage.TTL(1), stage.Capacity(2)))},
 			`stage "w": Capacity: is given twice, by options 1 and 3: keep one`},
-		"an option of an Aggregate twice": {[]part{window.Aggregate("w", key, func(n, _ int) int { return n }, second, stage.TTL(1), stage.TTL(2))},
+		"an option of an Aggregate twice": {[]part{led(window.Aggregate("w", key, func(n, _ int) int { return n }, second, stage.TTL(1), stage.TTL(2)))},
 			`stage "w": TTL: is given twice, by options 1 and 2`},
-		"Workers of a window": {[]part{window.By("w", key, second, stage.Workers(2, 4))},
+		"Workers of a window": {[]part{led(window.By("w", key, second, stage.Workers(2, 4)))},
 			`stage "w": Workers: cannot be set, since a window sets it itself; in stage.Defaults it does not count`},
-		"Instances of a Join":   {[]part{window.Join("w", key, window.Parts[int]{Count: 2, Limit: 1}, stage.Instances(4))}, `stage "w": Instances: cannot be set`},
-		"Workers of a Debounce": {[]part{window.Debounce("w", key, 1, 2, stage.Workers(4, 4))}, `stage "w": Workers: cannot be set`},
-		"Retry of an Aggregate": {[]part{window.Aggregate("w", key, func(n, _ int) int { return n }, second, stage.Retry(stage.RetryPolicy{Attempts: 2}))},
+		"Instances of a Join":   {[]part{led(window.Join("w", key, window.Parts[int]{Count: 2, Limit: 1}, stage.Instances(4)))}, `stage "w": Instances: cannot be set`},
+		"Workers of a Debounce": {[]part{led(window.Debounce("w", key, 1, 2, stage.Workers(4, 4)))}, `stage "w": Workers: cannot be set`},
+		"Retry of an Aggregate": {[]part{led(window.Aggregate("w", key, func(n, _ int) int { return n }, second, stage.Retry(stage.RetryPolicy{Attempts: 2})))},
 			`stage "w": Retry: cannot be set`},
 		"an option twice in Defaults": {of(stage.Defaults(stage.TTL(1), stage.TTL(2))), `stage "s": TTL: is given twice, by options 1 and 2`},
 
@@ -96,8 +96,8 @@ func TestNewRefusesEachValueThatWouldNotWork(t *testing.T) {
 		"negative Bytes":                   {bounds(func(b *window.Bounds[int]) { b.Bytes, b.Size = -1, func(int) int { return 1 } }), `Bounds.Bytes(-1): must not be negative`},
 		"a negative Capacity":              {of(stage.Capacity(-1)), `stage "s": Capacity(-1): must be at least 1`},
 		"more than are held by default":    {bounds(func(b *window.Bounds[int]) { b.Count = 10_001 }), `Bounds.Count(10001): is more than Held, 10000`},
-		"more parts than are held":         {[]part{window.Join("w", key, window.Parts[int]{Count: 9, Held: 8, Limit: 1})}, `stage "w": Parts.Count(9): is more than Held, 8`},
-		"more parts of a ticket":           {[]part{window.JoinTicket("w", window.Parts[int]{Count: 9, Held: 8, Limit: 1})}, `Parts.Count(9): is more than Held, 8`},
+		"more parts than are held":         {[]part{led(window.Join("w", key, window.Parts[int]{Count: 9, Held: 8, Limit: 1}))}, `stage "w": Parts.Count(9): is more than Held, 8`},
+		"more parts of a ticket":           {[]part{led(window.JoinTicket("w", window.Parts[int]{Count: 9, Held: 8, Limit: 1}))}, `Parts.Count(9): is more than Held, 8`},
 		"as many held as an int can count": {bounds(func(b *window.Bounds[int]) { b.Held = math.MaxInt }), `Bounds.Held(9223372036854775807): must be at most 16777216`},
 
 		"a long name of a stage": {[]part{stage.Func(long, echo[int])}, "the name is longer than 255 bytes"},
@@ -182,7 +182,7 @@ func TestTwoStagesOfOneNameSayWhereBothWereMade(t *testing.T) {
 	twins := map[string][2]pipeline.Part{
 		"functions": {stage.Func("s", echo[int]), stage.Func("s", echo[int])},
 		"flows":     {identity("s"), identity("s")},
-		"windows":   {window.All("s", window.Bounds[int]{Count: 2}), window.All("s", window.Bounds[int]{Count: 2})},
+		"windows":   {led(window.All("s", window.Bounds[int]{Count: 2})), led(window.All("s", window.Bounds[int]{Count: 2}))},
 	}
 	for name, two := range twins {
 		_, err := pipeline.New("p", two[0], two[1])

@@ -68,7 +68,7 @@ func FlatMap[In, Out any](
 	name string, f func(ctx context.Context, in In, emit func(Out) error) error, opts ...Option,
 ) *Flow[In, Out] {
 	end := newResults[Out]()
-	end.required = true
+	end.required = "FlatMap"
 	flow := newFlow(name, "FlatMap", f == nil, end, opts, func(ctx context.Context, in In) behaviour.Outcome {
 		if err := f(ctx, in, func(out Out) error { return end.emit(ctx, out) }); err != nil {
 			return behaviour.Error(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/worker"
 )
@@ -41,8 +42,15 @@ func FlowOf[In, Out any](
 		s.set.refuse(err)
 	}
 	end.of, end.stage = s.set, s.inbox
+	if l, ok := any(b).(leader); ok {
+		end.required = l.MustLead(part.Seal{})
+		s.set.checks = append(s.set.checks, end.check)
+	}
 	return &Flow[In, Out]{Stage: s, end: end}
 }
+
+// leader is a behaviour whose results must lead to another stage. MustLead returns the kind of its stage.
+type leader interface{ MustLead(part.Seal) string }
 
 // refuse records an error as the faults that it is made of.
 func (s *settings) refuse(err error) {

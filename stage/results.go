@@ -20,7 +20,7 @@ type Pick[Out any] func(out Out, n int) int
 // results is where the results of a function go.
 type results[Out any] struct {
 	now      atomic.Pointer[way[Out]] // what it points to is not changed
-	required bool                     // results must lead somewhere
+	required string                   // the kind of the stage, if its results must lead somewhere; else ""
 	shown    bool                     // users see the outcomes of send
 	chained  *behaviour.Inlet         // of the flow that a Chain has put behind; nil if none has
 	of       *settings
@@ -99,7 +99,7 @@ func (s *settings) replaceOuts(old, to []behaviour.Outlet) {
 
 // check finds a function whose results lead nowhere but must.
 func (r *results[Out]) check(check *checker) {
-	check.that(!r.required || len(r.way().ports) > 0, "leads nowhere: name the stages for its results with To", "FlatMap")
+	check.that(r.required == "" || len(r.way().ports) > 0, "leads nowhere: name the stages for its results with To", "%s", r.required)
 }
 
 // send is the outcome of a command with one result.

@@ -39,7 +39,7 @@ func naturals(ctx context.Context, submit func(int) error) error {
 func TestAWindowThatACheckpointNeverLetsCloseIsRefused(t *testing.T) {
 	double := func(_ context.Context, n int) (int, error) { return 2 * n, nil }
 	sum := func(b window.Bounds[int]) *stage.Flow[int, window.Window[struct{}, int]] {
-		return window.Aggregate("sum", whole, plus, b)
+		return led(window.Aggregate("sum", whole, plus, b))
 	}
 	refused := func(parts ...pipeline.Part) {
 		t.Helper()
@@ -60,13 +60,13 @@ func TestAWindowThatACheckpointNeverLetsCloseIsRefused(t *testing.T) {
 	refused(feed(sum(window.Bounds[int]{Count: million})))
 	twice, of := stage.Map("twice", double), sum(window.Bounds[int]{Count: million})
 	refused(feed(twice), twice.To(of))
-	refused(feed(window.All("sum", window.Bounds[int]{Count: million, Held: 2 * million})))
+	refused(feed(led(window.All("sum", window.Bounds[int]{Count: million, Held: 2 * million}))))
 
 	accepted(pipeline.Feed("numbers", sum(window.Bounds[int]{Count: million}), naturals))
 	accepted(feed(sum(window.Bounds[int]{Count: 1000})))
 	accepted(feed(sum(window.Bounds[int]{Count: million, Time: time.Hour})))
 	accepted(feed(sum(window.Bounds[int]{Count: million, Bytes: million, Size: func(int) int { return 1000 }})))
-	accepted(feed(window.All("sum", window.Bounds[int]{Count: 10_000}))) // the oldest is closed when 10,000 are held
+	accepted(feed(led(window.All("sum", window.Bounds[int]{Count: 10_000})))) // the oldest is closed when 10,000 are held
 	many := stage.FlatMap("many", func(_ context.Context, n int, emit func(int) error) error {
 		for range 1000 {
 			if err := emit(n); err != nil {
@@ -83,7 +83,7 @@ func TestAWindowThatACheckpointNeverLetsCloseIsRefused(t *testing.T) {
 func TestAFeedWithAHiddenCheckpointGivesUpBeforeItStandsStill(t *testing.T) {
 	src := source.Checkpoint(naturals, 0, unsaved)
 	hidden := func(ctx context.Context, submit func(int) error) error { return src(ctx, submit) }
-	of := window.Aggregate("sum", whole, plus, window.Bounds[int]{Count: million})
+	of := led(window.Aggregate("sum", whole, plus, window.Bounds[int]{Count: million}))
 	p, err := pipeline.New("test", pipeline.Feed("numbers", of, hidden), pipeline.Logger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	err = p.Run(t.Context())
@@ -118,7 +118,7 @@ func (l *lines) having(text string) (all []string) {
 func TestASourceThatWaitsForMinutesForItsFirstCommandIsLogged(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		var log lines
-		of := window.Aggregate("sum", whole, plus, window.Bounds[int]{Time: time.Hour})
+		of := led(window.Aggregate("sum", whole, plus, window.Bounds[int]{Time: time.Hour}))
 		p, err := pipeline.New("test", pipeline.Feed("numbers", of, source.Checkpoint(naturals, 0, unsaved)),
 			pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))))
 		require.NoError(t, err)

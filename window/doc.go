@@ -23,7 +23,7 @@
 // All commands of a window end with its result. A caller that waits for any of them, a source that hears of their ends, and a
 // source.Checkpoint wait until the result has ended, with all that was emitted on its way, and get its error. So an inlet delivers all
 // messages of a window again if the next stage fails, or if the process is killed before. The answer to the result goes to the caller of
-// the first command; the others get none. In the accounts the other commands are replied to when the first has passed the result on, and a
+// the first command; the others get none. So pipeline.New refuses a window that leads nowhere. In the accounts the other commands are replied to when the first has passed the result on, and a
 // result that fails is one failure, with one letter, unless callers or sources hear of it for all commands. If passing it on fails, as a
 // stage.Flow.Route or a middleware may, all commands of the window fail, and each is tried again or not as stage.Retry says.
 //

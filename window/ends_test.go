@@ -254,7 +254,7 @@ func TestAFailureOfAResultIsThatOfAllItsCallers(t *testing.T) {
 
 func TestTheFirstCallerGetsTheAnswerToTheResultAndAllHearOfIt(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		of := window.Aggregate("sum", word.of, func(n int, _ word) int { return n + 1 }, window.Bounds[word]{Count: 2})
+		of := led(window.Aggregate("sum", word.of, func(n int, _ word) int { return n + 1 }, window.Bounds[word]{Count: 2}))
 		p, err := pipeline.New("test", of, pipeline.Logger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))

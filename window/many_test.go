@@ -92,7 +92,7 @@ func TestAStageWhoseFunctionAlwaysPanicsGivesUpAtItsLimit(t *testing.T) {
 }
 
 func TestAStageWithWindowsIsInNoGroup(t *testing.T) {
-	_, err := pipeline.New("test", pipeline.Group("g", 1, 1, by(window.Bounds[word]{Count: 2})))
+	_, err := pipeline.New("test", pipeline.Group("g", 1, 1, led(by(window.Bounds[word]{Count: 2}))))
 	require.EqualError(t, err, `pipeline "test": stage "words": has windows and so a worker of its own, and is in group "g"`)
 }
 

@@ -17,7 +17,7 @@ import (
 // A held command costs what the documentation says.
 func TestAHeldCommandTakesSixKilobytes(t *testing.T) {
 	const n = 5000
-	of := window.By("w", func(n int) int { return n % 10 }, window.Bounds[int]{Count: n})
+	of := led(window.By("w", func(n int) int { return n % 10 }, window.Bounds[int]{Count: n}))
 	p, err := pipeline.New("test", of, pipeline.Logger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))

@@ -201,6 +201,9 @@ func (s *collector[K, V, C]) Fixed(part.Seal) (why string, opts []stage.Option) 
 	return "a window sets it itself", s.fixed(s.bounds.Held)
 }
 
+// MustLead has pipeline.New refuse a stage of a collector that leads nowhere.
+func (s *collector[K, V, C]) MustLead(part.Seal) string { return "window" }
+
 const (
 	defaultHeld = 10_000
 	// mostPeriods is how many keys of a Throttle have a period in which no further command has come.

@@ -29,6 +29,11 @@ type word struct {
 
 func (w word) of() string { return w.key }
 
+// led has the results of a flow answer the callers, by a last stage.
+func led[In, Out any](of *stage.Flow[In, Out]) *stage.Flow[In, Out] {
+	return stage.Chain(of, stage.Map("end", func(_ context.Context, out Out) (Out, error) { return out, nil }))
+}
+
 // words makes commands of texts such as "a1": the key is the first letter.
 func words(texts ...string) (all []word) {
 	for _, t := range texts {
@@ -651,6 +656,28 @@ func TestAnAggregateThatCannotBePassedOnIsInItsLetter(t *testing.T) {
 	}
 }
 
+// The result of a window is all that it does, and only the caller of its first command would get it.
+func TestAWindowThatLeadsNowhereIsRefused(t *testing.T) {
+	key, b, parts := word.of, window.Bounds[word]{Count: 2}, window.Parts[word]{Count: 2, Limit: time.Second}
+	record := func(_ context.Context, w word) (word, error) { return w, nil }
+	for name, of := range map[string]pipeline.Part{
+		"All":           window.All("w", b),
+		"By":            window.By("w", key, b),
+		"Aggregate":     window.Aggregate("w", key, func(n int, _ word) int { return n + 1 }, b),
+		"Join":          window.Join("w", key, parts),
+		"JoinTicket":    window.JoinTicket("w", parts),
+		"Debounce":      window.Debounce("w", key, time.Second, 0),
+		"Throttle":      window.Throttle("w", key, time.Second),
+		"end of a flow": stage.Chain(stage.Map("record", record), window.By("w", key, b)),
+	} {
+		_, err := pipeline.New("test", of)
+		require.EqualError(t, err, `stage "w": window: leads nowhere: name the stages for its results with To`, name)
+	}
+	of := window.By("w", key, b)
+	_, err := pipeline.New("test", of, of.Route(stage.RoundRobin[window.Window[string, []word]](), stage.Sink("s", func(context.Context, window.Window[string, []word]) error { return nil })))
+	require.NoError(t, err)
+}
+
 func TestWhatIsWrongWithAWindowIsFoundWhenThePipelineIsMade(t *testing.T) {
 	key := word.of
 	add := func(n int, _ word) int { return n }
@@ -659,31 +686,31 @@ func TestWhatIsWrongWithAWindowIsFoundWhenThePipelineIsMade(t *testing.T) {
 	type b = window.Bounds[word]
 	type p = window.Parts[word]
 	for want, part := range map[string]pipeline.Part{
-		"Bounds: a window needs a bound: Count, Bytes, Time, Every or Idle":                   window.By("w", key, b{}),
-		"Bounds: a window needs a bound: Count, Bytes, Time, Every or Idle ":                  window.All("w", b{Held: 3}),
-		"window: the function for the key is nil":                                             window.By[string]("w", nil, b{Count: 1}),
-		"Bounds.Count(-1): must not be negative":                                              window.By("w", key, b{Count: -1}),
-		"Bounds.Time(-1ns): must not be negative":                                             window.By("w", key, b{Time: -1}),
-		"Bounds.Every(-1ns): must not be negative":                                            window.By("w", key, b{Every: -1}),
-		"Bounds.Idle(-1ns): must not be negative":                                             window.By("w", key, b{Idle: -1}),
-		"Bounds.Bytes(-1): must not be negative":                                              window.By("w", key, b{Bytes: -1, Count: 1}),
-		"Bounds.Bytes(5): Bytes and Size are given together":                                  window.By("w", key, b{Bytes: 5}),
-		"Bounds.Bytes(0): Bytes and Size are given together":                                  window.By("w", key, b{Count: 5, Size: size}),
-		"Bounds.Held(-1): must not be negative":                                               window.By("w", key, b{Count: 1, Held: -1}),
-		"Bounds.Held(100000000): must be at most 16777216":                                    window.By("w", key, b{Count: 1, Held: 1e8}),
-		"window.Aggregate: the function that adds is nil":                                     window.Aggregate[string, int]("w", key, nil, b{Count: 1}),
-		"Bounds.Idle(-2ns): must not be negative":                                             window.Aggregate("w", key, add, b{Idle: -2}),
-		"window.Join: the function for the key is nil":                                        window.Join[string]("w", nil, p{Count: 2, Limit: 1}),
-		"Parts.Count(1): say when a group is complete: by a Count of at least 2, or by Whole": window.Join("w", key, p{Count: 1, Limit: 1}),
-		"Parts.Count(-2): must not be negative":                                               window.Join("w", key, p{Count: -2, Limit: 1}),
-		"Parts.Limit(0s): must be above 0: a part may never come":                             window.Join("w", key, p{Whole: whole}),
-		"Parts.Held(-1): must not be negative":                                                window.Join("w", key, p{Count: 2, Limit: 1, Held: -1}),
-		"window.Debounce: the function for the key is nil":                                    window.Debounce[string, word]("w", nil, 1, 0),
-		"window.Debounce(0s, 0s): the quiet time must be above 0":                             window.Debounce("w", key, 0, 0),
-		"window.Debounce(2ns, 1ns): the limit must be 0 or at least the quiet time":           window.Debounce("w", key, 2, 1),
-		"window.Throttle(0s): the period must be above 0":                                     window.Throttle("w", key, 0),
-		"Ordered: a stage with windows has an order of its own":                               window.By("w", key, b{Count: 1}, stage.Ordered()),
-		"window.Throttle: the function for the key is nil":                                    window.Throttle[string, word]("w", nil, 1),
+		"Bounds: a window needs a bound: Count, Bytes, Time, Every or Idle":                   led(window.By("w", key, b{})),
+		"Bounds: a window needs a bound: Count, Bytes, Time, Every or Idle ":                  led(window.All("w", b{Held: 3})),
+		"window: the function for the key is nil":                                             led(window.By[string]("w", nil, b{Count: 1})),
+		"Bounds.Count(-1): must not be negative":                                              led(window.By("w", key, b{Count: -1})),
+		"Bounds.Time(-1ns): must not be negative":                                             led(window.By("w", key, b{Time: -1})),
+		"Bounds.Every(-1ns): must not be negative":                                            led(window.By("w", key, b{Every: -1})),
+		"Bounds.Idle(-1ns): must not be negative":                                             led(window.By("w", key, b{Idle: -1})),
+		"Bounds.Bytes(-1): must not be negative":                                              led(window.By("w", key, b{Bytes: -1, Count: 1})),
+		"Bounds.Bytes(5): Bytes and Size are given together":                                  led(window.By("w", key, b{Bytes: 5})),
+		"Bounds.Bytes(0): Bytes and Size are given together":                                  led(window.By("w", key, b{Count: 5, Size: size})),
+		"Bounds.Held(-1): must not be negative":                                               led(window.By("w", key, b{Count: 1, Held: -1})),
+		"Bounds.Held(100000000): must be at most 16777216":                                    led(window.By("w", key, b{Count: 1, Held: 1e8})),
+		"window.Aggregate: the function that adds is nil":                                     led(window.Aggregate[string, int]("w", key, nil, b{Count: 1})),
+		"Bounds.Idle(-2ns): must not be negative":                                             led(window.Aggregate("w", key, add, b{Idle: -2})),
+		"window.Join: the function for the key is nil":                                        led(window.Join[string]("w", nil, p{Count: 2, Limit: 1})),
+		"Parts.Count(1): say when a group is complete: by a Count of at least 2, or by Whole": led(window.Join("w", key, p{Count: 1, Limit: 1})),
+		"Parts.Count(-2): must not be negative":                                               led(window.Join("w", key, p{Count: -2, Limit: 1})),
+		"Parts.Limit(0s): must be above 0: a part may never come":                             led(window.Join("w", key, p{Whole: whole})),
+		"Parts.Held(-1): must not be negative":                                                led(window.Join("w", key, p{Count: 2, Limit: 1, Held: -1})),
+		"window.Debounce: the function for the key is nil":                                    led(window.Debounce[string, word]("w", nil, 1, 0)),
+		"window.Debounce(0s, 0s): the quiet time must be above 0":                             led(window.Debounce("w", key, 0, 0)),
+		"window.Debounce(2ns, 1ns): the limit must be 0 or at least the quiet time":           led(window.Debounce("w", key, 2, 1)),
+		"window.Throttle(0s): the period must be above 0":                                     led(window.Throttle("w", key, 0)),
+		"Ordered: a stage with windows has an order of its own":                               led(window.By("w", key, b{Count: 1}, stage.Ordered())),
+		"window.Throttle: the function for the key is nil":                                    led(window.Throttle[string, word]("w", nil, 1)),
 	} {
 		_, err := pipeline.New("test", part, stage.Sink("s", func(context.Context, int) error { return nil }))
 		var fault *stage.OptionError
@@ -703,7 +730,7 @@ func trimmed(s string) string {
 func TestACommandWhoseKeyIsNotEqualToItselfFails(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		nan := func(word) float64 { zero := 0.0; return zero / zero }
-		of := window.By("words", nan, window.Bounds[word]{Count: 2})
+		of := led(window.By("words", nan, window.Bounds[word]{Count: 2}))
 		p, err := pipeline.New("test", of, pipeline.Logger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))

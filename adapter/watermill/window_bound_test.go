@@ -20,7 +20,7 @@ import (
 func TestAWindowThatATopicNeverFillsIsRefused(t *testing.T) {
 	s := newSource(t, newBroker(1, "a"), watermill.Options[string]{MaxInFlight: 8})
 	of := func(count int, most time.Duration) *stage.Flow[string, window.Window[struct{}, []string]] {
-		return window.All("collect", window.Bounds[string]{Count: count, Time: most})
+		return led(window.All("collect", window.Bounds[string]{Count: count, Time: most}))
 	}
 	_, err := pipeline.New("test", pipeline.Feed("orders", of(9, 0), s.Feed))
 	require.ErrorContains(t, err,
@@ -29,6 +29,11 @@ func TestAWindowThatATopicNeverFillsIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = pipeline.New("test", pipeline.Feed("orders", of(9, time.Minute), s.Feed))
 	require.NoError(t, err)
+}
+
+// led has the results of a flow answer the callers, by a last stage.
+func led[In, Out any](of *stage.Flow[In, Out]) *stage.Flow[In, Out] {
+	return stage.Chain(of, stage.Map("end", func(_ context.Context, out Out) (Out, error) { return out, nil }))
 }
 
 // pairs collects payloads in windows of two with the same number modulo keys, and adds them to a tally.

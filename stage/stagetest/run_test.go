@@ -185,7 +185,7 @@ func TestWaitsOfHoursInVirtualTimeAreNoHangs(t *testing.T) {
 			return scene{f, call(f)}
 		},
 		"a window": func() scene {
-			f := window.All("s", window.Bounds[int]{Time: time.Hour})
+			f := led(window.All("s", window.Bounds[int]{Time: time.Hour}))
 			return scene{f, func(t *testing.T) {
 				got, err := f.Call(t.Context(), 1)
 				require.NoError(t, err)
@@ -193,7 +193,7 @@ func TestWaitsOfHoursInVirtualTimeAreNoHangs(t *testing.T) {
 			}}
 		},
 		"a debounce": func() scene {
-			f := window.Debounce("s", func(int) string { return "all" }, time.Hour, 0)
+			f := led(window.Debounce("s", func(int) string { return "all" }, time.Hour, 0))
 			return scene{f, call(f)}
 		},
 	} {
@@ -389,4 +389,9 @@ func TestFillOfNothingFailsTheTest(t *testing.T) {
 		require.Panics(t, func() { fill(w) }) // as the witness does at a Fatal
 		require.Equal(t, []string{says}, w.said)
 	}
+}
+
+// led has the results of a flow answer the callers, by a last stage.
+func led[In, Out any](of *stage.Flow[In, Out]) *stage.Flow[In, Out] {
+	return stage.Chain(of, stage.Map("end", func(_ context.Context, out Out) (Out, error) { return out, nil }))
 }
