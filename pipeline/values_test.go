@@ -69,9 +69,10 @@ func TestNewRefusesEachValueThatWouldNotWork(t *testing.T) {
 		"Every of nothing":                  {[]part{pipeline.Feed("f", stage.Func("s", echo[time.Time]), source.Every(0))}, "source: Every(0s): the period must be above 0"},
 		"Schedule without a function":       {[]part{pipeline.Feed("f", stage.Func("s", echo[time.Time]), source.Schedule(nil))}, "source: Schedule: the function for the next time is nil"},
 
-		"PriorityOf nothing": {of(stage.Discipline(queue.PriorityOf[int](nil))), `stage "s": Discipline(priority): queue: PriorityOf: the function is nil`},
-		"DeadlineOf nothing": {of(stage.Discipline(queue.DeadlineOf[int](nil))), `stage "s": Discipline(deadline): queue: DeadlineOf: the function is nil`},
-		"a negative Timeout": {of(stage.Timeout(-1)), `stage "s": Timeout(-1ns): must not be negative`},
+		"PriorityOf nothing":    {of(stage.Discipline(queue.PriorityOf[int](nil))), `stage "s": Discipline(priority): queue: PriorityOf: the function is nil`},
+		"DeadlineOf nothing":    {of(stage.Discipline(queue.DeadlineOf[int](nil))), `stage "s": Discipline(deadline): queue: DeadlineOf: the function is nil`},
+		"a Linger of 292 years": {of(stage.Linger(math.MaxInt64)), `stage "s": Linger(2562047h47m16.854775807s): must be at most 24h0m0s`},
+		"a negative Timeout":    {of(stage.Timeout(-1)), `stage "s": Timeout(-1ns): must not be negative`},
 
 		"Workers twice":               {of(stage.Workers(1, 2), stage.Batch(3), stage.Workers(1, 4)), `stage "s": Workers: is given twice, by options 1 and 3`},
 		"an option of a Keyed twice":  {[]part{stage.Keyed("s", key, func(int) behaviour.Func[int] { return nil }, stage.Batch(3), stage.Batch(4))}, `stage "s": Batch: is given twice, by options 1 and 2`},

@@ -49,6 +49,9 @@ func (t *Ticket) Err() error { return t.t.Err() }
 // do so too, because its own context may end when it returns.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	link.CheckContext(ctx, "stage: Ask")
+	if !s.isMade() {
+		return nil, unmadeError("Ask")
+	}
 	if err := s.core.CheckCall(); err != nil {
 		return nil, err
 	}
@@ -95,6 +98,9 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 }
 
 func (s *Stage[C]) call(ctx context.Context, cmd C, want reflect.Type) (any, error) {
+	if !s.isMade() {
+		return nil, unmadeError("Call")
+	}
 	if err := s.core.CheckCall(); err != nil {
 		return nil, err
 	}

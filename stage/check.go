@@ -81,6 +81,7 @@ func (s *settings) checkQueue(check *checker) {
 	check.that(in.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", in.Batch)
 	check.that(in.Overflow <= inbox.DropOldest, "no such rule", "Overflow(%d)", in.Overflow)
 	check.that(in.Linger >= 0, "must not be negative", "Linger(%v)", in.Linger)
+	check.that(in.Linger <= inbox.MostLinger, fmt.Sprintf("must be at most %v", inbox.MostLinger), "Linger(%v)", in.Linger)
 }
 
 func (s *settings) checkWorkers(check *checker) {

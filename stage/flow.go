@@ -106,7 +106,28 @@ func newFlow[In, Out any](
 // else; call the [Chain] as a whole if it does. A command that a [Filter] does not keep has the zero result,
 // and so has one of a [FlatMap] or [Sink].
 func (f *Flow[In, Out]) Call(ctx context.Context, in In) (Out, error) {
-	return Call[Out](ctx, f.Stage, in)
+	return Call[Out](ctx, f.first(), in)
+}
+
+// Submit submits a command to the flow's first stage: see [Stage.Submit].
+func (f *Flow[In, Out]) Submit(ctx context.Context, in In) error { return f.first().Submit(ctx, in) }
+
+// SubmitAll submits commands to the flow's first stage: see [Stage.SubmitAll].
+func (f *Flow[In, Out]) SubmitAll(ctx context.Context, in ...In) (accepted int, err error) {
+	return f.first().SubmitAll(ctx, in...)
+}
+
+// Ask submits a command to the flow's first stage: see [Stage.Ask].
+func (f *Flow[In, Out]) Ask(ctx context.Context, in In) (*Ticket, error) {
+	return f.first().Ask(ctx, in)
+}
+
+// first returns the first stage, nil if the flow is nil.
+func (f *Flow[In, Out]) first() *Stage[In] {
+	if f == nil {
+		return nil
+	}
+	return f.Stage
 }
 
 // To has the flow send each result to a stage, or to each of several: then a caller that waits for the command waits for

@@ -96,8 +96,8 @@ func Ordered() Option { return func(s *settings) { s.Inbox.Ordered = true } }
 // commands for that stage, up to the [Capacity] of its own stage.
 func Batch(n int) Option { return once("Batch", func(s *settings) { s.Inbox.Batch = n }) }
 
-// Linger makes a batch that is not full wait for more commands, until its first command has waited for d, or for a day if
-// that is less. It is for a [behaviour.Batcher] that is so much better at many commands that the wait pays, such as an
+// Linger makes a batch that is not full wait for more commands, until its first command has waited for d, which is
+// at most a day. It is for a [behaviour.Batcher] that is so much better at many commands that the wait pays, such as an
 // insertion of many rows. A stage that lingers takes as many commands at once as [Batch] says, however long they take. The
 // default is not to wait.
 //

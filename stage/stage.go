@@ -205,6 +205,14 @@ func (s *Stage[C]) Core() *engine.Core {
 	return s.core
 }
 
+// isMade reports whether a stage is neither nil nor the zero Stage.
+func (s *Stage[C]) isMade() bool { return s != nil && s.inbox != nil }
+
+// unmadeError is the error of a call of a stage or flow that is nil or the zero value.
+func unmadeError(call string) error {
+	return fmt.Errorf("stage: %s: the stage or flow is nil, or was not made with a function of package stage", call)
+}
+
 // Part makes a stage a part of a pipeline.
 func (s *Stage[C]) Part(part.Seal) {}
 
@@ -222,6 +230,9 @@ func (s *Stage[C]) Part(part.Seal) {}
 // values that the first command was submitted with.
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 	link.CheckContext(ctx, "stage: Submit")
+	if !s.isMade() {
+		return unmadeError("Submit")
+	}
 	e := command.Envelope{Load: s.boxes.Load(cmd)}
 	if ctx != context.Background() {
 		e.From = s.last.origin(ctx, s.inbox)
@@ -234,6 +245,9 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 // the first one that was refused, and the error of that one. Their handlers see the values of ctx, as with Submit.
 func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err error) {
 	link.CheckContext(ctx, "stage: SubmitAll")
+	if !s.isMade() {
+		return 0, unmadeError("SubmitAll")
+	}
 	return s.inbox.SubmitAll(ctx, s.last.origin(ctx, s.inbox), len(cmds), func(i int) any { return s.boxes.Load(cmds[i]) })
 }
 

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math"
 	"time"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // Restart is a child's restart type: whether the child is restarted after it
@@ -195,6 +197,15 @@ type Spec struct {
 	Log *slog.Logger
 }
 
+// longestName is the length of the longest name of a supervisor or child in
+// bytes: names are in each error and log line.
+const longestName = 1024
+
+const tooLong = "the name has %d bytes, the most is %d"
+
+// short returns a name as errors of its Spec show it.
+func short(name string) string { return plain.Brief(name, longestName) }
+
 // SpecError is one thing that is wrong with a [Spec].
 type SpecError struct {
 	Supervisor string
@@ -219,9 +230,10 @@ func (s *Spec) check() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {
 		if wrong {
-			faults = append(faults, &SpecError{Supervisor: s.Name, Problem: fmt.Sprintf(format, args...)})
+			faults = append(faults, &SpecError{Supervisor: short(s.Name), Problem: fmt.Sprintf(format, args...)})
 		}
 	}
+	fault(len(s.Name) > longestName, tooLong, len(s.Name), longestName)
 	fault(s.Strategy > SimpleOneForOne, "no such strategy: %d", s.Strategy)
 	fault(s.AutoShutdown > AllSignificant, "no such auto-shutdown: %d", s.AutoShutdown)
 	fault(s.Intensity.Restarts < 0, "Restarts is negative: %d", s.Intensity.Restarts)
@@ -241,7 +253,7 @@ func (s *Spec) check() error {
 	for i := range s.Children {
 		name := s.Children[i].Name
 		if seen[name] && name != "" {
-			faults = append(faults, &SpecError{s.Name, name, "the name is used twice"})
+			faults = append(faults, &SpecError{short(s.Name), short(name), "the name is used twice"})
 		}
 		seen[name] = true
 		faults = append(faults, s.checkChild(&s.Children[i], fmt.Sprintf("child %d", i+1)))
@@ -258,7 +270,7 @@ func (s *Spec) checkChild(c *Child, nameless string) error {
 			if c.Name == "" {
 				problem = nameless + ": " + problem
 			}
-			faults = append(faults, &SpecError{s.Name, c.Name, problem})
+			faults = append(faults, &SpecError{short(s.Name), short(c.Name), problem})
 		}
 	}
 	kinds := 0
@@ -268,6 +280,7 @@ func (s *Spec) checkChild(c *Child, nameless string) error {
 		}
 	}
 	fault(c.Name == "", "has no name")
+	fault(len(c.Name) > longestName, fmt.Sprintf(tooLong, len(c.Name), longestName))
 	fault(kinds != 1, "needs exactly one of Run, Serve, Spawn and Supervisor")
 	fault(c.Restart > Temporary, fmt.Sprintf("no such restart type: %d", c.Restart))
 	fault(c.Patience < BrutalKill, fmt.Sprintf("no such patience: %v", c.Patience))

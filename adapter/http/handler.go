@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -138,7 +139,7 @@ func (h *Handler[In, Out]) try(w *response, r *http.Request) (p *problem, err er
 }
 
 func (h *Handler[In, Out]) serve(w *response, r *http.Request) error {
-	need(h.Timeout >= 0, "the Timeout of the Handler is negative") // answered 500, and logged
+	need(h.Timeout >= 0, fmt.Sprintf("the Timeout of the Handler is negative: %v; use 0 for no limit", h.Timeout)) // answered 500, and logged
 	in, err := h.decode(w, r)
 	if err != nil {
 		return err

@@ -422,7 +422,7 @@ func TestANegativeTimeoutIsAnswered500AndLogged(t *testing.T) {
 	h := stagehttp.New(book)
 	h.Timeout, h.Log = -1, slog.New(slog.NewTextHandler(&log, nil))
 	assert.Equal(t, 500, send(t, serve(t, h), "application/json", `{}`).code)
-	assert.Contains(t, log.String(), "stagehttp: the Timeout of the Handler is negative")
+	assert.Contains(t, log.String(), "stagehttp: the Timeout of the Handler is negative: -1ns; use 0 for no limit")
 }
 
 func TestDecodeAndEncodeReplaceJSON(t *testing.T) {

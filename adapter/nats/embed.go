@@ -24,7 +24,7 @@ import (
 // Store says how the server of [Embed] keeps what it is given. The zero Store is useful.
 type Store struct {
 	// MaxBytes is how large the store may become; then messages are refused with [ErrFull]. 0 means three quarters of the space that
-	// is free at the start.
+	// is free at the start, and 8 KiB is the least.
 	MaxBytes int64
 	// MaxPayload is how large a message may be, with its headers. 0 means 1 MiB, 8 KiB is the least and 64 MiB the most.
 	MaxPayload int
@@ -47,6 +47,9 @@ func (s Store) check() error {
 	var errs []error
 	if s.MaxBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBytes is %d; use 0 for three quarters of the free space", s.MaxBytes))
+	}
+	if s.MaxBytes > 0 && s.MaxBytes < leastPayload {
+		errs = append(errs, fmt.Errorf("MaxBytes is %d, and must be at least %d; use 0 for three quarters of the free space", s.MaxBytes, leastPayload))
 	}
 	if s.MaxPayload < 0 || s.MaxPayload > maxPayload {
 		errs = append(errs, fmt.Errorf("MaxPayload is %d, and must be at most %d; use 0 for 1 MiB", s.MaxPayload, maxPayload))

@@ -99,6 +99,15 @@ func TestOptionsAreChecked(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, want)
 	}
+	_, err = nats.NewInlet(t.Context(), conn, "small", nats.Options[int]{MaxBytes: 1})
+	require.ErrorContains(t, err, `nats: inlet "small": MaxBytes is 1, and must be at least 1024: the stream would take no message; use 0 for no limit`)
+	long := strings.Repeat("x", 1<<20)
+	_, err = nats.NewInlet(t.Context(), conn, long, nats.Options[int]{})
+	require.ErrorContains(t, err, "must be of 1 to 64 letters")
+	require.Less(t, len(err.Error()), 500)
+	_, err = nats.NewTransport(conn, long, nats.TransportConfig{})
+	require.ErrorContains(t, err, "the name must be of 1 to 64 letters, digits, - and _")
+	require.Less(t, len(err.Error()), 500)
 	for _, name := range []string{"orders_DEAD", "orders_BACK"} {
 		_, err = nats.NewInlet(t.Context(), conn, name, nats.Options[int]{})
 		require.ErrorContains(t, err, "which are for streams beside that of the messages")

@@ -25,7 +25,7 @@ type Options[C any] struct {
 	Codec Codec[C]
 
 	// MaxBytes and MaxMessages are how much the stream holds: then messages are refused with [ErrFull]. 0 means no limit but that of the
-	// server.
+	// server, and 1 KiB is the least of MaxBytes.
 	MaxBytes, MaxMessages int64
 	// Dedup is how long the IDs of messages are remembered. 0 means two minutes, and 100 ms is the least. Each ID takes some memory of the server.
 	Dedup time.Duration
@@ -75,6 +75,7 @@ const (
 	maxPartitions     = 256
 	leastAckWait      = 100 * time.Millisecond
 	leastDedup        = 100 * time.Millisecond // of the server
+	leastBytes        = 1 << 10                // of a stream: a small message with its headers
 	longestPause      = time.Minute
 	mostBack          = 1 << 18 // how often messages of an inlet were given back, as far as it is remembered
 	longestBack       = 7 * 24 * time.Hour
@@ -130,6 +131,8 @@ func (o Options[C]) check(name string) error {
 	fault(!validName.MatchString(name), "the name %.128q must be of 1 to 64 letters, digits, - and _", name)
 	fault(isReserved(name), "the name %q ends with one of %q, which are for streams beside that of the messages", name, reserved)
 	fault(o.MaxBytes < 0, "MaxBytes is %d; use 0 for no limit", o.MaxBytes)
+	fault(o.MaxBytes > 0 && o.MaxBytes < leastBytes, "MaxBytes is %d, and must be at least %d: the stream would take no message; use 0 for no limit",
+		o.MaxBytes, leastBytes)
 	fault(o.MaxMessages < 0, "MaxMessages is %d; use 0 for no limit", o.MaxMessages)
 	fault(o.Dedup != 0 && o.Dedup < leastDedup, "Dedup is %v, and must be at least %v; use 0 for two minutes", o.Dedup, leastDedup)
 	fault(o.Replicas < 0 || o.Replicas > 5, "Replicas is %d, and must be from 1 to 5", o.Replicas)

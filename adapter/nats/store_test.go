@@ -83,6 +83,7 @@ func TestAStoreThatCannotBeOpenedIsNamed(t *testing.T) {
 			"MaxBytes is -1; use 0 for three quarters of the free space\nMaxPayload is 1073741824, and must be at most 67108864; use 0 for 1 MiB\n" +
 				"SyncEvery is -1ns; use 0 for a second, or SyncAlways\nSyncAlways and SyncEvery exclude each other",
 		},
+		"too small for a message": {t.TempDir(), nats.Store{MaxBytes: 1}, "MaxBytes is 1, and must be at least 8192; use 0 for three quarters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := nats.Embed(c.dir, c.s)

@@ -76,7 +76,7 @@ func NewTransport(conn *Conn, node string, cfg TransportConfig) (transport.Trans
 		return nil, errors.New("nats: NewTransport without a Conn")
 	}
 	if err := cfg.check(node); err != nil {
-		return nil, fmt.Errorf("nats: node %q: %w", node, err)
+		return nil, fmt.Errorf("nats: node %.128q: %w", node, err)
 	}
 	setDefault(&cfg.MaxQueue, defaultMaxQueue)
 	setDefault(&cfg.Heartbeat, defaultHeartbeat)

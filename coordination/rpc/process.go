@@ -173,7 +173,10 @@ func (b *body) start() {
 		err = taken
 		return
 	}
-	if err = b.p.slot.init(b.p); err != nil {
+	if err = b.p.slot.init(b.p); err == nil {
+		err = b.p.checkGuards()
+	}
+	if err != nil {
 		return
 	}
 	for _, e := range b.p.node.begin(b.p) {
@@ -200,20 +203,46 @@ func (p *Process) Go(f func(c coroutine.Context)) {
 // Guard holds back the requests of a method while g does not hold. A method may
 // have several guards; all must hold. See package guard for when they are
 // evaluated. A guard that panics crashes the process.
+//
+// A process does not start if it has a guard of a method that is none of its
+// functions when init has returned. Later, Guard panics for such a method.
 func (p *Process) Guard(method string, g guard.Guard) {
-	if g == nil {
-		panic(fmt.Sprintf("rpc: process %q: the guard of %q is nil", p.slot.name, method))
-	}
+	p.checkGuard(method, g == nil)
 	p.queue.Guard(method, g)
 }
 
 // RequestGuard is [Process.Guard] for a guard that sees the request: its Args
 // are the caller's arguments.
 func (p *Process) RequestGuard(method string, g guard.RequestGuard) {
-	if g == nil {
-		panic(fmt.Sprintf("rpc: process %q: the guard of %q is nil", p.slot.name, method))
-	}
+	p.checkGuard(method, g == nil)
 	p.queue.RequestGuard(method, g)
+}
+
+// checkGuard panics if a guard is nil, or comes after init and is of an unknown
+// method.
+func (p *Process) checkGuard(method string, isNil bool) {
+	if isNil {
+		panic(fmt.Sprintf("rpc: process %q: the guard of %q is nil", p.slot.name, short(method)))
+	}
+	if p.isServing() && p.functions[method] == nil {
+		panic(p.unguardable(method).Error())
+	}
+}
+
+// checkGuards returns an error for each guard of init that is of an unknown
+// method.
+func (p *Process) checkGuards() (err error) {
+	for method := range p.queue.Guarded() {
+		if p.functions[method] == nil {
+			err = errors.Join(err, p.unguardable(method))
+		}
+	}
+	return err
+}
+
+// unguardable is the error of a guard of an unknown method.
+func (p *Process) unguardable(method string) error {
+	return fmt.Errorf("rpc: process %q: the guard is of %q, which is no function of the process", p.slot.name, short(method))
 }
 
 // Count returns the counters of a method: how many requests have arrived, wait,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -349,15 +350,20 @@ func TestASupervisorRestartsAProcess(t *testing.T) {
 func TestAProcessThatCannotStartIsNotThere(t *testing.T) {
 	n := aNode(t)
 	for name, init := range map[string]func(p *rpc.Process) error{
-		"error":            func(*rpc.Process) error { return errFull },
-		"panic":            func(*rpc.Process) error { panic("boom") },
-		"exit":             func(*rpc.Process) error { runtime.Goexit(); return nil },
-		"a method twice":   func(p *rpc.Process) error { f(p, "f"); f(p, "f"); return nil },
-		"a name with ~":    func(p *rpc.Process) error { f(p, "~f"); return nil },
-		"a nil function":   func(p *rpc.Process) error { rpc.Func[int, int](p, "f", nil); return nil },
-		"no init":          nil,
-		"a nil guard":      func(p *rpc.Process) error { p.Guard("f", nil); return nil },
-		"a nil guard 2":    func(p *rpc.Process) error { p.RequestGuard("f", nil); return nil },
+		"error":           func(*rpc.Process) error { return errFull },
+		"panic":           func(*rpc.Process) error { panic("boom") },
+		"exit":            func(*rpc.Process) error { runtime.Goexit(); return nil },
+		"a method twice":  func(p *rpc.Process) error { f(p, "f"); f(p, "f"); return nil },
+		"a name with ~":   func(p *rpc.Process) error { f(p, "~f"); return nil },
+		"a nil function":  func(p *rpc.Process) error { rpc.Func[int, int](p, "f", nil); return nil },
+		"no init":         nil,
+		"a nil guard":     func(p *rpc.Process) error { p.Guard("f", nil); return nil },
+		"a nil guard 2":   func(p *rpc.Process) error { p.RequestGuard("f", nil); return nil },
+		"a guard of none": func(p *rpc.Process) error { f(p, "put"); p.Guard("putt", holds); return nil },
+		"of no function": func(p *rpc.Process) error {
+			p.RequestGuard("f", func(guard.Request, func(string) guard.Counters) bool { return true })
+			return nil
+		},
 		"a nil watch":      func(p *rpc.Process) error { p.Watch(p.Address(), nil); return nil },
 		"a nil function 2": func(p *rpc.Process) error { p.Go(nil); return nil },
 	} {
@@ -383,6 +389,38 @@ func TestAProcessThatCannotStartIsNotThere(t *testing.T) {
 	_, err = n.Spawn(t.Context(), "R", func(*rpc.Process) error { return nil })
 	require.ErrorIs(t, err, rpc.ErrUnreachable)
 	require.Error(t, aNode(t).Stop("R"))
+}
+
+func holds(func(string) guard.Counters) bool { return true }
+
+func TestAGuardOfAnUnknownMethodIsAnErrorThatNamesIt(t *testing.T) {
+	n := aNode(t)
+	_, err := n.Spawn(t.Context(), "buffer", func(p *rpc.Process) error {
+		p.Guard("put", holds) // before the function
+		p.Guard("gett", holds)
+		p.Guard("putt", holds)
+		f(p, "put")
+		f(p, "get")
+		return nil
+	})
+	require.ErrorContains(t, err, `rpc: process "buffer": the guard is of "gett", which is no function of the process`)
+	require.ErrorContains(t, err, `the guard is of "putt"`)
+	require.NotContains(t, err.Error(), `"put"`)
+
+	var late rpc.Ref[string, none]
+	spawn(t, n, "buffer", func(p *rpc.Process) {
+		late = rpc.Func(p, "guard", func(_ coroutine.Context, method string) (none, error) { p.Guard(method, holds); return none{}, nil })
+	})
+	_, err = late.Call(blocking(t), "guard")
+	require.NoError(t, err)
+	_, err = late.Call(blocking(t), "gard")
+	require.ErrorContains(t, err, `rpc: process "buffer": the guard is of "gard", which is no function of the process`)
+}
+
+func TestAProcessOfALongNameIsRefusedWithAShortError(t *testing.T) {
+	_, err := aNode(t).Spawn(t.Context(), strings.Repeat("p", 1<<20), func(*rpc.Process) error { return nil })
+	require.ErrorContains(t, err, "the name has 1048576 bytes, the most is 1024")
+	require.Less(t, len(err.Error()), 2000)
 }
 
 func f(p *rpc.Process, method string) rpc.Ref[int, int] {

@@ -119,7 +119,9 @@ func (cfg Config) complete(network, address string) (Config, error) {
 func (cfg Config) checkTrust(network, address string) error {
 	switch {
 	case networkKind(network) == "":
-		return fmt.Errorf("transport: Listen: the network %q is none of tcp, tcp4, tcp6, unix", network)
+		return fmt.Errorf("transport: Listen: the network %.16q is none of tcp, tcp4, tcp6, unix", network)
+	case len(address) > maxNode:
+		return fmt.Errorf("transport: Listen: the address has %d bytes, the most is %d", len(address), maxNode)
 	case len(cfg.Secret) > 0 && cfg.Insecure:
 		return errors.New("transport: Config has a Secret and is Insecure: it can be one of the two")
 	case cfg.Insecure:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,23 @@ func TestAConfigIsChecked(t *testing.T) {
 	require.ErrorContains(t, err, "none of tcp")
 	_, err = transport.Listen("tcp", "127.0.0.1:0", transport.Config{Secret: secret, Advertise: "a#b"})
 	require.ErrorContains(t, err, "not the name of a node")
+	long := strings.Repeat("x", 1<<20)
+	for says, listen := range map[string]func() (transport.Transport, error){
+		"none of tcp": func() (transport.Transport, error) {
+			return transport.Listen(long, ":0", transport.Config{Secret: secret})
+		},
+		"has 1048576 bytes": func() (transport.Transport, error) {
+			return transport.Listen("tcp", long, transport.Config{Secret: secret})
+		},
+		"the most is 512": func() (transport.Transport, error) { return transport.Listen("unix", long, transport.Config{}) },
+		"the name of a node": func() (transport.Transport, error) {
+			return transport.Listen("tcp", ":0", transport.Config{Secret: secret, Advertise: long})
+		},
+	} {
+		_, err := listen()
+		require.ErrorContains(t, err, says)
+		require.Less(t, len(err.Error()), 700)
+	}
 	tr, err := transport.Listen("tcp", ":0", transport.Config{Secret: secret, Advertise: "example.org:7"})
 	require.NoError(t, err)
 	assert.Equal(t, "tcp:example.org:7", tr.Node())

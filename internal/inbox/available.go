@@ -190,7 +190,7 @@ func (s *state) runnable() int { return s.queue.woken.Len() }
 
 // lingering reports whether the queue is to fill up before a worker takes of it.
 func (s *state) lingering() bool {
-	linger := min(s.knobs.Linger, mostLinger)
+	linger := min(s.knobs.Linger, MostLinger)
 	if linger <= 0 || s.queue.Len() >= min(s.knobs.Batch, s.knobs.Capacity) || s.runnable() > 0 {
 		return false
 	}
@@ -225,6 +225,6 @@ func (s *state) leftToOne() bool {
 // completed is how many commands have been handled.
 func (c *counts) completed() uint64 { return c.ok + c.forwarded + c.errors }
 
-// mostLinger is for how long a batch lingers at most: envelopes cannot say how long they have waited when it is more than a
+// MostLinger is for how long a batch lingers at most: envelopes cannot say how long they have waited when it is more than a
 // day and a half.
-const mostLinger = 24 * time.Hour
+const MostLinger = 24 * time.Hour

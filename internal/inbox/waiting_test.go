@@ -510,7 +510,7 @@ func TestARetryLingersLikeANewCommand(t *testing.T) {
 	})
 }
 
-// The timestamp of an envelope wraps around, so mostLinger bounds the linger time.
+// The timestamp of an envelope wraps around, so MostLinger bounds the linger time.
 func TestNoCommandLingersForEver(t *testing.T) {
 	for name, tried := range map[string]bool{"retried": true, "new": false} {
 		t.Run(name, func(t *testing.T) {
@@ -531,7 +531,7 @@ func TestNoCommandLingersForEver(t *testing.T) {
 				}
 				_, cmds = w.turn(true)
 				require.Empty(t, cmds)
-				tb.pass(mostLinger - 20*time.Microsecond)
+				tb.pass(MostLinger - 20*time.Microsecond)
 				require.Zero(t, w.woken)
 				tb.pass(40 * time.Microsecond)
 				require.Equal(t, 1, w.woken)

@@ -29,7 +29,11 @@
 // beside others, and only guards, by Counters.Current, make methods exclusive.
 package requests
 
-import "github.com/golda-dev/golda/coordination/guard"
+import (
+	"iter"
+
+	"github.com/golda-dev/golda/coordination/guard"
+)
 
 // Request is a request with the data that its owner needs to run it. The owner
 // makes it and does not copy it.
@@ -94,6 +98,18 @@ func (q *Queue) Guard(method string, g guard.Guard) {
 func (q *Queue) RequestGuard(method string, g guard.RequestGuard) {
 	l := q.line(method)
 	l.requestGuards = append(l.requestGuards, g)
+}
+
+// Guarded returns the methods that have guards, in the order in which they
+// became known.
+func (q *Queue) Guarded() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, l := range q.lines {
+			if len(l.guards)+len(l.requestGuards) > 0 && !yield(l.method) {
+				return
+			}
+		}
+	}
 }
 
 // Count returns the counters of a method.
