@@ -7,6 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/gate"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/worker"
 )
@@ -26,9 +27,9 @@ var (
 	// ErrShed ends an accepted command: it was dropped because the stage was full.
 	ErrShed = inbox.ErrShed
 	// ErrRate refuses a command: it exceeds the rate that a policy allows.
-	ErrRate = inbox.ErrRate
+	ErrRate = gate.ErrRate
 	// ErrPolicy refuses a command: a policy sheds some, or its gate does not let it in.
-	ErrPolicy = inbox.ErrPolicy
+	ErrPolicy = gate.ErrPolicy
 	// ErrDisabled refuses a command, or ends one that was forwarded: a policy has disabled the stage.
 	ErrDisabled = inbox.ErrDisabled
 	// ErrMaxInFlight refuses a command that a handler emits, or submits, to a stage of a loop that its own stage is in: the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/golda-dev/golda/internal/gate"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -67,7 +68,7 @@ func overloadOf(err error) (o Overload, ok bool) {
 			return o, true
 		}
 	}
-	if rate, ok := errors.AsType[*inbox.RateError](err); ok {
+	if rate, ok := errors.AsType[*gate.RateError](err); ok {
 		return Overload{Reason: reason.Rate, RetryAfter: rate.After}, true
 	}
 	for _, row := range overloads {

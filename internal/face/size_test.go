@@ -39,7 +39,7 @@ fields of inbox.state: 56
 fields of pipeline.Pipeline: 33
 fields of stage.settings: 50
 fields of worker.Worker: 88
-files of internal/inbox: 52
+files of internal/inbox: 51
 methods of line.lanes: 44
 files of pipeline: 35
 files of worker: 41

@@ -12,6 +12,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/gate"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -43,7 +44,7 @@ func submitEvery(tb *testbed, every, during time.Duration) (accepted int) {
 		case err == nil:
 			accepted++
 		default:
-			require.ErrorIs(tb.t, err, ErrRate)
+			require.ErrorIs(tb.t, err, gate.ErrRate)
 		}
 	}
 	return accepted
@@ -173,7 +174,7 @@ func TestASubmitterThatWaitsUnderALimitMayGiveUpOrFindTheInboxClosed(t *testing.
 		accounts := Snapshot(tb.inboxes)[0]
 		require.EqualValues(t, 2, accounts.Rejected[reason.Cancelled])
 		require.EqualValues(t, 1, accounts.Rejected[reason.Closed])
-		require.Zero(t, tb.entrants.waiting.Load())
+		require.False(t, tb.entry.Waited())
 		require.Zero(t, tb.inboxes[0].reserved)
 	})
 }
@@ -238,7 +239,7 @@ func TestCommandsBelowAPriorityAreShed(t *testing.T) {
 			err := submitTo(t.Context(), tb.inboxes[0], cmd)
 			require.Equal(t, accepted, err == nil, "%v", cmd)
 			if err != nil {
-				require.ErrorIs(t, err, ErrPolicy)
+				require.ErrorIs(t, err, gate.ErrPolicy)
 			}
 		}
 		require.EqualValues(t, 4, Snapshot(tb.inboxes)[0].Rejected[reason.Policy])
@@ -286,9 +287,9 @@ func TestAGateMayRefuseACommandOrPanic(t *testing.T) {
 		require.NoError(t, submitTo(t.Context(), tb.inboxes[0], 2))
 		err := submitTo(t.Context(), tb.inboxes[0], 1)
 		require.ErrorIs(t, err, odd)
-		require.ErrorIs(t, err, ErrPolicy)
+		require.ErrorIs(t, err, gate.ErrPolicy)
 		err = submitTo(t.Context(), tb.inboxes[0], 3)
-		require.ErrorIs(t, err, errGate)
+		require.ErrorIs(t, err, gate.ErrPanic)
 		require.ErrorContains(t, err, "three")
 		require.Equal(t, []string{"2 0 100000", "1 1 100000", "3 1 100000"}, asked)
 		require.EqualValues(t, 2, Snapshot(tb.inboxes)[0].Rejected[reason.Policy])

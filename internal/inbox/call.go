@@ -20,7 +20,7 @@ func (s *state) checkQuiet(fx *effects) {
 // lookAtEntries has the submitters that wait at the pipeline's entry check again whether they may enter. A submitter that is
 // not counted yet looks at the inbox after this transition.
 func (s *state) lookAtEntries(fx *effects) {
-	if pl := s.Pipeline(); pl != nil && pl.entrants.waiting.Load() > 0 {
+	if pl := s.Pipeline(); pl != nil && pl.entry.Waited() {
 		fx.entries, fx.some = true, true
 	}
 }

@@ -66,7 +66,7 @@
 // A file uses those before it in this list, with few exceptions, which a test in internal/layers counts:
 //
 //   - what an inbox is made of: limit.go, config.go, phase.go, lock.go, budget.go, waiting.go, delayed.go,
-//     admission.go, inbox.go, waiters.go, pack.go, member.go, worker_set.go, lapsing.go
+//     inbox.go, waiters.go, pack.go, member.go, worker_set.go, lapsing.go
 //   - state.go, all that the lock guards; timers.go and effects.go, what a transition leaves to be done
 //   - what is here, and what can be used: available.go, worktime.go, instances.go, shared_pool.go, tokens.go
 //   - the transitions that others end with: call.go (a worker), slots.go, retry.go

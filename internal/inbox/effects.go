@@ -235,7 +235,7 @@ func (fx *effects) notify(pl *Pipeline, in *Inbox) {
 		pl.NotifyQuiet()
 	}
 	if fx.entries {
-		pl.notifyEntries()
+		pl.entry.Notify()
 	}
 }
 

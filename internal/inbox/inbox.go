@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/gate"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
@@ -63,8 +64,7 @@ type Pipeline struct {
 	answered     atomic.Uint64 // of deadLettered, those that left no letter
 	settling     atomic.Int32  // goroutines that end commands which have lapsed
 
-	admission Admission
-	entrants  entrants
+	entry gate.Entry
 }
 
 // loopBounds is what a pipeline knows of its loops.
@@ -73,7 +73,6 @@ type loopBounds struct {
 	looped atomic.Bool   // there has been a back edge
 	lapses atomic.Bool   // commands that may lapse have been submitted
 	edges  atomic.Uint32 // see EdgesVersion
-	bound  atomic.Int64  // commands in flight up to which commands from outside are let in; 0: any number
 }
 
 // Timer is a time.Timer, or what a test has in its place.
@@ -142,8 +141,8 @@ type Inbox struct {
 	// Place is the stage's place in its pipeline; set before the inbox is opened.
 	Place int
 
-	inlet     *behaviour.Inlet
-	admission Admission // of commands from outside
+	inlet *behaviour.Inlet
+	rules gate.Rules // for commands from outside
 
 	mu    lock // guards state
 	state      //nolint:embeddedstructfieldcheck // beside the lock that guards it

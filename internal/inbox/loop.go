@@ -76,9 +76,9 @@ func (in *Inbox) submitsInLoop(ctx context.Context) bool {
 func (pl *Pipeline) BoundEntries(capacity int) {
 	pl.looped.Store(true)
 	if pl.MaxInFlight > 0 && capacity > pl.MaxInFlight/2 {
-		pl.bound.Store(int64(max(pl.MaxInFlight/2, 1)))
+		pl.entry.Bound(max(pl.MaxInFlight/2, 1))
 	} else {
-		pl.bound.Store(0)
+		pl.entry.Bound(0)
 	}
 }
 

@@ -116,7 +116,7 @@ func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, 
 func (in *Inbox) submitChecked(ctx context.Context, e *command.Envelope) error {
 	why, entered, refused := in.checkAdmission(ctx, e)
 	if entered {
-		defer in.Pipeline().entered()
+		defer in.Pipeline().entry.Entered()
 	}
 	return in.submit(ctx, e, submission{at: in.queue.place(e.Load), why: why, refused: refused})
 }

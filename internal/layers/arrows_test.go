@@ -26,7 +26,7 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 13
-	limit config phase lock budget waiting delayed admission inbox
+	limit config phase lock budget waiting delayed inbox
 	waiters pack member worker_set lapsing state timers effects streak
 	available worktime instances shared_pool tokens
 	call key_places slots retry suspend keyed guarding mark book abandon lapsed alarms

@@ -62,8 +62,10 @@ internal/feed:      internal/ring
 internal/plain/apart: internal/plain
 internal/line:      behaviour coordination/guard stage/queue
                     internal/command internal/link internal/plain/apart internal/rate internal/requests internal/ring
+internal/gate:      controller stage/queue stage/reason
+                    internal/command internal/plain internal/plain/apart
 internal/inbox:      behaviour controller stage/queue stage/reason
-                    internal/backoff internal/command internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/rate
+                    internal/backoff internal/command internal/gate internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/rate
                     internal/steer internal/yield
 
 -- first
@@ -86,7 +88,7 @@ internal/control:   controller stage/queue worker
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
 stage:              behaviour coordination/guard stage/queue stage/reason stage/stats worker
-                    internal/actor internal/backoff internal/command internal/engine internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
+                    internal/actor internal/backoff internal/command internal/engine internal/gate internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
                     internal/rate internal/states
 
 -- third
