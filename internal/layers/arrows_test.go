@@ -25,7 +25,7 @@ import (
 // The number after a package is how many arrows may run upwards. An arrow is an ordered pair of files of which the first uses
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
-internal/inbox: 13
+internal/inbox: 11
 	limit config phase lock budget waiting delayed inbox
 	waiters pack member worker_set lapsing state timers effects streak
 	available worktime instances shared_pool tokens
