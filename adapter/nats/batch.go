@@ -46,7 +46,7 @@ func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, chain
 		i.refused.Add(1)
 		errs[k] = fmt.Errorf("nats: inlet %q: %w", i.name, err)
 	}
-	after, broken := "", false
+	after, broken, began := "", false, time.Now()
 	for k, cmd := range cmds {
 		if broken {
 			refuse(k, errBehind)
@@ -69,7 +69,7 @@ func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, chain
 		if answer == nil {
 			continue
 		}
-		if err := i.answered(ctx, answer); err != nil {
+		if err := i.answered(ctx, answer, began); err != nil {
 			refuse(k, err)
 		}
 	}
@@ -96,14 +96,24 @@ func (i *Inlet[C]) send(ctx context.Context, id, after string, cmd C) (jetstream
 	return answer, nil
 }
 
-// answered waits for the server's answer.
-func (i *Inlet[C]) answered(ctx context.Context, answer jetstream.PubAckFuture) error {
+// answered waits for the server's answer to a message that was sent after a
+// time, or until the server has denied its subject.
+func (i *Inlet[C]) answered(ctx context.Context, answer jetstream.PubAckFuture, after time.Time) error {
 	select {
 	case done := <-answer.Ok():
 		return i.taken(ctx, done, nil)
-	case err := <-answer.Err():
-		return i.taken(ctx, nil, err)
-	case <-ctx.Done():
-		return i.taken(ctx, nil, ctx.Err())
+	default:
 	}
+	var done *jetstream.PubAck
+	err := i.conn.denials.unlessDenied(ctx, answer.Msg().Subject, after, func(ctx context.Context) (err error) {
+		select {
+		case done = <-answer.Ok():
+			return nil
+		case err = <-answer.Err():
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return i.taken(ctx, done, err)
 }

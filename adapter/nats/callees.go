@@ -50,7 +50,13 @@ type callees struct {
 }
 
 // errNone is why no process can be called. The command was handled by none.
-var errNone = fmt.Errorf("no process runs it: %w: %w", stage.ErrNotRunning, transport.ErrUnreachable)
+var errNone error = noneError{}
+
+// noneError is the error of a call of a stage that no process runs.
+type noneError struct{}
+
+func (noneError) Error() string   { return "no process of that name runs the stage" }
+func (noneError) Unwrap() []error { return []error{stage.ErrNotRunning, transport.ErrUnreachable} }
 
 // pick returns the process with the fewest calls of this one, and counts a call: done must be called in the end. It passes over processes
 // that have refused the call. If no other is known, it asks the server.

@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"slices"
 	"time"
 
@@ -123,10 +124,11 @@ func (i *Inlet[C]) carryOnce(ctx context.Context, some []*outgoing[C]) (refused 
 			continue
 		}
 		s.err = errs[n]
+		_, denied := errors.AsType[*denial](s.err)
 		if behind(s.err) {
 			s.id = rand.Text() // a cluster remembers the ID of what it has refused
 			refused = append(refused, s)
-		} else if _, passes := stage.Overloaded(s.err); passes {
+		} else if _, passes := stage.Overloaded(s.err); passes || denied {
 			refused = append(refused, s)
 		}
 	}

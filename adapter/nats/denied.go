@@ -206,6 +206,33 @@ func (d *denials) unless(ctx context.Context, concerns func(now *denial) bool, f
 	return err
 }
 
+// unlessDenied calls f, which waits for the answer to a message that was
+// published to a subject at a time. If the server denies that subject, or a
+// subject of answers, unlessDenied cancels the context of f and returns the
+// denial.
+func (d *denials) unlessDenied(ctx context.Context, subject string, sent time.Time, f func(ctx context.Context) error) error {
+	concerns := func(now *denial) bool { return !now.subscribe && now.exact == subject }
+	return d.unless(ctx, concerns, func(ctx context.Context) error {
+		if now := d.since(sent, concerns); now != nil {
+			return now
+		}
+		return f(ctx)
+	})
+}
+
+// since returns a denial that came after a time and for which match returns
+// true, or nil.
+func (d *denials) since(after time.Time, match func(now *denial) bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, now := range d.noted {
+		if now.at.After(after) && match(now) {
+			return now
+		}
+	}
+	return nil
+}
+
 // pattern returns a subject with a wildcard in the place of the words that
 // differ between messages of one kind.
 func pattern(subject string) string {

@@ -73,7 +73,7 @@ func TestACallOfAStageThatNoProcessRunsFailsAtOnce(t *testing.T) {
 	_, err := stage.Call[int](t.Context(), far, 1)
 	require.ErrorIs(t, err, stage.ErrNotRunning)
 	require.ErrorIs(t, err, transport.ErrUnreachable)
-	require.EqualError(t, err, `stage "far": call to process "b": no process runs it: stage: not running: transport: unreachable`)
+	require.EqualError(t, err, `stage "far": call to process "b": no process of that name runs the stage`)
 	s, err := conn.Status(t.Context(), "pair_far")
 	require.NoError(t, err)
 	require.Zero(t, s.Published)

@@ -160,7 +160,7 @@ func TestCallsNameThePermissionThatTheyLack(t *testing.T) {
 		"none":                                {"all", "all", "", ""},
 		"the caller may not ask":              {"nodes", "all", `to "golda.calls.`, ""},
 		"the caller may not have a node":      {"calls", "all", `"golda.node.`, ""},
-		"the called one may not hear callers": {"all", "nodes", "no process runs it", `for Subscription to \"golda.calls.`},
+		"the called one may not hear callers": {"all", "nodes", "no process of that name runs the stage", `for Subscription to \"golda.calls.`},
 		"the called one may not have a node":  {"all", "calls", "do not answer", `for Publish to \"golda.node.`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -457,4 +459,55 @@ func TestWhatIsWrongWithAnInletIsSaidOnceAndInShort(t *testing.T) {
 	_, err = nats.NewInlet(t.Context(), conn, strings.Repeat("x", 1<<20), nats.Options[int]{})
 	require.ErrorContains(t, err, "must be of 1 to 64 letters")
 	require.Less(t, len(err.Error()), 512)
+}
+
+// The server takes headers of 64 KiB, with those of a dead letter.
+func TestAnIDThatIsTooLongIsRefusedBeforeItIsSent(t *testing.T) {
+	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{})
+	f := publishing(t, numbers, func(n int) string { return strings.Repeat("x", n) })
+	for _, n := range []int{16<<10 + 1, 70_000, 1 << 20, 4 << 20} {
+		want := fmt.Sprintf(`nats: inlet "numbers": message too large: its ID has %d bytes, and may have 16384`, n)
+		err := numbers.Publish(t.Context(), strings.Repeat("x", n), 1)
+		require.ErrorIs(t, err, nats.ErrTooLarge)
+		require.EqualError(t, err, want)
+		_, err = f.Call(t.Context(), n)
+		require.EqualError(t, err, `stage "publish": `+want)
+	}
+	err := numbers.Publish(t.Context(), strings.Repeat("\n", 10_000), 1)
+	require.ErrorContains(t, err, "its ID has 20002 bytes, and may have 16384", "with quotes")
+	require.NoError(t, numbers.Publish(t.Context(), strings.Repeat("x", 16<<10), 1))
+
+	typed := inlet(t, embed(t, t.TempDir(), nats.Store{}), "typed", nats.Options[int]{Codec: nats.JSON[int]{Type: strings.Repeat("t", 70_000)}})
+	require.ErrorContains(t, typed.Publish(t.Context(), "1", 1), "message too large: its type has 70000 bytes, and may have 16384")
+}
+
+// Another program has published a message whose headers are as large as the server takes.
+func TestTheLetterOfAMessageWithLargeHeadersIsStored(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	numbers := inlet(t, conn, "numbers", nats.Options[int]{UntilEmpty: true, Retry: stage.RetryPolicy{Attempts: 1}})
+	_, err := conn.JetStream().PublishMsg(t.Context(), &natsgo.Msg{Subject: "golda.inlet.numbers", Data: []byte("1"), Header: natsgo.Header{
+		"Golda-Version": {"0"}, jetstream.MsgIDHeader: {strings.Repeat("x", 65_000)},
+	}})
+	require.NoError(t, err)
+	run(t, numbers, stage.Sink("fail", func(context.Context, int) error { return errors.New("no") }))
+	require.EqualValues(t, 1, status(t, numbers).Buried)
+}
+
+// A chain of commands has two IDs in each message.
+func TestTheLongestIDsAreHandledAndMakeLetters(t *testing.T) {
+	longest := func(n int) string { return fmt.Sprintf("%016384d", n) }
+	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{
+		MaxMessages: 100, UntilEmpty: true, Retry: stage.RetryPolicy{Attempts: 1}, Codec: nats.JSON[int]{Type: strings.Repeat("t", 16<<10)},
+	})
+	for n := range 3 {
+		require.NoError(t, numbers.Publish(t.Context(), longest(n), n))
+	}
+	run(t, numbers, stage.Sink("fail", func(context.Context, int) error { return errors.New("no") }))
+	letters := 0
+	for l, err := range numbers.Letters(t.Context()) {
+		require.NoError(t, err)
+		require.Len(t, l.ID, 16<<10)
+		letters++
+	}
+	require.Equal(t, 3, letters)
 }

@@ -186,12 +186,14 @@ const (
 
 // Publish adds a command to the inlet. It returns nil when the server has the message: from then on it is delivered until its command
 // has ended, as [Options.Retry] says, or it becomes a dead letter. A message whose ID is that of another one that was published within
-// the time of [Options.Dedup] is dropped, and that is no error: PublishOnce says which. An ID is any text. Without an ID nothing is dropped.
+// the time of [Options.Dedup] is dropped, and that is no error: PublishOnce says which. An ID is any text of at most 16 KiB. Without an ID
+// nothing is dropped.
 //
 // Of a stream that is full the error is [ErrFull], at once. If the server does not answer before ctx ends, or within five seconds if ctx
 // has no deadline, it is [ErrAway]: then the message may be there or not, and publishing it again with the same ID is safe. So it is if ctx
 // is canceled meanwhile, and the error is the cause of that. A message that
-// is too large is [ErrTooLarge]. [stage.Overloaded] recognises the first two. In a handler, stage.Retry tries again later:
+// is too large, or whose ID is, is [ErrTooLarge]. If the user of the connection may not publish to the inlet, the error names the subject.
+// [stage.Overloaded] recognises the first two. In a handler, stage.Retry tries again later:
 //
 //	stage.Sink("hand over", func(ctx context.Context, o Order) error { return orders.Publish(ctx, o.ID, o) },
 //		stage.Retry(stage.RetryPolicy{Attempts: 100, Backoff: time.Second, If: overloaded}))
@@ -224,10 +226,14 @@ func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetst
 		return nil, err
 	}
 	sent := time.Now()
-	done, err := i.conn.js.PublishMsg(ctx, m)
-	if i.isLost(ctx, err) {
+	var done *jetstream.PubAck
+	err = i.conn.denials.unlessDenied(ctx, m.Subject, sent, func(ctx context.Context) (err error) {
 		done, err = i.conn.js.PublishMsg(ctx, m)
-	}
+		if i.isLost(ctx, err) {
+			done, err = i.conn.js.PublishMsg(ctx, m)
+		}
+		return err
+	})
 	if denied := i.conn.denials.silenced(err, m.Subject, sent); denied != nil {
 		return nil, denied
 	}
@@ -252,6 +258,9 @@ func (i *Inlet[C]) message(id string, cmd C) (*natsgo.Msg, error) {
 	if id != "" {
 		m.Header.Set(jetstream.MsgIDHeader, headerOf(id))
 	}
+	if err := checkHeaders(m); err != nil {
+		return nil, err
+	}
 	if err := i.route(m, cmd); err != nil {
 		return nil, err
 	}
@@ -259,6 +268,23 @@ func (i *Inlet[C]) message(id string, cmd C) (*natsgo.Msg, error) {
 		return nil, fmt.Errorf("%w: %d bytes, and the server takes %d", ErrTooLarge, m.Size(), most)
 	}
 	return m, nil
+}
+
+// longestText is how many bytes an ID and a type may have. The server takes 64
+// KiB of headers: the ID, again if the message is one of a chain, the type, and
+// the headers of a dead letter.
+const longestText = 16 << 10
+
+// checkHeaders returns an error if the server would not take the headers of a
+// message.
+func checkHeaders(m *natsgo.Msg) error {
+	if n := len(m.Header.Get(jetstream.MsgIDHeader)); n > longestText {
+		return fmt.Errorf("%w: its ID has %d bytes, and may have %d", ErrTooLarge, n, longestText)
+	}
+	if n := len(m.Header.Get(headerType)); n > longestText {
+		return fmt.Errorf("%w: its type has %d bytes, and may have %d", ErrTooLarge, n, longestText)
+	}
+	return nil
 }
 
 // isPlain reports whether a header gives a text back as it is. Package nats.go cuts off white space, and makes line breaks spaces.

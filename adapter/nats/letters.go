@@ -184,11 +184,15 @@ func (t *tracker) storeMessage(m *natsgo.Msg) error {
 // refuses a message because of its size.
 func isTooLarge(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return errors.Is(err, natsgo.ErrMaxPayload) || ok && api.ErrorCode == largeMessage
+	return errors.Is(err, natsgo.ErrMaxPayload) || ok && (api.ErrorCode == largeMessage || api.ErrorCode == largeHeaders)
 }
 
-// largeMessage is the code of the server's error that a message is larger than its stream allows.
-const largeMessage jetstream.ErrorCode = 10054
+// The codes of the server's errors that a message is larger than its stream
+// allows, and that its headers are larger than 64 KiB.
+const (
+	largeMessage jetstream.ErrorCode = 10054
+	largeHeaders jetstream.ErrorCode = 10097
+)
 
 // withoutHeaders removes all headers of a letter but the headers of this package, and
 // cuts the text of its error.
