@@ -67,8 +67,8 @@ tidy:
 
 ## chaos: random pipelines, faults and kills under the race detector (CHAOS=10m SEED=0)
 chaos:
-	$(GO) test -race -c -o bin/chaos.test ./stage/stagetest/chaos
-	cd stage/stagetest/chaos && ../../../bin/chaos.test -test.run TestNoPlanBreaksAPromise -test.timeout 3h -chaos.for=$(CHAOS) -chaos.seed=$(SEED)
+	$(GO) test -race -c -o bin/chaos.test ./stage/stagetest/internal/chaos
+	cd stage/stagetest/internal/chaos && ../../../../bin/chaos.test -test.run TestNoPlanBreaksAPromise -test.timeout 3h -chaos.for=$(CHAOS) -chaos.seed=$(SEED)
 
 ## bench: the same work on Golda, calls, channels and peers; some minutes (WORKS=W1,W2 ROUNDS=3)
 bench:

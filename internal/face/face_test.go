@@ -54,7 +54,6 @@ adapter/nats     38
 adapter/nats/fleet 14
 adapter/watermill 11
 stage/stagetest  44
-stage/stagetest/chaos  49
 `
 
 func TestAPackageExportsNoMoreNamesThanItsBudget(t *testing.T) {

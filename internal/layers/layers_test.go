@@ -105,8 +105,9 @@ pipeline:           behaviour controller controller/policy worker source stage s
 
 -- top: third-party dependencies are allowed.
 stage/stagetest/internal/oracle: pipeline stage internal/actor
+stage/stagetest/internal/disturb: controller internal/actor stage/stagetest/internal/oracle
 stage/stagetest:    *
-stage/stagetest/chaos: *
+stage/stagetest/internal/chaos: *
 coordination/transport/transporttest: coordination/transport
 internal/nodetest:  coordination/coroutine coordination/monitor coordination/rpc
 adapter/*:          *

@@ -41,7 +41,7 @@ internal/inbox 64 52
 pipeline 47 44
 stage 34 34
 stage/stagetest 7 12
-stage/stagetest/chaos 29 14
+stage/stagetest/internal/chaos 29 14
 window 10 15
 `
 

@@ -13,7 +13,7 @@
 // for which stage, and its pipeline is stopped hard. [Watch], [Balanced], [AtRest] and [Diagnose] are the checks by
 // themselves.
 //
-// Package chaos disturbs a trial while it works: it kills workers and other actors, changes the policy, rescales and
+// [Trial.Disturb] disturbs a trial while it works: it kills workers and other actors, changes the policy, rescales and
 // pauses.
 //
 // # Step by step

@@ -10,7 +10,6 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
 
 func store(_ context.Context, order int) behaviour.Outcome { return behaviour.OK(order) }
@@ -23,7 +22,7 @@ func TestTheShopKeepsItsPromises(t *testing.T) {
 	}), stage.Retry(stage.RetryPolicy{Attempts: 5}))
 
 	trial := stagetest.Run(t, price, save)
-	chaos.Disturb(t, trial, 42, 5*time.Millisecond, chaos.KillWorker, chaos.KillSupervisor, chaos.KillControlLoop)
+	trial.Disturb(42, stagetest.Disturbances{KillWorker: 10 * time.Millisecond, KillSupervisor: 20 * time.Millisecond, KillControlLoop: 20 * time.Millisecond})
 	for order := range 1000 {
 		ticket, err := price.Ask(t.Context(), order)
 		require.NoError(t, err)

@@ -23,7 +23,7 @@ func TestThePageOnTestingNamesExistingTestsAndCode(t *testing.T) {
 	}
 
 	sources := regexp.MustCompile("(?s)<!-- source: stage/stagetest/(\\S+) -->\n\n```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, sources, 3)
+	require.Len(t, sources, 2)
 	for _, m := range sources {
 		source, err := os.ReadFile(m[1])
 		require.NoError(t, err)

@@ -138,7 +138,7 @@ func (t *Trial) Await(tickets ...*stage.Ticket) {
 
 // Meanwhile runs do on a goroutine of its own until the test is over. Its context ends then, and the trial waits until do
 // has returned before it checks anything. The random numbers are those of the seed, which is logged if the test fails.
-// Package chaos uses it to disturb the pipeline; a test can use it for a load of its own.
+// A test can use it for a load of its own.
 func (t *Trial) Meanwhile(seed uint64, do func(ctx context.Context, rnd *rand.Rand)) {
 	t.mu.Lock()
 	t.seeds = append(t.seeds, seed)
@@ -167,7 +167,7 @@ func (t *Trial) Stages() []pipeline.Part { return slices.Clone(t.stages) }
 const drainWithin = 30 * time.Second
 
 // end stops the pipeline and returns the broken promises.
-func (t *Trial) end() (broken VerdictError) {
+func (t *Trial) end() (broken []error) {
 	breachf := func(p Promise, format string, args ...any) {
 		broken = append(broken, &BreachError{p, fmt.Sprintf(format, args...)})
 	}

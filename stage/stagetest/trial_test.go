@@ -15,7 +15,6 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
 
 // A trial of user stages, with faults in them, while their actors are killed.
@@ -26,7 +25,7 @@ func TestATrialOfAPipelineWithFaultsAndKills(t *testing.T) {
 		return behaviour.Forward(save, n)
 	}), stage.Retry(stage.RetryPolicy{Attempts: 5}))
 	trial := stagetest.Run(t, parse, save)
-	chaos.Disturb(t, trial, 42, 5*time.Millisecond, chaos.KillWorker, chaos.KillSupervisor, chaos.KillControlLoop)
+	trial.Disturb(42, stagetest.Disturbances{KillWorker: 15 * time.Millisecond, KillSupervisor: 15 * time.Millisecond, KillControlLoop: 15 * time.Millisecond})
 	for n := range 1000 {
 		ticket, err := parse.Ask(t.Context(), n)
 		require.NoError(t, err)
@@ -42,17 +41,13 @@ func TestATrialOfAPipelineWithFaultsAndKills(t *testing.T) {
 	require.Eventually(t, func() bool { return len(trial.Counts()) == 3 }, 20*time.Second, time.Millisecond)
 }
 
-func TestATrialThatFailsLogsTheSeedsOfItsDisturbancesAndDisturbRefusesWhatATrialCannotDo(t *testing.T) {
+func TestATrialThatFailsLogsTheSeedsOfItsDisturbances(t *testing.T) {
 	w := &witness{TB: t}
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	trial := stagetest.Run(w, s)
-	chaos.Disturb(w, trial, 4711, time.Hour, chaos.KillWorker)
-	for _, odd := range []chaos.Action{chaos.AddStage, chaos.Upgrade, 99} {
-		require.Panics(t, func() { chaos.Disturb(w, trial, 1, time.Hour, odd) })
-	}
+	trial.Disturb(4711, stagetest.Disturbances{KillWorker: time.Hour})
+	w.Error("a failure")
 	w.end()
-	require.Len(t, w.said, 3)
-	require.Equal(t, `chaos: Disturb: a trial cannot do "upgrade"`, w.said[1])
 	require.Contains(t, w.logged[1], "stagetest: seeds: [4711]")
 }
 
@@ -161,7 +156,7 @@ func TestAWatchdogReportsAStallAndWhere(t *testing.T) {
 	close(let)
 	broken, ok := errors.AsType[*stagetest.BreachError](err)
 	require.True(t, ok)
-	require.Equal(t, chaos.Progress, broken.Promise)
+	require.Equal(t, stagetest.Promise("progress"), broken.Promise)
 	require.Contains(t, broken.Detail, `with 3 commands in flight`)
 	require.Contains(t, broken.Detail, `stage "slow": `)
 	require.Contains(t, broken.Detail, "all workers are in handlers")

@@ -1,6 +1,7 @@
 package stagetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -29,7 +30,7 @@ type Watchdog struct {
 	found     chan struct{}
 	once      sync.Once
 	snapshots int
-	broken    VerdictError
+	broken    []error // each a BreachError
 }
 
 // Watch starts a watchdog for a running pipeline. The caller must call [Watchdog.Stop].
@@ -52,12 +53,12 @@ func watch(p *pipeline.Pipeline, patience, every time.Duration) *Watchdog {
 // Broken returns a channel that is closed when a promise was broken; [Watchdog.Stop] returns which.
 func (w *Watchdog) Broken() <-chan struct{} { return w.found }
 
-// Stop ends the watch and returns the breaches, a [VerdictError], or nil if there were none. It may be called more than
-// once.
+// Stop ends the watch and returns the breaches, joined, each a [BreachError], or nil if there were none. It may be
+// called more than once.
 func (w *Watchdog) Stop() error {
 	w.once.Do(func() { close(w.over) })
 	<-w.rest
-	return w.broken.orNil()
+	return errors.Join(w.broken...)
 }
 
 // Snapshots waits for the end of the watch and returns how many snapshots were checked.

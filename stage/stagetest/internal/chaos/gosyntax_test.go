@@ -16,7 +16,7 @@ import (
 
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
+	"github.com/golda-dev/golda/stage/stagetest/internal/chaos"
 	"github.com/golda-dev/golda/supervisor"
 )
 

@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
+	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
 )
 
 // disturb does the plan's actions to the pipeline, one after the other, while submitters submit. At the end it resumes
@@ -54,11 +53,11 @@ func (r *run) await(percent int) {
 func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
 	switch d.Action {
 	case KillWorker, KillSupervisor, KillControlLoop, KillPool, KillFeed:
-		return kill(oracle.System(), prefix(r.name), d.Action, rnd)
+		return disturb.Kill(r.name, disturb.Actor(d.Action), rnd)
 	case Swap:
 		return r.swap(d.Policy, d.Group)
 	case Rescale:
-		return r.carriedOut(r.pipe.SetPolicy(shaken{r.plan.Seed, r.plan.Ordered}))
+		return r.carriedOut(r.pipe.SetPolicy(disturb.Shaken{Seed: r.plan.Seed, Ordered: r.plan.Ordered}))
 	case Pause:
 		return r.carriedOut(r.pipe.Pause(r.sites[d.Stage].stage))
 	case Resume:
@@ -224,50 +223,4 @@ func (r *run) tryLetters() bool {
 		}
 	}
 	return done
-}
-
-// shaken is a policy that changes all settings at random.
-type shaken struct {
-	seed    uint64
-	ordered bool
-}
-
-// Name returns the policy's name.
-func (shaken) Name() string { return "shaken" }
-
-// Check returns nil.
-func (shaken) Check() error { return nil }
-
-// New returns a controller with its own random numbers.
-func (s shaken) New() controller.Controller {
-	return &shaker{rand.New(rand.NewPCG(s.seed, 99)), s.ordered}
-}
-
-type shaker struct {
-	rnd     *rand.Rand
-	ordered bool
-}
-
-// Control changes the settings of all stages.
-func (s *shaker) Control(ev controller.Event, snap *controller.Snapshot, d *controller.Decisions) {
-	d.Every(controller.MinInterval)
-	if ev.Kind == controller.EventStop {
-		return
-	}
-	for i := range snap.Stages {
-		id := snap.Stages[i].ID
-		if s.ordered {
-			d.Batch(id, 1+s.rnd.IntN(64), 0, "shaken")
-			continue
-		}
-		d.Workers(id, 1+s.rnd.IntN(8), "shaken")
-		switch s.rnd.IntN(4) {
-		case 0:
-			d.Instances(id, 1+s.rnd.IntN(8), "shaken")
-		case 1:
-			d.Batch(id, 1+s.rnd.IntN(64), time.Duration(s.rnd.IntN(2))*time.Millisecond, "shaken")
-		case 2:
-			d.Capacity(id, 1+s.rnd.IntN(64), "shaken")
-		}
-	}
 }

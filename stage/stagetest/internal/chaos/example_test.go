@@ -6,7 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
+	"github.com/golda-dev/golda/stage/stagetest/internal/chaos"
 )
 
 // A plan is a value: it may also be written by hand.
@@ -27,7 +27,7 @@ func ExamplePlan_Run() {
 
 	plan.Policy = "luck"
 	_, err = plan.Run()
-	verdict, _ := errors.AsType[stagetest.VerdictError](err)
+	verdict, _ := errors.AsType[chaos.VerdictError](err)
 	fmt.Println(verdict.Promises())
 	// Output:
 	// 200 200 <nil>

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/golda-dev/golda/pipeline"
-	"github.com/golda-dev/golda/stage/stagetest"
 )
 
 // Report is the counts of one run of a plan, or of many.
@@ -74,7 +73,7 @@ func (r *Report) absorb(s pipeline.Snapshot) {
 }
 
 // judge counts the broken promises.
-func (r *Report) judge(v stagetest.VerdictError) {
+func (r *Report) judge(v VerdictError) {
 	for _, b := range v {
 		switch b.Promise {
 		case OneEnd:

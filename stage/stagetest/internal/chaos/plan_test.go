@@ -10,8 +10,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
+	"github.com/golda-dev/golda/stage/stagetest/internal/chaos"
 )
 
 // line is a plan of three stages, each with one worker.
@@ -247,7 +246,7 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 				require.Equal(t, report.Accepted, report.Replied+report.Failed+report.Shed+report.DeadLettered)
 				return
 			}
-			var v stagetest.VerdictError
+			var v chaos.VerdictError
 			require.ErrorAs(t, err, &v)
 			require.Equal(t, row.says, v.Promises())
 		})
@@ -291,7 +290,7 @@ func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 			plan := line(spoil)
 			require.ErrorContains(t, plan.Check(), want)
 			report, err := plan.Run()
-			var v stagetest.VerdictError
+			var v chaos.VerdictError
 			require.ErrorAs(t, err, &v)
 			require.Equal(t, "checks", v.Promises())
 			require.Zero(t, report.Accepted)

@@ -16,11 +16,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
-	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 	"github.com/golda-dev/golda/window"
 	"github.com/golda-dev/golda/worker"
@@ -60,7 +60,7 @@ type run struct {
 	excused map[uint64]bool        // IDs of commands of which there is a letter or an error
 	// complete has the nodes whose groups were all that was left of a command, by its ID.
 	complete map[uint64]int
-	broken   stagetest.VerdictError
+	broken   VerdictError
 }
 
 // pendingAnswer is a command whose answer is awaited.
@@ -80,7 +80,7 @@ func (r *run) breachf(p stagetest.Promise, format string, args ...any) {
 }
 
 // Run makes the plan's pipeline, disturbs it while it works, stops it, and checks whether all promises were kept.
-// The error is a [stagetest.VerdictError] if they were not. A run takes at most two minutes. Only one plan may run at a time, and
+// The error is a [VerdictError] if they were not. A run takes at most two minutes. Only one plan may run at a time, and
 // no other test beside it: their goroutines would count as leaked.
 func (p Plan) Run() (Report, error) {
 	report, r, err := p.once()
@@ -118,9 +118,7 @@ func (p Plan) once() (Report, *run, error) {
 		stuck = true
 		r.breachf(Progress, "the plan is not over after %v\n%s\n%s", limit, stagetest.Diagnose(r.pipe.Snapshot()), oracle.Stacks())
 	}
-	if v, ok := errors.AsType[stagetest.VerdictError](dog.Stop()); ok {
-		r.broken = append(r.broken, v...)
-	}
+	r.broken = append(r.broken, breaches(dog.Stop())...)
 	if stuck {
 		r.showPlan()
 	}
@@ -592,7 +590,7 @@ func (r *run) checkLeftovers(before goleak.Option) {
 	if err := goleak.Find(before); err != nil {
 		r.breachf(Goroutines, "%v", err)
 	}
-	if names := actor.Processes(oracle.System(), prefix(r.name)); len(names) > 0 {
+	if names := disturb.Actors(r.name); len(names) > 0 {
 		r.breachf(Goroutines, "actors are left: %q", names)
 	}
 }

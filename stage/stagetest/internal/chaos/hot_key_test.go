@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
+	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
 )
 
 // order is the n-th command of a key.
@@ -63,6 +64,13 @@ func TestAHotKeyGoesOnAfterItsWorkersAreKilled(t *testing.T) {
 				}, opts...)
 			}
 			trial := stagetest.Run(t, orders)
+			rnd := rand.New(rand.NewPCG(1, 1))
+			killed := map[disturb.Actor]int{}
+			kill := func(kind disturb.Actor) {
+				if disturb.Kill(trial.Name(), kind, rnd) {
+					killed[kind]++
+				}
+			}
 			var flood sync.WaitGroup
 			for of := range submitters {
 				flood.Go(func() {
@@ -81,8 +89,8 @@ func TestAHotKeyGoesOnAfterItsWorkersAreKilled(t *testing.T) {
 			for i := 0; ; i++ {
 				select {
 				case <-over:
-					require.Positive(t, trial.Counts()["kill worker"])
-					require.Positive(t, trial.Counts()["kill stage supervisor"])
+					require.Positive(t, killed[disturb.Worker])
+					require.Positive(t, killed[disturb.Supervisor])
 					last, err := stage.Call[int](t.Context(), orders, order{hot, -1})
 					require.NoError(t, err)
 					require.Equal(t, -1, last)
@@ -95,9 +103,9 @@ func TestAHotKeyGoesOnAfterItsWorkersAreKilled(t *testing.T) {
 				case <-time.After(3 * time.Millisecond):
 				}
 				if i%10 == 9 {
-					chaos.Kill(trial, chaos.KillSupervisor)
+					kill(disturb.Supervisor)
 				} else {
-					chaos.Kill(trial, chaos.KillWorker)
+					kill(disturb.Worker)
 				}
 				_, err := stage.Call[int](t.Context(), orders, order{1 + i%5, i})
 				require.NoError(t, err)

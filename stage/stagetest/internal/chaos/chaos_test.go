@@ -15,7 +15,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
+	"github.com/golda-dev/golda/stage/stagetest/internal/chaos"
 )
 
 var (
@@ -81,7 +81,7 @@ func (c *round) run() {
 	c.t.Run(fmt.Sprintf("seed %d", c.seed), func(t *testing.T) {
 		defer func() {
 			if c.failed {
-				t.Logf("the smallest plan that failed:\n%v\n\nwhat it broke:\n%v\n\nas Go:\n%#v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest/chaos -chaos.seed=%d -chaos.for=1s",
+				t.Logf("the smallest plan that failed:\n%v\n\nwhat it broke:\n%v\n\nas Go:\n%#v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest/internal/chaos -chaos.seed=%d -chaos.for=1s",
 					c.plan, c.broken, c.plan, c.seed)
 			}
 		}()
@@ -105,7 +105,7 @@ func (c *round) check(t *rapid.T) {
 				c.t.Logf("the first plan that failed:\n%v\n\nwhat it broke:\n%v", plan, err)
 			}
 			c.failed, c.plan, c.broken = true, plan, err
-			v, _ := errors.AsType[stagetest.VerdictError](err)
+			v, _ := errors.AsType[chaos.VerdictError](err)
 			t.Fatalf("broken: %s", v.Promises())
 		}
 	}

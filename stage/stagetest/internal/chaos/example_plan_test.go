@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
+	"github.com/golda-dev/golda/stage/stagetest/internal/chaos"
 )
 
 func keepsEveryPromise(t *rapid.T) {
@@ -16,7 +15,7 @@ func keepsEveryPromise(t *rapid.T) {
 	plan.Control = policy.Cohort{} // or a policy of your own
 	if _, err := plan.Run(); err != nil {
 		t.Log(err)
-		verdict, _ := errors.AsType[stagetest.VerdictError](err)
+		verdict, _ := errors.AsType[chaos.VerdictError](err)
 		t.Fatalf("broken: %s", verdict.Promises()) // the same words each time, so that rapid makes the plan smaller
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/stage/stagetest"
-	"github.com/golda-dev/golda/stage/stagetest/chaos"
+	"github.com/golda-dev/golda/stage/stagetest/internal/chaos"
 )
 
 // The handlers of the only worker wait without that worker.
@@ -42,7 +42,7 @@ func TestCommandsStayInOrderInALineWhoseHandlersSuspendOneAtATime(t *testing.T) 
 
 	p.Graph.Nodes[1].Instances = 8
 	_, err = p.Run()
-	var v stagetest.VerdictError
+	var v chaos.VerdictError
 	require.ErrorAs(t, err, &v, "with several instances they overtake one another")
 	require.Equal(t, "order", v.Promises())
 }
