@@ -12,7 +12,8 @@ const mostHeld = 1 << 24
 // leastTime is less than any window needs: a time below it has no unit.
 const leastTime = time.Microsecond
 
-// faults collects what is wrong with the arguments of a constructor. The stage's name is added later.
+// faults collects the errors in the arguments of a constructor. The stage's
+// name is added later.
 type faults []error
 
 func (f *faults) that(ok bool, problem, option string, args ...any) {
@@ -59,7 +60,8 @@ func (f *faults) time(of string, d time.Duration) {
 	f.that(d <= 0 || d >= leastTime, fmt.Sprintf("must be at least %v: perhaps its unit is missing", leastTime), "Bounds.%s(%v)", of, d)
 }
 
-// countFits finds a Count that no window can reach, because its commands are more than the stage may hold.
+// countFits finds a Count that no window can reach, because its commands are
+// more than the stage may hold.
 func countFits(of string, count, held int) (f faults) {
 	if held == 0 {
 		held = defaultHeld

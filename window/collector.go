@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// rules are what a constructor asks of a collector.
+// rules are the settings that a constructor gives to a collector.
 type rules[K comparable, V, C any] struct {
 	key    func(ctx context.Context, cmd C) (K, error)
 	add    func(value V, cmd C) V
@@ -25,12 +25,15 @@ type rules[K comparable, V, C any] struct {
 	traits traits
 }
 
-// collector is the behaviour of all stages of this package. The handler of a command adds it to the open window of its key and
-// then waits until the window is closed.
+// collector is the behaviour of all stages of this package. The handler of a
+// command adds it to the open window of its key and then waits until the window
+// is closed.
 //
-// A user's function is never called under the lock: the window is busy meanwhile. Handlers are woken under the lock, which they do
-// not wait for at once, so that they go on in the order in which their windows were closed. With one worker no other handler finds a
-// busy window, except after a handler that was given up.
+// A user's function is never called under the lock: the window is busy
+// meanwhile. Handlers are woken under the lock, which they do not wait for at
+// once, so that they go on in the order in which their windows were closed.
+// With one worker no other handler finds a busy window, except after a handler
+// that was given up.
 type collector[K comparable, V, C any] struct {
 	rules[K, V, C]
 	keeper
@@ -40,16 +43,18 @@ type collector[K comparable, V, C any] struct {
 	// The lock of the keeper guards these, and all windows and places.
 
 	open    map[K]*window[K, V]
-	leaving map[K]*window[K, V] // of each key the window that was closed last, until its result has gone on
+	leaving map[K]*window[K, V] // by key, the window that was closed last, until its result is passed on
 }
 
-// window is a window that is open, or that is being passed on. In a Throttle it may have no commands.
+// window is a window that is open, or that is being passed on. In a Throttle it
+// may have no commands.
 type window[K comparable, V any] struct {
 	Window[K, V]
 	hold
 }
 
-// place is that of a command in a window, whose handler waits.
+// place is the entry of one command in a window. The handler of the command
+// waits at it.
 type place struct {
 	from  *command.Origin
 	state state
@@ -84,12 +89,14 @@ func newCollector[K comparable, V, C any](
 	return &collector[K, V, C]{rules: r, keeper: keeper{traits: r.traits}, send: send, open: map[K]*window[K, V]{}, leaving: map[K]*window[K, V]{}}
 }
 
-// HandleCommand is HandleSuspending for a context that can suspend, as that of every handler of the stage can.
+// HandleCommand calls HandleSuspending. The context of every handler of the
+// stage can suspend.
 func (s *collector[K, V, C]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
 	return behaviour.Coroutine[C](s.HandleSuspending).HandleCommand(ctx, cmd)
 }
 
-// HandleSuspending adds a command to its window and waits until that is closed.
+// HandleSuspending adds a command to its window and waits until the window is
+// closed.
 func (s *collector[K, V, C]) HandleSuspending(c behaviour.Suspender, cmd C) behaviour.Outcome {
 	key, size, err := s.read(c, cmd)
 	if err != nil {
@@ -165,8 +172,10 @@ func (s *collector[K, V, C]) beginLocked(w *window[K, V]) {
 	s.armLocked(w)
 }
 
-// put adds a command to a busy window, which is not busy then. It returns the place of the command, nil if the command is done,
-// and the window that the place is in. The window is nil if it was given up meanwhile: the command needs another one.
+// put adds a command to a busy window and ends the busy state. It returns the
+// window and the place of the command in it; the place is nil if the command is
+// done. The window is nil if it was closed meanwhile: then the caller must try
+// another window.
 func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, size int) (*window[K, V], *place, error) {
 	locked := false
 	defer func() { // after a crash of a user's function, too
@@ -201,7 +210,8 @@ func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, 
 	return w, at, nil
 }
 
-// addLocked books a command that was added to a window. It returns its place, or nil if the command is not held: then its ticket waits.
+// addLocked books a command that was added to a window. It returns its place,
+// or nil if the command is not held: then its ticket waits.
 func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, at place, now time.Time) *place {
 	w.Value, w.last = value, now
 	w.Count++
@@ -229,7 +239,8 @@ func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, at place, now t
 	return held
 }
 
-// leadLocked returns a command that goes on at once, as a closed window and its place.
+// leadLocked returns a command that goes on at once, as a closed window and its
+// place.
 func (s *collector[K, V, C]) leadLocked(key K, value V, from *command.Origin, now time.Time) (*window[K, V], *place) {
 	at := &place{from: from, state: carries}
 	w := &window[K, V]{
@@ -240,7 +251,9 @@ func (s *collector[K, V, C]) leadLocked(key K, value V, from *command.Origin, no
 	return w, at
 }
 
-// settleLocked makes a window that was busy one that is not.
+// settleLocked marks a window as no longer busy, and does the work that was
+// postponed while it was busy: it removes failed commands and closes the
+// window.
 func (s *collector[K, V, C]) settleLocked(w *window[K, V]) {
 	w.busy = false
 	w.unblock()
@@ -257,7 +270,7 @@ func (s *collector[K, V, C]) settleLocked(w *window[K, V]) {
 	s.evictLocked()
 }
 
-// sweepLocked takes the commands out of a window whose handlers were stopped.
+// sweepLocked removes from a window the commands whose handlers were stopped.
 func (s *collector[K, V, C]) sweepLocked(w *window[K, V]) {
 	kept := w.places[:0]
 	var left error
@@ -286,7 +299,8 @@ func (s *collector[K, V, C]) sweepLocked(w *window[K, V]) {
 	}
 }
 
-// evictLocked closes the oldest windows while there are too many, or too many commands in them.
+// evictLocked closes the oldest windows while there are too many, or too many
+// commands in them.
 func (s *collector[K, V, C]) evictLocked() {
 	for s.held > s.bounds.Held || s.order.Len() > s.bounds.Held {
 		if !s.closeOldestLocked(&s.order) {
@@ -300,7 +314,8 @@ func (s *collector[K, V, C]) evictLocked() {
 	}
 }
 
-// closeOldestLocked closes the first window of a list, unless it is busy: then it is settled soon.
+// closeOldestLocked closes the first window of a list, unless it is busy: then
+// it is settled soon.
 func (s *collector[K, V, C]) closeOldestLocked(of *list.List) bool {
 	oldest := of.Front().Value.(*window[K, V])
 	if oldest.busy {
@@ -310,7 +325,8 @@ func (s *collector[K, V, C]) closeOldestLocked(of *list.List) bool {
 	return true
 }
 
-// closeLocked closes a window that is open, at once or as soon as it is not busy.
+// closeLocked closes a window that is open, at once or as soon as it is not
+// busy.
 func (s *collector[K, V, C]) closeLocked(w *window[K, V], why Cause) {
 	if w.busy {
 		w.closing = why
@@ -336,7 +352,8 @@ func (s *collector[K, V, C]) closeLocked(w *window[K, V], why Cause) {
 	}
 }
 
-// lineUpLocked has the result of a closed window leave behind those of the same key.
+// lineUpLocked makes the result of a closed window wait for the results of
+// earlier windows of the same key.
 func (s *collector[K, V, C]) lineUpLocked(w *window[K, V]) {
 	if before := s.leaving[w.Key]; before != nil {
 		w.before = &before.hold
@@ -344,7 +361,7 @@ func (s *collector[K, V, C]) lineUpLocked(w *window[K, V]) {
 	s.leaving[w.Key] = w
 }
 
-// forgetLocked removes a window from those that are open.
+// forgetLocked removes a window from the open windows.
 func (s *collector[K, V, C]) forgetLocked(w *window[K, V]) {
 	w.closed = true
 	delete(s.open, w.Key)
@@ -354,7 +371,8 @@ func (s *collector[K, V, C]) forgetLocked(w *window[K, V]) {
 	}
 }
 
-// stay waits until the window of a place is closed, and then does what the place has to.
+// stay waits until the window of a place is closed. Then it passes on the
+// result or ends the command, as the state of the place says.
 func (s *collector[K, V, C]) stay(c behaviour.Suspender, w *window[K, V], at *place) behaviour.Outcome {
 	state := s.wait(c, w, at, waits)
 	if state == follows {
@@ -388,8 +406,9 @@ func (s *collector[K, V, C]) wait(c behaviour.Suspender, w *window[K, V], at *pl
 	return at.state
 }
 
-// leaveLocked takes a command out of its open window, because its handler was stopped. The first command of an aggregate cannot
-// leave: it takes the value with it.
+// leaveLocked removes a command from its open window because its handler was
+// stopped. The first command of an aggregate cannot leave: it takes the value
+// with it.
 func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) {
 	if s.sums && !w.busy {
 		s.closeLocked(w, Early)
@@ -414,8 +433,10 @@ func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) 
 	}
 }
 
-// leaveClosedLocked takes a command out of a closed window, because its handler was stopped. If the result is on its way the command
-// is in it, and fails all the same: nothing can tell its handler any more whether the result is lost.
+// leaveClosedLocked removes a command from a closed window because its handler
+// was stopped. If the result is on its way, it contains the command. The
+// command fails all the same, because its handler can no longer learn whether
+// the result is lost.
 func (s *collector[K, V, C]) leaveClosedLocked(w *window[K, V], at *place, err error) {
 	at.state, at.err = failed, err
 	if w.sent {
@@ -430,7 +451,8 @@ func (s *collector[K, V, C]) leaveClosedLocked(w *window[K, V], at *place, err e
 	}
 }
 
-// seal returns the window as it is passed on, and whether it may be. No command can leave it any more.
+// seal returns the window as it is passed on, and whether it may be. No command
+// can leave it any more.
 func (s *collector[K, V, C]) seal(w *window[K, V]) (sealed Window[K, V], may bool) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -442,8 +464,9 @@ func (s *collector[K, V, C]) seal(w *window[K, V]) (sealed Window[K, V], may boo
 	return w.Window, true
 }
 
-// carry passes on the result of a window. The handlers of the other places go on when it is decided that the result leaves: after
-// the middleware, if there is any.
+// carry passes on the result of a window. The handlers of the other places go
+// on when it is decided that the result leaves: after the middleware, if there
+// is any.
 func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o behaviour.Outcome) {
 	err := errCrashed // stays if a function of the flow's Route crashes
 	deferred := false
@@ -549,7 +572,8 @@ func (s *collector[K, V, C]) ReleaseHeld() {
 	}
 }
 
-// ReleaseTimeless closes the windows that no time closes, the oldest first, and returns how many.
+// ReleaseTimeless closes the windows that no time closes, the oldest first, and
+// returns how many.
 func (s *collector[K, V, C]) ReleaseTimeless() (n int) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -17,9 +17,11 @@ import (
 
 // traits are the rules of a collector that no type is part of.
 type traits struct {
-	sums  bool // only the first command of a window is held
-	last  bool // only the last command of a window is held
-	leads bool // the first command of a key goes on at once, and the window is for those that come until the time is over
+	sums bool // only the first command of a window is held
+	last bool // only the last command of a window is held
+	// the first command of a key is passed on at once, and the window collects
+	// the commands that arrive until the time is over
+	leads bool
 	fail  bool // the commands of a window that is not full fail
 
 	gathers bool // keys are tickets, and a window is closed when nothing else of its ticket is on its way
@@ -31,7 +33,7 @@ type traits struct {
 type keeper struct {
 	traits
 
-	mu      sync.Mutex // guards all below, and all windows and places
+	mu      sync.Mutex // guards all fields below, and all windows and places
 	order   list.List  // of the open windows, the oldest first, without those in periods
 	periods list.List  // of the windows of a Throttle without commands, the oldest first
 	held    int        // places in open windows
@@ -57,12 +59,15 @@ type hold struct {
 	closed  bool     // it is not open any more
 	sent    bool     // its result is being passed on
 
-	before *hold  // the one of the same key that was closed before and has not gone on; nil if there is none
-	gone   bool   // the result has gone on
-	next   func() // wakes the handler that waits for that; nil if there is none
+	// the window of the same key that was closed earlier and whose result is
+	// not passed on yet; nil if there is none
+	before *hold
+	gone   bool   // the result is passed on, or lost
+	next   func() // wakes the handler that waits until the result is passed on; nil if there is none
 }
 
-// unlock releases the lock, and then ends the groups that were let go under it: their tickets may call collectors, and sources.
+// unlock releases the lock and then ends the groups in s.ending. They must not
+// end under the lock, because their tickets may call collectors and sources.
 func (s *keeper) unlock() {
 	ends := s.ending
 	s.ending = nil
@@ -80,7 +85,7 @@ func (s *keeper) endGroupLocked(w *hold, err error) {
 	w.group = command.Group{}
 }
 
-// endLocked has the handlers of some places go on.
+// endLocked gives places a state and wakes their handlers.
 func (s *keeper) endLocked(places []*place, as state, err error) {
 	for _, at := range places {
 		at.state, at.err = as, err
@@ -91,7 +96,8 @@ func (s *keeper) endLocked(places []*place, as state, err error) {
 	}
 }
 
-// waitIdle releases the lock, waits until a window is not busy, and locks again.
+// waitIdle releases the lock, waits until a window is not busy, and locks
+// again.
 func (s *keeper) waitIdle(c behaviour.Suspender, w *hold) error {
 	s.unlock()
 	defer s.mu.Lock()
@@ -117,8 +123,10 @@ func (s *keeper) partial() Cause {
 	return Early
 }
 
-// endRestLocked has the handlers of the places behind the first go on: the result of their window leaves, unless there is an
-// error. Commands that have ended before get the error by their tickets, the others by themselves.
+// endRestLocked ends the commands of a window behind the first one, whose
+// result was passed on or has failed. Commands that are still held get the
+// error from their handlers. Commands that have ended before get it by their
+// tickets.
 func (s *keeper) endRestLocked(w *hold, err error) {
 	switch {
 	case err == nil:
@@ -132,8 +140,10 @@ func (s *keeper) endRestLocked(w *hold, err error) {
 	}
 }
 
-// waitTurn waits until the result before has gone on: a handler that was stopped may be resumed later than one that was woken
-// after it. If the handler itself is stopped it does not wait.
+// waitTurn waits until the earlier result of the same key is passed on. The
+// order of wakes is not enough: a handler that was stopped may resume later
+// than a handler that was woken after it. If the handler itself is stopped, it
+// does not wait.
 func (s *keeper) waitTurn(c behaviour.Suspender, w *hold) {
 	s.mu.Lock()
 	before := w.before
@@ -159,7 +169,8 @@ func (w *hold) isHeld() bool {
 	return slices.ContainsFunc(w.places, func(at *place) bool { return at.state == waits })
 }
 
-// join has the tickets of the places in a state wait for the result of the window, which travels with the command of another ticket.
+// join has the tickets of the places in a state wait for the result of the
+// window, which travels with the command of another ticket.
 func (w *hold) join(places []*place, in state, first *command.Ticket) {
 	for _, at := range places {
 		if at.state == in {
@@ -168,7 +179,7 @@ func (w *hold) join(places []*place, in state, first *command.Ticket) {
 	}
 }
 
-// unblock has the handlers that wait for a window look again.
+// unblock wakes the handlers that wait until a window is not busy.
 func (w *hold) unblock() {
 	for _, wake := range w.blocked {
 		wake()
@@ -184,7 +195,8 @@ func (w *hold) move(to *list.List) {
 	}
 }
 
-// due returns when a window is closed, as far as is known. The zero time is never.
+// due returns when a window is closed, as far as is known. The zero time is
+// never.
 func (w *hold) due(limit, every, idle time.Duration) (due time.Time) {
 	at := func(t time.Time) {
 		if due.IsZero() || t.Before(due) {
@@ -206,7 +218,8 @@ func (w *hold) due(limit, every, idle time.Duration) (due time.Time) {
 	return due
 }
 
-// passOn has what comes of the command that carries the result of a window be that of all commands of the window.
+// passOn makes all commands of a window end together with the commands that are
+// made from its result. The command of c carries the result.
 func (w *hold) passOn(c behaviour.Suspender) {
 	if run, ok := c.Value(link.EmitterKey{}).(interface{ PassOn(of *command.Group) }); ok {
 		run.PassOn(&w.group)

@@ -53,7 +53,8 @@ func (s *collector[K, V, C]) Save() (states.State, error) {
 	return states.State{Type: s.stateType(reflect.TypeFor[K](), reflect.TypeFor[V]()), Entries: len(all), Data: data}, err
 }
 
-// Restore opens the windows of a state. A window is busy until the handlers have come that hold it.
+// Restore opens the windows of a state. A window is busy until all handlers
+// that hold its commands have resumed.
 func (s *collector[K, V, C]) Restore(state states.State) (loads []any, err error) {
 	if state.Type != s.stateType(reflect.TypeFor[K](), reflect.TypeFor[V]()) {
 		return nil, fmt.Errorf("it has %s, and the stage has %s", state.Type, s.stateType(reflect.TypeFor[K](), reflect.TypeFor[V]()))
@@ -70,7 +71,8 @@ func (s *collector[K, V, C]) Restore(state states.State) (loads []any, err error
 	return loads, nil
 }
 
-// restoreLocked opens a window, and returns the loads of the commands that hold it.
+// restoreLocked opens a window, and returns the loads of the commands that hold
+// it.
 func (s *collector[K, V, C]) restoreLocked(from *saved[K, V]) (loads []any) {
 	w := s.newWindow(from.Key)
 	w.Value, w.Count, w.bytes = from.Value, from.Count, from.Bytes
@@ -104,7 +106,8 @@ func (s *collector[K, V, C]) restoreLocked(from *saved[K, V]) (loads []any) {
 	return loads
 }
 
-// shown returns what letters show in the place of a command of an earlier process: the command, or the sum that has it.
+// shown returns the value that letters show in the place of a command of an
+// earlier process: the command, or the sum that includes it.
 func (s *collector[K, V, C]) shown(w *window[K, V], i int) any {
 	switch all := any(w.Value).(type) {
 	case []C:
@@ -119,7 +122,8 @@ func (s *collector[K, V, C]) shown(w *window[K, V], i int) any {
 	return w.Window
 }
 
-// Park ends the commands that are held, with no result, and forgets their windows.
+// Park ends the commands that are held, with no result, and forgets their
+// windows.
 func (s *collector[K, V, C]) Park() {
 	s.mu.Lock()
 	defer s.unlock()

@@ -14,10 +14,10 @@ import (
 // Window is the result of a stage that collects commands.
 type Window[K comparable, V any] struct {
 	Key    K
-	Value  V         // the commands, or what an [Aggregate] made of them
+	Value  V         // the commands, or the sum that an [Aggregate] made of them
 	Count  int       // how many commands there were, at least 1
-	Opened time.Time // when the first command came
-	Why    Cause     // for which reason the window was closed
+	Opened time.Time // when the first command arrived
+	Why    Cause     // the reason for which the window was closed
 }
 
 // Cause is the reason for which a window was closed.
@@ -25,41 +25,49 @@ type Cause string
 
 // The causes.
 const (
-	Full  Cause = "full"  // it had as many commands or bytes as it may have; in a [Join]: it is complete
+	Full  Cause = "full"  // it had as many commands or bytes as it may have; of a [Join]: it is complete
 	Due   Cause = "due"   // its time was over
-	Early Cause = "early" // the stage was drained, or held too many commands, or one left when the window was full
-	Short Cause = "short" // in a [JoinTicket]: nothing more comes, but the group is not complete
+	Early Cause = "early" // the stage was drained, or held too many commands, or a command left a full window
+	Short Cause = "short" // in a [JoinTicket]: no further part can arrive, but the group is not complete
 )
 
-// Bounds says when a window is closed: as soon as one of the bounds is reached. A bound of 0 is none. At least one of Count,
-// Bytes, Time, Every and Idle is set.
+// Bounds says when a window is closed: as soon as one of the bounds is reached.
+// A bound of 0 is none. At least one of Count, Bytes, Time, Every and Idle is
+// set.
 type Bounds[C any] struct {
-	// Count is how many commands a window has at most. It is not more than Held, except for an [Aggregate].
+	// Count is how many commands a window has at most. It is not more than
+	// Held, except for an [Aggregate].
 	Count int
-	// Bytes is how large the commands of a window are at most, together, as Size says. A larger command has a window of its own.
+	// Bytes is how large the commands of a window are at most, together, as
+	// Size says. A larger command has a window of its own.
 	Bytes int
-	// Size returns the size of a command, which is not negative. It is given with Bytes.
+	// Size returns the size of a command, which is not negative. It is given
+	// with Bytes.
 	Size func(cmd C) int
 	// Time is for how long a window is open, from its first command on.
 	Time time.Duration
-	// Every closes the windows at each multiple of this time, as time.Time.Truncate counts: with a minute, when the clock shows
-	// a full minute. A window without commands is not passed on.
+	// Every closes the windows at each multiple of this time, as
+	// time.Time.Truncate counts: with a minute, when the clock shows a full
+	// minute. A window without commands is not passed on.
 	Every time.Duration
-	// Idle closes a window when no command has come for so long.
+	// Idle closes a window when no command has arrived for that long.
 	Idle time.Duration
-	// Held is how many commands are held, and how many windows are open, in all windows of the stage. At the bound the window
-	// that was opened first is closed, with [Early]. The default is 10,000.
+	// Held is how many commands are held, and how many windows are open, in all
+	// windows of the stage. At the bound the window that was opened first is
+	// closed, with [Early]. The default is 10,000.
 	Held int
 }
 
-// All makes a stage that collects all commands, in one window after the other. As any stage of this package it sets stage.Workers and
-// stage.Instances itself: these are no options of it, unless they are in a list of stage.Defaults, where they do not count.
+// All makes a stage that collects all commands, in one window after the other.
+// As any stage of this package it sets stage.Workers and stage.Instances
+// itself: these are no options of it, unless they are in a list of
+// stage.Defaults, where they do not count.
 func All[C any](name string, b Bounds[C], opts ...stage.Option) *stage.Flow[C, Window[struct{}, []C]] {
 	return By(name, func(C) struct{} { return struct{}{} }, b, opts...)
 }
 
-// By makes a stage that collects the commands with the same key. Each key has one open window at a time, which its first
-// command opens.
+// By makes a stage that collects the commands with the same key. Each key has
+// one open window at a time, which its first command opens.
 func By[K comparable, C any](
 	name string, key func(cmd C) K, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, []C]] {
@@ -68,24 +76,32 @@ func By[K comparable, C any](
 	return flow(name, r, faults, opts, func(w Window[K, []C]) Window[K, []C] { return w })
 }
 
-// Aggregate makes a stage that sums up the commands with the same key, and emits the sum when the window is closed: with
-// Bounds.Every, every period. Add is given what it made of the earlier commands of the window, at first the zero value, and
-// returns the new value. If it panics, its window has the value from before, so it must not have changed what that points to.
+// Aggregate makes a stage that sums up the commands with the same key, and
+// emits the sum when the window is closed: with Bounds.Every, every period. Add
+// is given what it made of the earlier commands of the window, at first the
+// zero value, and returns the new value. If it panics, its window has the value
+// from before, so add must not change the data that sum points to.
 //
 //	perMinute := window.Aggregate("bytes", Hit.Host,
 //		func(sum int, h Hit) int { return sum + h.Bytes },
 //		window.Bounds[Hit]{Every: time.Minute})
 //
-// Only the first command of a window is held until it is closed; the others leave the stage as soon as they are added. So a window may
-// have any number of commands, and Bounds.Held is how many windows are open. Callers should use Submit: a Call waits until the sum has
-// ended. If the context of the first command's caller ends, the window is closed [Early].
+// Only the first command of a window is held until it is closed; the others
+// leave the stage as soon as they are added. So a window may have any number of
+// commands, and Bounds.Held is how many windows are open. Callers should use
+// Submit: a Call waits until the sum has ended. If the context of the first
+// command's caller ends, the window is closed [Early].
 //
-// When an open window is ended by a hard stop, its value is passed on to the next stage and is in the letter that is left there. An
-// aggregate that cannot be passed on, because a stage.Flow.Route fails, or because the first command's stage.Timeout ends while add
-// hangs, is the command of its letter, and in the [*LostError] there: a retry of the letter passes the same window on. If C is the type of
-// the window itself, the retry adds the window as a command. A middleware that fails the first command after next has returned loses the value: the
-// letter has that command and the error of the middleware, which callers and sources of the other commands get, too. Retries of the stage
-// would add commands twice, so it takes no stage.Retry.
+// When an open window is ended by a hard stop, its value is passed on to the
+// next stage and is in the letter that is left there. An aggregate that cannot
+// be passed on, because a stage.Flow.Route fails, or because the first
+// command's stage.Timeout ends while add hangs, is the command of its letter,
+// and in the [*LostError] there: a retry of the letter passes the same window
+// on. If C is the type of the window itself, the retry adds the window as a
+// command. A middleware that fails the first command after next has returned
+// loses the value: the letter has that command and the error of the middleware,
+// which callers and sources of the other commands get, too. Retries of the
+// stage would add commands twice, so it takes no stage.Retry.
 func Aggregate[K comparable, A, C any](
 	name string, key func(cmd C) K, add func(sum A, cmd C) A, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, A]] {
@@ -96,26 +112,32 @@ func Aggregate[K comparable, A, C any](
 
 // Parts says which parts a [Join] or [JoinTicket] waits for, and for how long.
 type Parts[C any] struct {
-	// Count is how many parts make a group complete, not more than Held. Without Whole it is at least 2, or 0 in a JoinTicket.
+	// Count is how many parts make a group complete, not more than Held.
+	// Without Whole it is at least 2, or 0 in a JoinTicket.
 	Count int
-	// Whole reports whether the parts that have come are complete. It is called after each part, and must neither change nor
-	// keep the slice.
+	// Whole reports whether the parts that have come are complete. It is called
+	// after each part, and must neither change nor keep the slice.
 	Whole func(parts []C) bool
-	// Limit is for how long a group waits for its parts, from the first on. It must be set.
+	// Limit is for how long a group waits for its parts, from the first on. It
+	// must be set.
 	Limit time.Duration
-	// Fail ends the parts of a group that did not become complete with [ErrIncomplete], each. Without Fail the group is passed
-	// on as it is, and its Why is not [Full].
+	// Fail ends the parts of a group that did not become complete with
+	// [ErrIncomplete], each. Without Fail the group is passed on as it is, and
+	// its Why is not [Full].
 	Fail bool
 	// Held is how many parts of incomplete groups there may be, as in [Bounds].
 	Held int
 }
 
-// ErrIncomplete is the error of the parts of a group that was given up: see [Parts].
+// ErrIncomplete is the error of the parts of a group that was given up: see
+// [Parts].
 var ErrIncomplete = errors.New("window: the other parts did not come in time")
 
-// Join makes a stage that collects the parts that belong together, those with the same key, and passes them on as one group
-// when it is complete. What did not become complete within the time limit, or until the stage is drained, is passed on
-// incomplete, or its parts fail: see Parts.Fail. A part that comes later begins a new group.
+// Join makes a stage that collects the parts with the same key, and passes them
+// on as one group when the group is complete. A group that is not complete
+// within the time limit, or when the stage is drained, is passed on incomplete,
+// or its parts fail: see Parts.Fail. A part that arrives later begins a new
+// group.
 func Join[K comparable, C any](
 	name string, key func(cmd C) K, parts Parts[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, []C]] {
@@ -124,14 +146,20 @@ func Join[K comparable, C any](
 	return flow(name, r, checkParts(key != nil, parts), opts, func(w Window[K, []C]) Window[K, []C] { return w })
 }
 
-// Debounce makes a stage that passes on the last command of a key when none has come for the time quiet. The earlier ones end with
-// that one, with no result. If commands keep coming, one is passed on when the limit is over, from the first of them on; a limit
-// of 0 is none. Commands of 10,000 keys wait at most; at the bound the one that has waited longest is passed on.
+// Debounce makes a stage that passes on the last command of a key when none has
+// come for the time quiet. The earlier commands end with that one, with no
+// result. If commands keep arriving, the latest is passed on when the limit,
+// counted from the first one, is over; a limit of 0 is none. Commands of 10,000
+// keys wait at most; at the bound the stage passes on the command that has
+// waited longest.
 //
-// The last command is the one that came last. A source that delivers commands again after a failure or a restart, such as an inlet,
-// does not keep their order: an older command may come after a newer one, and then it is passed on, and the newer one ends with it, or
-// was passed on before. Behind such a source let commands have a version, keep the newest with an [Aggregate] that has the same Idle and
-// Time, and let the next stage skip a version that is older than what it has:
+// The last command is the command that arrived last. A source that delivers
+// commands again after a failure or a restart, such as an inlet, does not keep
+// their order: an older command may come after a newer one, and then it is
+// passed on, and the newer one ends with it, or was passed on before. Behind
+// such a source let commands have a version, keep the newest with an
+// [Aggregate] that has the same Idle and Time, and let the next stage skip a
+// version that is older than its own:
 //
 //	settled := window.Aggregate("settled", Save.File, newer, window.Bounds[Save]{Idle: quiet, Time: limit})
 func Debounce[K comparable, C any](
@@ -142,12 +170,16 @@ func Debounce[K comparable, C any](
 	return flow(name, r, checkDebounce(key != nil, quiet, limit), opts, func(w Window[K, C]) C { return w.Value })
 }
 
-// Throttle makes a stage that passes on at most one command of a key in each period: the first one at once, and, if more come
-// within the period, the last of them when the period is over. That one begins the next period. The others end with that one, with
-// no result. A drain passes on the last command of a key before its period is over.
+// Throttle makes a stage that passes on at most one command of a key in each
+// period: the first one at once, and, if more come within the period, the last
+// of them when the period is over. That one begins the next period. The others
+// end with that one, with no result. A drain passes on the last command of a
+// key before its period is over.
 //
-// Commands of 10,000 keys wait for the end of their periods at most; at the bound the one that has waited longest is passed
-// on. The stage knows the periods of a million further keys, with some 600 bytes each; at the bound the oldest is over.
+// Commands of 10,000 keys wait for the end of their periods at most; at the
+// bound the stage passes on the command that has waited longest. The stage
+// knows the periods of a million further keys, with some 600 bytes each; at the
+// bound the oldest is over.
 func Throttle[K comparable, C any](
 	name string, key func(cmd C) K, period time.Duration, opts ...stage.Option,
 ) *stage.Flow[C, C] {
@@ -166,7 +198,8 @@ func remove[C any](all []C, i int) []C { return append(all[:i:i], all[i+1:]...) 
 
 func latest[C any](_, cmd C) C { return cmd }
 
-// LostError is the error of the first command of an [Aggregate]'s window whose value could not be passed on.
+// LostError is the error of the first command of an [Aggregate]'s window whose
+// value could not be passed on.
 type LostError struct {
 	Window any   // the window, as it would have been passed on
 	Err    error // why it was not
@@ -195,8 +228,10 @@ func flow[K comparable, V, C, Out any](
 	}, opts...)
 }
 
-// Fixed returns the options of the stage of a collector that do not depend on the user. It has one worker, of its own, so that commands
-// and results keep their order, and as many instances as it may hold commands. An aggregate is never tried again.
+// Fixed returns the options of the stage of a collector that do not depend on
+// the user. It has one worker, of its own, so that commands and results keep
+// their order, and as many instances as it may hold commands. An aggregate is
+// never tried again.
 func (s *collector[K, V, C]) Fixed(part.Seal) (why string, opts []stage.Option) {
 	return "a window sets it itself", s.fixed(s.bounds.Held)
 }
@@ -206,8 +241,11 @@ func (s *collector[K, V, C]) MustLead(part.Seal) string { return "window" }
 
 const (
 	defaultHeld = 10_000
-	// mostPeriods is how many keys of a Throttle have a period in which no further command has come.
+	// mostPeriods is how many keys of a Throttle have a period in which no
+	// further command has come.
 	mostPeriods = 1_000_000
-	// spare is how many commands may be in progress beside those that are held, so that the one too many is let in.
+	// spare is how many commands may be in progress beside the held ones. The
+	// stage must admit one command more than it may hold, because that command
+	// closes the oldest window.
 	spare = 256
 )
