@@ -1,27 +1,34 @@
-// Package fleet shows all processes that run a pipeline, from any of them: which stages run where, the lag of the inlets of
-// adapter/nats, the workers, and how many processes an autoscaler should run.
+// Package fleet shows all processes that run a pipeline, from any of them:
+// which stages run where, the lag of the inlets of adapter/nats, the workers,
+// and how many processes an autoscaler should run.
 //
 //	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: os.Getenv("POD_NAME")})
 //	…
 //	defer f.Leave(context.Background())
 //	s, err := f.Snapshot(ctx) // of all processes
 //
-// Any number of processes of one pipeline, by its name, join on one NATS server or cluster. They say on core NATS that they are
-// there, and answer questions; nothing is stored. A process that leaves says so. One that is killed or stands still is lost after
-// three beats, six seconds by default, and is back with the next one.
+// Any number of processes of one pipeline, by its name, join on one NATS server
+// or cluster. They say on core NATS that they are there, and answer questions;
+// nothing is stored. A process that leaves says so. One that is killed or
+// stands still is lost after three beats, six seconds by default, and is back
+// with the next one.
 //
 // # Autoscaling
 //
-// [NewExporter] exports the lag and the wanted processes, as metrics of Prometheus and as JSON for KEDA. docs/scaling.md has the manifests.
-// The law is that of the pipeline's default policy, over all processes: see [Inlet].
+// [NewExporter] exports the lag and the wanted processes, as metrics of
+// Prometheus and as JSON for KEDA. docs/scaling.md has the manifests. The law
+// is the law of the pipeline's default policy, over all processes: see [Inlet].
 //
 // # Cost
 //
-// A beat is a message of some hundred bytes to each process. A snapshot is a message to each process and its answer, of about two kilobytes
-// for each stage, and three requests to the server for each inlet. A fleet has one goroutine.
+// A beat is a message of some hundred bytes to each process. A snapshot is a
+// message to each process and its answer, of about two kilobytes for each
+// stage, and three requests to the server for each inlet. A fleet has one
+// goroutine.
 //
 // # Trust
 //
-// Whatever may publish to golda.fleet.> on the server is believed. Messages that cannot be read are dropped, and those of other versions
-// are read as far as that is possible.
+// Every client that may publish to golda.fleet.> on the server is believed.
+// Messages that cannot be read are dropped. Messages of other versions are read
+// as far as possible.
 package fleet

@@ -9,15 +9,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Exporter exports what autoscalers need of a [Fleet]: it is a collector for Prometheus, and serves JSON for the metrics-api scaler of
-// KEDA.
+// Exporter exports the numbers that autoscalers need from a [Fleet]. It is a
+// collector for Prometheus, and serves JSON for the metrics-api scaler of KEDA.
 //
 //	e := fleet.NewExporter(f)
 //	registry.MustRegister(e)
 //	mux.Handle("GET /scaling", e)
 //
-// A snapshot is taken at most once a second, however often it is asked for and by how many; one that failed, too. All processes export the
-// same, but for the moment and for what a process that is cut off does not know: so take the maximum over processes, never the sum.
+// A snapshot is taken at most once a second, however many requests there are,
+// also after one that failed. All processes export the same numbers, except for
+// the moment, and for numbers that a process without a connection does not
+// know: so take the maximum over processes, never the sum.
 //
 // # Metrics
 //
@@ -37,17 +39,20 @@ import (
 //	golda_fleet_feeding_processes    gauge    processes that are fed by the inlet
 //	golda_fleet_wanted_processes     gauge
 //
-// If the server is away, up is 0 and what is not known is absent.
+// If the server is away, up is 0 and unknown numbers are absent.
 //
 // # JSON
 //
 //	{"pipeline": "shop", "processes": {"alive": 3, …}, "inlets": {"orders": {"pending": 12, "wanted_processes": 4, …}}}
 //
-// has the same. If nothing is known the status is 503, with the error as text. Mount it where only those reach it that may see these
-// numbers: it asks for no credentials.
+// has the same. If nothing is known the status is 503, with the error as text.
+// Mount it where only clients that may see these numbers reach it: it asks for
+// no credentials.
 //
-// The counters never go back, unless the stream is made anew: what is done is a difference of numbers that the server gives one after the
-// other, so it may be a few less than a moment before, and the exporter shows the most.
+// The counters never decrease, unless the stream is made anew. The count of
+// done messages is a difference of two numbers that the server gives one after
+// the other, so it may be a few less than a moment before; the exporter shows
+// the maximum.
 //
 // Any goroutine may use it. It has none of its own, and needs no stop.
 type Exporter struct {
@@ -62,7 +67,7 @@ type Exporter struct {
 	series        []series
 }
 
-// counted is what was exported of an inlet last.
+// counted has the counters of an inlet that were exported last.
 type counted struct{ published, done uint64 }
 
 // series is a metric of an inlet.
@@ -141,7 +146,8 @@ const (
 	longest = 30 * time.Second // how long one may take
 )
 
-// latest returns a snapshot that is at most a second old, and how many messages of each inlet are done.
+// latest returns a snapshot that is at most a second old, and how many messages
+// of each inlet are done.
 func (e *Exporter) latest(ctx context.Context) (Snapshot, map[string]uint64, error) {
 	select {
 	case e.turn <- struct{}{}:
@@ -158,7 +164,8 @@ func (e *Exporter) latest(ctx context.Context) (Snapshot, map[string]uint64, err
 	return e.last, e.count(), e.err
 }
 
-// count returns how many messages of each inlet are done, and never less than before.
+// count returns how many messages of each inlet are done, and never less than
+// before.
 func (e *Exporter) count() map[string]uint64 {
 	done := make(map[string]uint64, len(e.last.Inlets))
 	for _, i := range e.last.Inlets {

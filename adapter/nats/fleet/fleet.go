@@ -20,16 +20,21 @@ import (
 
 // Options says how a process takes part. The zero Options is useful.
 type Options struct {
-	// Name is the name of the process, for people. Give each process another one, that stays the same when it is restarted if there is
-	// such a name. Empty means the host's name and the number of the process.
+	// Name is the name of the process, for people. Give each process another
+	// one, that stays the same when it is restarted if there is such a name.
+	// Empty means the host's name and the number of the process.
 	Name string
-	// Every is how often the process says that it is there: after three times without that it is lost. 0 means two seconds, 10 ms is
-	// the least and an hour the most. Each message goes to all processes of the pipeline, so set more for hundreds of them.
+	// Every is how often the process says that it is there: after three times
+	// without that it is lost. 0 means two seconds, 10 ms is the least and an
+	// hour the most. Each message goes to all processes of the pipeline, so set
+	// more for hundreds of them.
 	Every time.Duration
-	// Wait is how long a snapshot waits for processes that do not answer. 0 means a second.
+	// Wait is how long a snapshot waits for processes that do not answer. 0
+	// means a second.
 	Wait time.Duration
-	// Law says how many workers are wanted; see [Inlet]. Target is how long the messages that wait may take, and 0 means ten seconds
-	// here; Utilization is how busy workers and CPUs may be, and 0 means 0.7. The rest is not used.
+	// Law says how many workers are wanted; see [Inlet]. Target is how long the
+	// messages that wait may take, and 0 means ten seconds here; Utilization is
+	// how busy workers and CPUs may be, and 0 means 0.7. The rest is not used.
 	Law policy.Backlog
 }
 
@@ -78,14 +83,15 @@ func (o Options) filled(host string) Options {
 	return o
 }
 
-// Fleet is a process's view of all processes that run a pipeline. Any goroutine may call its methods.
+// Fleet is a process's view of all processes that run a pipeline. Any goroutine
+// may call its methods.
 type Fleet struct {
 	pipeline string
 	o        Options
 	conn     *nats.Conn
 	nc       *natsgo.Conn
 	p        *pipeline.Pipeline // nil if it only observes
-	self     announcement       // what does not change
+	self     announcement       // the part that does not change
 	subjects subjects
 	roster   *roster
 	joined   time.Time
@@ -101,11 +107,13 @@ type Fleet struct {
 	left    error
 }
 
-// Join has a process take part in the fleet of its pipeline: it says to the others that it is there, and answers their questions, until
-// [Fleet.Leave], or until the Conn is closed. Join does not wait for the other processes. The pipeline need not run yet.
+// Join adds this process to the fleet of its pipeline. Until [Fleet.Leave], or
+// until the Conn is closed, the process announces itself to the others and
+// answers their questions. Join does not wait for the other processes. The
+// pipeline need not run yet.
 //
-// The inlets of the process are those of the Conn that feed the pipeline, or none. All that is wrong with the options is in one error. A
-// nil conn or pipeline panics.
+// The inlets of the process are the inlets of the Conn that feed the pipeline.
+// One error has all faults of the options. A nil conn or pipeline panics.
 func Join(ctx context.Context, conn *nats.Conn, p *pipeline.Pipeline, o Options) (*Fleet, error) {
 	link.CheckContext(ctx, "fleet: Join")
 	if p == nil {
@@ -114,9 +122,12 @@ func Join(ctx context.Context, conn *nats.Conn, p *pipeline.Pipeline, o Options)
 	return open(ctx, conn, p, p.Name(), o)
 }
 
-// Observe is [Join] for a process that does not run the pipeline, such as a command or a dashboard: it is in no snapshot. It knows the
-// inlets that processes of the pipeline have, or have had since it has observed them, and those of the Conn that feed no other pipeline. So
-// one that must know how many processes are wanted while there are none makes the inlet itself, as a process that publishes does.
+// Observe is [Join] for a process that does not run the pipeline, such as a
+// command or a dashboard: it is in no snapshot. It knows the inlets that
+// processes of the pipeline have, or have had while it observed them, and the
+// inlets of the Conn that feed no other pipeline. So an observer that must know
+// how many processes are wanted while none runs makes the inlet itself, as a
+// process that publishes does.
 func Observe(ctx context.Context, conn *nats.Conn, pipeline string, o Options) (*Fleet, error) {
 	link.CheckContext(ctx, "fleet: Observe")
 	return open(ctx, conn, nil, pipeline, o)
@@ -188,7 +199,8 @@ func (f *Fleet) open(ctx context.Context, o Options) error {
 	return err
 }
 
-// arrivalsRoom is how many messages wait for the goroutine of a fleet at most. Further ones are dropped: beats come again.
+// arrivalsRoom is how many messages wait for the goroutine of a fleet at most.
+// Further ones are dropped: beats come again.
 const arrivalsRoom = 8192
 
 // run answers the others, and says that the process is there.
@@ -257,7 +269,7 @@ func (f *Fleet) take(m *natsgo.Msg, inbox string) {
 	}
 }
 
-// valid reports whether an announcement says what it must.
+// valid reports whether an announcement has all that it must have.
 func (a *announcement) valid() bool {
 	if a.Every < leastEvery || a.Every > mostEvery {
 		a.Every = defaultEvery
@@ -265,7 +277,8 @@ func (a *announcement) valid() bool {
 	return a.ID != "" && len(a.ID) <= longestName && a.Name != "" && len(a.Name) <= longestName
 }
 
-// readable reports whether a message was read, or all of it but fields whose types are others in another version.
+// readable reports whether a message was read, or all of it but fields whose
+// types are others in another version.
 func readable(err error) bool {
 	_, other := errors.AsType[*json.UnmarshalTypeError](err)
 	return err == nil || other
@@ -346,9 +359,11 @@ func (f *Fleet) answer(m *natsgo.Msg) {
 	}
 }
 
-// Leave says to the other processes that this one has left, so that it is not lost to them, and ends what [Join] has begun. Leave when the
-// pipeline has stopped, and before [nats.Conn.Close], after which nothing can be said. It waits until the server has been told, at most
-// until ctx ends or for five seconds. A second call does nothing, and returns the same.
+// Leave says to the other processes that this one has left, so that it is not
+// lost to them, and ends what [Join] has begun. Leave when the pipeline has
+// stopped, and before [nats.Conn.Close], after which nothing can be said. It
+// waits until the server has been told, at most until ctx ends or for five
+// seconds. A second call does nothing, and returns the same.
 func (f *Fleet) Leave(ctx context.Context) error {
 	link.CheckContext(ctx, "fleet: Leave")
 	f.once.Do(func() {

@@ -18,7 +18,8 @@ const (
 	settled   = 2    // readings back from which the number of workers has not grown
 )
 
-// reading is what is measured at one instant. Its totals only grow, unless a stage is replaced.
+// reading has the measurements of one instant. Its totals only grow, unless a
+// stage is replaced.
 type reading struct {
 	at      time.Time
 	busy    map[string]time.Duration // of units
@@ -88,7 +89,8 @@ func (r *reading) addUnits(s *pipeline.Snapshot, comes map[string][]string) {
 	}
 }
 
-// here returns the ways that do not lead through stages of other processes: what comes from there comes by another inlet.
+// here returns the edges that do not lead through stages of other processes.
+// Commands from such a stage arrive by another inlet.
 func here(to map[string][]string, s *pipeline.Snapshot) map[string][]string {
 	for i := range s.Stages {
 		if s.Stages[i].Process != "" {
@@ -98,7 +100,8 @@ func here(to map[string][]string, s *pipeline.Snapshot) map[string][]string {
 	return to
 }
 
-// reachable returns a function for the stages that commands of a stage come to, with the stage itself.
+// reachable returns a function for the stages that commands of a stage come to,
+// with the stage itself.
 func reachable(to map[string][]string) func(from string) map[string]bool {
 	return func(from string) map[string]bool {
 		seen := map[string]bool{from: true}
@@ -127,7 +130,8 @@ func (m *meter) add(r reading) {
 	m.last = append(m.last, r)
 }
 
-// measure completes the units and loads of a reading with what was measured up to it.
+// measure completes the units and loads of a reading with rates over the
+// earlier readings.
 func (m *meter) measure(r reading) (units []unit, loads []inletLoad) {
 	units, loads = slices.Clone(r.units), slices.Clone(r.loads)
 	if len(m.last) == 0 {
@@ -151,8 +155,9 @@ func (m *meter) measure(r reading) (units []unit, loads []inletLoad) {
 	return units, loads
 }
 
-// computing returns how many CPUs the handlers of messages were busy with up to a reading. The process may use others for something else: a
-// handler uses at most one.
+// computing returns how many CPUs the handlers of messages were busy with up to
+// a reading. The process may use others for something else: a handler uses at
+// most one.
 func (m *meter) computing(r reading, units []unit) cpus {
 	if r.cpus == 0 || len(m.last) == 0 {
 		return cpus{Most: r.cpus}
@@ -169,7 +174,8 @@ func (m *meter) computing(r reading, units []unit) cpus {
 	return cpus{Most: r.cpus, Busy: min(used, handlers, float64(r.cpus))}
 }
 
-// busyUntil returns how many workers of a unit were busy from one reading to another, on average.
+// busyUntil returns how many workers of a unit were busy from one reading to
+// another, on average.
 func (r *reading) busyUntil(later *reading, unit string) float64 {
 	span, busy := later.at.Sub(r.at), later.busy[unit]-r.busy[unit]
 	if span <= 0 || busy <= 0 {

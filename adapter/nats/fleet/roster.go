@@ -21,7 +21,7 @@ type roster struct {
 	all map[string]*member
 }
 
-// member is what was heard of one.
+// member has the last announcement of a process, and when it was received.
 type member struct {
 	announcement
 
@@ -34,7 +34,8 @@ func (m *member) gone() bool { return m.lost || m.Left }
 
 func newRoster() *roster { return &roster{all: map[string]*member{}} }
 
-// hear notes what a member says of itself. It reports false if there is no place for it. Those that are gone give theirs to one that is
+// hear notes the announcement of a process. It reports false if the roster is
+// full. An entry of a process that is gone is replaced by a process that is
 // there.
 func (r *roster) hear(a announcement, now time.Time) bool {
 	r.mu.Lock()
@@ -72,7 +73,8 @@ func (r *roster) hearOf(d departed, now time.Time) {
 	r.all[d.ID] = &member{announcement: d.announcement, heard: now.Add(-d.Ago), lost: !d.Left}
 }
 
-// replaceLocked forgets the members that are gone and of whose name there is a new one.
+// replaceLocked forgets the members that are gone and of whose name there is a
+// new one.
 func (r *roster) replaceLocked(a announcement) {
 	for id, m := range r.all {
 		if m.gone() && m.Name == a.Name {
@@ -94,7 +96,8 @@ func (r *roster) evictLocked() {
 	}
 }
 
-// look finds the members that are lost, and forgets those that are gone for long.
+// look finds the members that are lost, and forgets members that have been gone
+// for long.
 func (r *roster) look(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +110,8 @@ func (r *roster) look(now time.Time) {
 	}
 }
 
-// excuse lets the silence of all members begin now: this process stood still, so it may have missed them.
+// excuse lets the silence of all members begin now: this process stood still,
+// so it may have missed them.
 func (r *roster) excuse(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +148,7 @@ func (r *roster) list() []member {
 	return all
 }
 
-// departed returns the members that are gone, those of the last time first.
+// departed returns the members that are gone, the latest first.
 func (r *roster) departed(now time.Time) (all []departed) {
 	for _, m := range r.list() {
 		if m.gone() {

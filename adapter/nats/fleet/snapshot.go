@@ -18,8 +18,9 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// Snapshot is the state of all processes of a pipeline, as one of them sees it. It is not of one instant: processes are asked at
-// the same time, and the server after them.
+// Snapshot is the state of all processes of a pipeline, as one of them sees it.
+// It is not of one instant: processes are asked at the same time, and the
+// server after them.
 type Snapshot struct {
 	Pipeline  string
 	At        time.Time
@@ -27,7 +28,7 @@ type Snapshot struct {
 	Inlets    []Inlet   // by name
 }
 
-// State is what is known of a process.
+// State is the state of a process, as far as it is known.
 type State string
 
 // The states.
@@ -38,8 +39,9 @@ const (
 	Left   State = "left"   // it has left
 )
 
-// Process is one process of a pipeline. One that is lost or has left is kept for an hour, or until one of the same name joins; what is
-// known of it is what it said last.
+// Process is one process of a pipeline. A process that is lost or has left is
+// kept for an hour, or until one of the same name joins, with the numbers that
+// it sent last.
 type Process struct {
 	Name    string
 	Host    string
@@ -49,22 +51,28 @@ type Process struct {
 	Heard   time.Time // when it was heard of last, by the clock of this process: since then it is lost
 	Stages  []string  // that run there, by name
 
-	// Snapshot is the state of its pipeline. It is the zero Snapshot of a process that has not answered, and if Err is not nil. Fields that
-	// a process of another version does not know are zero.
+	// Snapshot is the state of its pipeline. It is the zero Snapshot of a
+	// process that has not answered, and if Err is not nil. Fields that a
+	// process of another version does not know are zero.
 	Snapshot pipeline.Snapshot
 	Err      error // why the snapshot of a process that has answered cannot be read
 
 	said announcement
 }
 
-// Snapshot asks all processes and the server. It returns when all have answered that are not known to be lost, or after Options.Wait: then
-// the others are Silent or Lost. In the first second after Join it waits for processes that it does not know yet.
+// Snapshot asks all processes and the server. It returns when all have answered
+// that are not known to be lost, or after Options.Wait: then the others are
+// Silent or Lost. In the first second after Join it waits for processes that it
+// does not know yet.
 //
-// If the server does not answer, the error is [nats.ErrAway] and names it; if it does not know about an inlet, the error names that. The
-// snapshot then has what is known. If the server does not permit golda.fleet.> to the user of the connection, the error wraps
-// the error of [nats.Conn.Healthy], which names the subject.
+// If the server does not answer, the error is [nats.ErrAway] and names it; if
+// it does not know about an inlet, the error names that. The snapshot then has
+// all known numbers. If the server does not permit golda.fleet.> to the user of
+// the connection, the error wraps the error of [nats.Conn.Healthy], which names
+// the subject.
 //
-// [nats.ErrAway]: https://pkg.go.dev/github.com/golda-dev/golda/adapter/nats#ErrAway
+// [nats.ErrAway]:
+// https://pkg.go.dev/github.com/golda-dev/golda/adapter/nats#ErrAway
 func (f *Fleet) Snapshot(ctx context.Context) (Snapshot, error) {
 	link.CheckContext(ctx, "fleet: Snapshot")
 	s, err := f.snapshot(ctx)
@@ -106,7 +114,8 @@ func (f *Fleet) denied() error {
 	return nil
 }
 
-// settle is how long after a fleet was joined its members have answered the first question, unless they are silent.
+// settle is how long after a fleet was joined its members have answered the
+// first question, unless they are silent.
 const settle = time.Second
 
 // gather asks all members, and returns their answers by ID.
@@ -145,7 +154,7 @@ func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
 	return answers, nil
 }
 
-// processes joins what is known of the members with their answers.
+// processes joins the entries of the roster with the answers of the processes.
 func (f *Fleet) processes(answers map[string]report) []Process {
 	members := f.roster.list()
 	all := make([]Process, 0, len(members))
@@ -185,7 +194,8 @@ func (r *report) state() (s pipeline.Snapshot, err error) {
 	return s, nil
 }
 
-// inlets asks the server for all inlets. One that only processes have had that are gone may have been removed.
+// inlets asks the server for all inlets. One that only processes have had that
+// are gone may have been removed.
 func (f *Fleet) inlets(ctx context.Context, processes []Process) (all []Inlet, err error) {
 	names := f.inletNames(processes)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -211,7 +221,8 @@ func (f *Fleet) inlets(ctx context.Context, processes []Process) (all []Inlet, e
 	return all, err
 }
 
-// inletNames returns the names of the inlets that are or were known, and whether a process has the inlet now.
+// inletNames returns the names of the inlets that are or were known, and
+// whether a process has the inlet now.
 func (f *Fleet) inletNames(processes []Process) map[string]bool {
 	f.mu.Lock()
 	names := make(map[string]bool, len(f.known))
@@ -240,7 +251,8 @@ func (f *Fleet) forget(inlet string) {
 	delete(f.known, inlet)
 }
 
-// leastWait is how long the server may take to answer, whatever Options.Wait is.
+// leastWait is how long the server may take to answer, whatever Options.Wait
+// is.
 const leastWait = time.Second
 
 // redacted returns a URL without its password.
