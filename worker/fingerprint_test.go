@@ -151,12 +151,13 @@ func TestDifferentSitesHaveDifferentFingerprints(t *testing.T) {
 }
 
 func TestACrashInTheEngineThatUserCodeCalledHasTheUserCodesFingerprint(t *testing.T) {
-	var none *stage.Stage[int]
-	crashing := func(submit func(context.Context)) *stage.Stage[int] {
-		return stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { submit(ctx); return behaviour.OK(nil) })
+	target := stage.Func("target", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
+	var none context.Context
+	crashing := func(submit func()) *stage.Stage[int] {
+		return stage.Func("s", func(context.Context, int) behaviour.Outcome { submit(); return behaviour.OK(nil) })
 	}
-	a := printOf(t, 2, crashing(func(ctx context.Context) { _ = none.Submit(ctx, 1) }))
-	b := printOf(t, 2, crashing(func(ctx context.Context) { _ = none.Submit(ctx, 1) }))
+	a := printOf(t, 2, crashing(func() { _ = target.Submit(none, 1) }))
+	b := printOf(t, 2, crashing(func() { _ = target.Submit(none, 1) }))
 	require.NotEqual(t, a, b)
 }
 
