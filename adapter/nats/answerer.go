@@ -18,15 +18,18 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// mostAnswered is how many calls of a stage a process has under way. Most of them wait for a slot of the stage.
+// mostAnswered is how many calls of a stage a process has under way. Most of
+// them wait for a slot of the stage.
 const mostAnswered = 4096
 
 var errNoAnswer = errors.New("nats: the call has ended without an answer")
 
-// errLeaving refuses a call: the process does not take any more, or its stage does not. It has not handled the command.
+// errLeaving refuses a call: the process does not take any more, or its stage
+// does not. It has not handled the command.
 var errLeaving = errors.New("nats: the process does not take calls any more")
 
-// begun is the error of a command that was handled. That is not errLeaving, although the error of a call that its handler made may be.
+// begun is the error of a command that was handled. That is not errLeaving,
+// although the error of a call that its handler made may be.
 type begun struct{ error }
 
 func (e begun) Is(target error) bool { return target != errLeaving && errors.Is(e.error, target) } //nolint:errorlint // as errors.Is asks
@@ -70,7 +73,8 @@ func (l *carriedLine) Answer(ctx context.Context, handle func(ctx context.Contex
 	}
 }
 
-// answer answers calls until ctx ends; the exchange is told of the end when the last call is answered. The error is why it could not begin.
+// answer answers calls until ctx ends; the exchange is told of the end when the
+// last call is answered. The error is why it could not begin.
 func (l *carriedLine) answer(ctx context.Context, x *exchange, handle func(ctx context.Context, cmd any, want reflect.Type) (any, error)) error {
 	a := &answerer{l: l, handle: handle, name: rand.Text(), moved: make(chan struct{}, 1), idle: make(chan struct{})}
 	x.add(a)
@@ -82,14 +86,15 @@ func (l *carriedLine) answer(ctx context.Context, x *exchange, handle func(ctx c
 		return err
 	}
 	go func() {
-		<-a.idle // what was begun is answered although ctx has ended
+		<-a.idle // calls that have begun are answered although ctx has ended
 		x.end()
 	}()
 	return nil
 }
 
-// announce says that the process is there, from when a caller has asked for the stage, here or in another process, until ctx ends. Without
-// callers there need be no node.
+// announce says that the process is there, from when a caller has asked for the
+// stage, here or in another process, until ctx ends. Without callers there need
+// be no node.
 func (a *answerer) announce(ctx context.Context) error {
 	nc, subject := a.l.conn.nc, callsSubject(a.l.name)
 	before := nc.LastError()
@@ -120,7 +125,7 @@ func (a *answerer) announce(ctx context.Context) error {
 	defer func() { _ = others.Unsubscribe() }()
 	flush, cancel := context.WithTimeout(ctx, serveTime)
 	defer cancel()
-	if nc.FlushWithContext(flush) == nil { // the server has said by now what it does not permit
+	if nc.FlushWithContext(flush) == nil { // the server has reported denials by now
 		if err := forbidden(nc, before); err != nil {
 			return err
 		}
@@ -140,8 +145,9 @@ func (a *answerer) announce(ctx context.Context) error {
 	}
 }
 
-// open makes the node, if there is none, and reports whether there is one. If it is another one than before, callers are told that the
-// one before is not there any more.
+// open makes the node, if there is none, and reports whether there is one. If
+// it is another one than before, callers are told that the one before is not
+// there any more.
 func (a *answerer) open(ctx context.Context) bool {
 	node, err := a.l.of.calls.open(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -170,7 +176,8 @@ func (a *answerer) of() string {
 	return a.node
 }
 
-// say returns what the process says of itself; nil if nothing has asked for it yet.
+// say returns what the process says of itself; nil if nothing has asked for it
+// yet.
 func (a *answerer) say(what byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()

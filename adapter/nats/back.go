@@ -9,14 +9,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The server counts each delivery of a message, also those that a process gave back because it stopped, or because what the handler
-// needs refused the command. These are noted in a stream that all processes share, so that a message does not become a dead letter
-// because processes stop often, or because a service is down for long.
+// The server counts each delivery of a message, also a delivery that a process
+// gave back because it stopped, or because a service that the handler needs
+// refused the command. Such deliveries are noted in a stream that all processes
+// share, so that a message does not become a dead letter because processes stop
+// often, or because a service is down for long.
 
-// noteTime is how long the server may take to note that a message is given back. Then it is given back all the same.
+// noteTime is how long the server may take to note that a message is given
+// back. Then it is given back all the same.
 const noteTime = 2 * time.Second
 
-// noteBack notes that a message is given back, before it is: the next process that gets the message finds the note.
+// noteBack notes that a message is given back, before it is: the next process
+// that gets the message finds the note.
 func (t *tracker) noteBack(d *delivery) {
 	if !t.conn.IsConnected() || d.isLost() {
 		return
@@ -28,8 +32,10 @@ func (t *tracker) noteBack(d *delivery) {
 	}
 }
 
-// attempts returns how often a message was delivered and not given back. Below the bound of the policy it does not ask the server, and
-// counts all deliveries. It waits for a server that is away; if ctx ends then it returns 1.
+// attempts returns how often a message was delivered and not given back. Below
+// the bound of the policy it does not ask the server, and counts all
+// deliveries. It waits for a server that is away; if ctx ends then it returns
+// 1.
 func (t *tracker) attempts(ctx context.Context, d *delivery) int {
 	n := d.deliveries()
 	if n < t.retry.Attempts {

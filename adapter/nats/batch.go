@@ -11,10 +11,12 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// answerTime is how long the server may take to answer for a message of a batch.
+// answerTime is how long the server may take to answer for a message of a
+// batch.
 const answerTime = 10 * time.Second
 
-// mostUnanswered is how many messages of batches the server may have to answer at once, for all inlets of a connection.
+// mostUnanswered is how many messages of batches the server may have to answer
+// at once, for all inlets of a connection.
 const mostUnanswered = 1 << 16
 
 // errBehind refuses a message because the one before it was refused.
@@ -23,8 +25,9 @@ var errBehind = errors.New("the message before it was not taken")
 // wrongLast is the code of the server's error that says the same.
 const wrongLast jetstream.ErrorCode = 10070
 
-// behind reports whether a message was refused only because another one was: the one before it, or that of another sender came
-// between. It is certain that the server does not have it.
+// behind reports whether a message was refused only because of its place in the
+// order: the message before it was refused, or a message of another sender
+// arrived between the two. It is certain that the server does not have it.
 func behind(err error) bool {
 	if errors.Is(err, errBehind) {
 		return true
@@ -33,10 +36,12 @@ func behind(err error) bool {
 	return ok && api.ErrorCode == wrongLast
 }
 
-// publishAll publishes commands in their order, without waiting for the server between them, and returns when it has answered for
-// each, or ctx has ended. The errors are those of Publish, one for each command; nil means that the server has all of them. The IDs may be
-// nil. Of a batch of which some messages are refused, the others are there; but if it is chained, each needs an ID, and the
-// server takes none that comes after one that it could not take.
+// publishAll publishes commands in their order, without waiting for the server
+// between them, and returns when it has answered for each, or ctx has ended.
+// The errors are the errors of Publish, one for each command; nil means that
+// the server has all of them. The IDs may be nil. Of a batch of which some
+// messages are refused, the others are there; but if it is chained, each needs
+// an ID, and the server takes none that comes after one that it could not take.
 func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, chained bool) (errs []error) {
 	sent := make([]jetstream.PubAckFuture, len(cmds))
 	refuse := func(k int, err error) {
@@ -76,8 +81,9 @@ func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, chain
 	return errs
 }
 
-// send sends a command to the server, and does not wait for the answer. Unless after is empty, the server takes it only if the message
-// with that ID is the last one that it took.
+// send sends a command to the server, and does not wait for the answer. Unless
+// after is empty, the server takes it only if the message with that ID is the
+// last one that it took.
 func (i *Inlet[C]) send(ctx context.Context, id, after string, cmd C) (jetstream.PubAckFuture, error) {
 	if ctx.Err() != nil {
 		return nil, i.taken(ctx, nil, ctx.Err())

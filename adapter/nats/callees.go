@@ -18,11 +18,14 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// The processes that run a stage say so on a subject of core NATS, once a second and when a caller asks. Nothing depends on what is
-// believed of them: a call to one that has gone fails.
+// The processes that run a stage say so on a subject of core NATS, once a
+// second and when a caller asks. Nothing depends on this knowledge being right:
+// a call to a process that has gone fails.
 
-// callsSubject is the subject on which the processes that answer calls of an inlet's stage say that they do. To the same with askedSuffix
-// a caller that knows of none sends its question, which the server answers if none is there.
+// callsSubject is the subject on which the processes that answer calls of an
+// inlet's stage announce themselves. A caller that knows no such process sends
+// a question to the same subject with askedSuffix; if no process is there, the
+// server answers it.
 func callsSubject(inlet string) string { return "golda.calls." + inlet }
 
 const askedSuffix = ".ask"
@@ -30,10 +33,10 @@ const askedSuffix = ".ask"
 // callee is a process that runs the stage, as one that calls it knows it.
 type callee struct {
 	node string
-	name string // among those of the node
+	name string // of the process, among the processes of the node
 
-	heard time.Time // when it has said last that it is there
-	calls int       // that this process has under way there
+	heard time.Time // when it announced itself last
+	calls int       // calls of this process that it has not answered
 }
 
 // callees are the processes that run one stage.
@@ -41,7 +44,7 @@ type callees struct {
 	nc      *natsgo.Conn
 	denials *denials
 	inlet   string
-	silence time.Duration // after which one is not called any more
+	silence time.Duration // after which a process is not called any more
 	asks    singleflight.Group
 
 	mu    sync.Mutex // guards the rest
@@ -58,8 +61,9 @@ type noneError struct{}
 func (noneError) Error() string   { return "no process of that name runs the stage" }
 func (noneError) Unwrap() []error { return []error{stage.ErrNotRunning, transport.ErrUnreachable} }
 
-// pick returns the process with the fewest calls of this one, and counts a call: done must be called in the end. It passes over processes
-// that have refused the call. If no other is known, it asks the server.
+// pick returns the process with the fewest calls of this one, and counts a
+// call: done must be called in the end. It passes over processes that have
+// refused the call. If no other is known, it asks the server.
 func (c *callees) pick(ctx context.Context, refused []string) (*callee, error) {
 	if err := c.listen(); err != nil {
 		return nil, err
@@ -79,8 +83,9 @@ func (c *callees) pick(ctx context.Context, refused []string) (*callee, error) {
 	return c.await(ctx, refused)
 }
 
-// await is least after a question. The first answer may be that of a process that leaves, or has refused the call, and the others come
-// a moment later.
+// await calls least after a question, until it returns a process. The first
+// answer may come from a process that is leaving or has refused the call, and
+// the others come a moment later.
 func (c *callees) await(ctx context.Context, refused []string) (*callee, error) {
 	const look = 10 * time.Millisecond
 	for since := time.Now(); ; {
@@ -110,7 +115,8 @@ func (c *callees) listen() (err error) {
 	return err
 }
 
-// ask asks which processes there are. The first answer is enough; the others are heard, too.
+// ask asks which processes there are. The first answer is enough; the others
+// are heard, too.
 func (c *callees) ask() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.silence)
 	defer cancel()
@@ -136,8 +142,9 @@ func (c *callees) ask() error {
 	}
 }
 
-// forbidden returns the last error of a connection if it is another one than before, and says that the server does not permit a subject of
-// calls; otherwise nil.
+// forbidden returns the last error of a connection if it is another one than
+// before, and says that the server does not permit a subject of calls;
+// otherwise nil.
 func forbidden(nc *natsgo.Conn, before error) error {
 	err := nc.LastError()
 	if err != before && errors.Is(err, natsgo.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+callsSubject("")) { //nolint:errorlint // the same one
@@ -172,7 +179,8 @@ func (c *callees) hear(said []byte) {
 	}
 }
 
-// least returns the process with the fewest calls of those that have not refused this one, and counts one more; nil if none is known.
+// least returns the process with the fewest calls among the processes that have
+// not refused this call, and counts one more for it; nil if none is known.
 func (c *callees) least(refused []string) *callee {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +204,8 @@ func (c *callees) least(refused []string) *callee {
 	return to
 }
 
-// done counts that a call has ended. If the process is gone, it is not called until it says that it is there.
+// done counts that a call has ended. If the process is gone, it is not called
+// until it says that it is there.
 func (c *callees) done(to *callee, gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// called is a command on its way to the answerer of the process that handles it.
+// called is a command on its way to the answerer of the process that handles
+// it.
 type called struct {
 	Payload
 
@@ -23,14 +24,16 @@ type called struct {
 	Call uint64 // its number there
 }
 
-// reply is its result. Go is the name of its type; it is empty if there is none.
+// reply is its result. Go is the name of its type; it is empty if there is
+// none.
 type reply struct {
 	Payload
 
 	Go string
 }
 
-// passedOn is what a process wants that answers a call, of a third one which its command goes on to: the result as it came.
+// passedOn is what a process wants that answers a call, of a third one which
+// its command goes on to: the result as it came.
 var passedOn = reflect.TypeFor[reply]()
 
 // Call is for package pipeline.
@@ -56,8 +59,9 @@ func (l *carriedLine) Call(ctx context.Context, cmd any, want reflect.Type) (any
 	return l.of.results.decode(l.stage, r, want)
 }
 
-// callAny calls one process after the other until one has begun to handle the command. If all have refused it, the error is that of the
-// last one, if the stage has refused the command there.
+// callAny calls one process after the other until one has begun to handle the
+// command. If all have refused it, callAny returns the error of the last
+// process, if the stage has refused the command there.
 func (l *carriedLine) callAny(ctx context.Context, node *rpc.Node, p Payload) (reply, error) {
 	var refused []string
 	var last error
@@ -112,7 +116,8 @@ func (l *carriedLine) callOne(ctx context.Context, node *rpc.Node, to *callee, p
 	return decodeReply(sent)
 }
 
-// results are the codecs of results. They are those that [CarryResult] gives, or else the one of all stages, or JSON.
+// results are the codecs of results: the codec that [CarryResult] gives for a
+// type, else the codec of all stages, else JSON.
 type results struct {
 	own map[reflect.Type]Codec[any]
 	all Codec[any] // nil if there is none
@@ -133,7 +138,8 @@ func (r *results) codec(of reflect.Type) (Codec[any], error) {
 	return jsonOf{of}, nil
 }
 
-// check returns why no result of a type that a caller wants can come. One of any type may be none.
+// check returns why no result of a type that a caller wants can come. One of
+// any type may be none.
 func (r *results) check(want reflect.Type) error {
 	if isAny(want) || want == passedOn {
 		return nil
@@ -183,7 +189,8 @@ func (r *results) decode(called string, a reply, want reflect.Type) (any, error)
 	return decodePayload(codec, a.Payload)
 }
 
-// decodeAny returns a result that may be of several types: one with a codec of its own, or with that for all.
+// decodeAny returns a result that may be of several types: one with a codec of
+// its own, or with that for all.
 func (r *results) decodeAny(called string, a reply, want reflect.Type) (result any, err error) {
 	codec := r.all
 	for of, own := range r.own {

@@ -18,23 +18,33 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// Carrier carries commands between the processes of a pipeline, for [pipeline.RunsHere]. For each stage that commands of other processes
-// come to it has an [Inlet], so what holds of inlets holds of them: at least once, dead letters, back-pressure, a server that is away.
-// What would be an error of Publish that may pass is waited for: a stage elsewhere whose stream is full, or whose server is away, is a
-// slow stage.
+// Carrier carries commands between the processes of a pipeline, for
+// [pipeline.RunsHere]. Each stage that commands of other processes come to has
+// an [Inlet], with all properties of inlets: at least once, dead letters,
+// back-pressure, a server that is away. Temporary errors of Publish are retried
+// until they pass: a stage elsewhere whose stream is full, or whose server is
+// away, is a slow stage.
 //
-// The inlet of stage "ocr" of pipeline "scans" has the name "scans_ocr", and a name with a hash in it if one of the two has other
-// characters than letters, digits and -, if both together are longer than 63, or if the stage is DEAD or BACK. [NewInlet] with that name and the same options shows its
-// [Status] and [Letters].
+// The inlet of stage "ocr" of pipeline "scans" has the name "scans_ocr", and a
+// name with a hash in it if one of the two has other characters than letters,
+// digits and -, if both together are longer than 63, or if the stage is DEAD or
+// BACK. [NewInlet] with that name and the same options shows its [Status] and
+// [Letters].
 //
-// Callers that wait for a result call a process that runs the stage, over core NATS, as nodes of [NewTransport] do. A stage that no process
-// runs is stage.ErrNotRunning, a process that is lost transport.ErrUnreachable, a server that is away [ErrAway].
+// Callers that wait for a result call a process that runs the stage, over core
+// NATS, as nodes of [NewTransport] do. A stage that no process runs is
+// stage.ErrNotRunning, a process that is lost transport.ErrUnreachable, a
+// server that is away [ErrAway].
 //
-// The inlet of a keyed stage has [Options.Partitions], so that the commands of a key keep their order in any number of processes. Its
-// messages come from the stage only, and [Options.UntilEmpty] is not for it. A keyed stage is not called from other processes.
+// The inlet of a keyed stage has [Options.Partitions], so that the commands of
+// a key keep their order in any number of processes. Its messages come from the
+// stage only, and [Options.UntilEmpty] is not for it. A keyed stage is not
+// called from other processes.
 //
-// A process that dies after it has sent a command, and before the message from which that command came is acknowledged, sends the
-// command again when the message is delivered again: as a new message, which [Options.Dedup] does not recognise.
+// A process that dies after it has sent a command, and before the message from
+// which that command came is acknowledged, sends the command again when the
+// message is delivered again: as a new message, which [Options.Dedup] does not
+// recognise.
 type Carrier struct {
 	conn     *Conn
 	pipeline string
@@ -63,12 +73,16 @@ type carried struct {
 	o  Options[any]
 }
 
-// NewCarrier returns the carrier of the pipeline of a name. Pipelines of one name are one pipeline to the server, whatever their stages:
-// give different ones different names, or accounts of the server of their own. All processes need the same name and options. The options
-// are those of each inlet; a Codec among them is for all stages, and must give back commands of the type that it was given. nil means JSON,
-// if JSON keeps all of a command: no unexported fields, and none of interfaces, functions or channels, unless a type has MarshalJSON and
-// UnmarshalJSON, or a field the tag json:"-". [Carry] gives a stage options of its own, such as a codec: that is trusted. pipeline.New
-// reports what is wrong. Nothing is made in the server before the pipeline starts.
+// NewCarrier returns the carrier of the pipeline of a name. Pipelines of one
+// name are one pipeline to the server, whatever their stages: give different
+// ones different names, or accounts of the server of their own. All processes
+// need the same name and options. The options are for each inlet; a Codec among
+// them is for all stages, and must give back commands of the type that it was
+// given. nil means JSON, if JSON keeps all of a command: no unexported fields,
+// and none of interfaces, functions or channels, unless a type has MarshalJSON
+// and UnmarshalJSON, or a field the tag json:"-". [Carry] gives a stage options
+// of its own, such as a codec: that is trusted. pipeline.New reports all
+// faults. Nothing is made in the server before the pipeline starts.
 //
 // A nil conn panics.
 func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOption) *Carrier {
@@ -94,14 +108,16 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 	return c
 }
 
-// Carry gives the inlet of a stage options of its own, instead of those of [NewCarrier]. The start of the pipeline fails if there is no
-// such stage, or if no commands come to it from other processes, so that it has no inlet.
+// Carry gives the inlet of a stage options of its own, in place of the options
+// of [NewCarrier]. The start of the pipeline fails if there is no such stage,
+// or if no commands come to it from other processes, so that it has no inlet.
 func Carry[C any](stage string, o Options[C]) CarrierOption {
 	return CarrierOption{stage: stage, as: carried{reflect.TypeFor[C](), erase(o)}}
 }
 
-// CarryResult gives the results of one type a codec, instead of that of [NewCarrier], or JSON: those that stages which run elsewhere give
-// to callers that wait for them, with [stage.Call].
+// CarryResult gives the results of one type a codec, in place of the codec of
+// [NewCarrier], or JSON. It is used for results of stages that run elsewhere,
+// when a caller waits for the result with [stage.Call].
 //
 // [stage.Call]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Call
 func CarryResult[R any](codec Codec[R]) CarrierOption {
@@ -126,7 +142,8 @@ func (c *Carrier) carryResult(o CarrierOption) {
 	c.results.own[o.result] = o.codec
 }
 
-// CheckPipeline is for package pipeline: a carrier that is not that of the pipeline would mix its commands with those of another one.
+// CheckPipeline is for package pipeline: the carrier of another pipeline would
+// mix the commands of both.
 func (c *Carrier) CheckPipeline(name string) error {
 	if c.pipeline == name || c.pipeline == "" { // Line reports that it has no name
 		return nil
@@ -174,7 +191,8 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 	return l, l.o.check(l.name)
 }
 
-// checkAsked returns an error if options were given to a stage that has no line. New has asked for all lines when the first is opened.
+// checkAsked returns an error if options were given to a stage that has no
+// line. New has asked for all lines when the first is opened.
 func (c *Carrier) checkAsked() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,7 +266,8 @@ func (j jsonOf) Decode(p Payload) (any, error) {
 	return cmd.Elem().Interface(), err
 }
 
-// checked is a codec that gives back nothing but commands of a type: what another codec, or another process, has made is undecodable.
+// checked is a codec that gives back nothing but commands of a type: what
+// another codec, or another process, has made is undecodable.
 type checked struct {
 	Codec[any]
 
@@ -273,7 +292,8 @@ func (c checked) Decode(p Payload) (any, error) {
 	return cmd, nil
 }
 
-// forgetsTypes reports whether a codec reads commands of a type as something else: numbers, maps and slices.
+// forgetsTypes reports whether a codec reads commands of a type as something
+// else: numbers, maps and slices.
 func forgetsTypes(codec Codec[any], commands reflect.Type) bool {
 	switch codec.(type) {
 	case JSON[any], *JSON[any]:

@@ -17,14 +17,17 @@ type outgoing[C any] struct {
 	err error // why it was not taken; nil if it was
 }
 
-// How long carry waits before it publishes again what the server could not take.
+// How long carry waits before it publishes again the commands that the server
+// could not take.
 const (
 	firstWait   = 5 * time.Millisecond
 	longestWait = time.Second
 )
 
-// carry publishes commands, in order, and waits for as long as the server cannot take one. What is published again has the same ID, so that
-// it is there once. It returns an error for each command, or nil if the server has all.
+// carry publishes commands, in order, and waits for as long as the server
+// cannot take one. A command that is published again has the same ID, so that
+// the stream has it once. It returns an error for each command, or nil if the
+// server has all.
 func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
 	all := make([]*outgoing[C], len(cmds))
 	for n, cmd := range cmds {
@@ -45,8 +48,9 @@ func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
 	return errs
 }
 
-// rounds returns the commands in groups to be published one after the other: of a keyed stage, each has at most one command of a
-// partition, so that one which the server takes late does not come after the next.
+// rounds returns the commands in groups to be published one after the other: of
+// a keyed stage, each has at most one command of a partition, so that one which
+// the server takes late does not come after the next.
 func (i *Inlet[C]) rounds(all []*outgoing[C]) [][]*outgoing[C] {
 	if i.keys.of == nil {
 		return [][]*outgoing[C]{all}
@@ -64,13 +68,15 @@ func (i *Inlet[C]) rounds(all []*outgoing[C]) [][]*outgoing[C] {
 	return rounds
 }
 
-// chained reports whether the server may refuse a command and take the one after it. Of a keyed stage no two of a round belong together.
+// chained reports whether the server may refuse a command and take the one
+// after it. Of a keyed stage no two of a round belong together.
 func (i *Inlet[C]) chained() bool {
 	return i.keys.parts == 0 && (i.o.MaxMessages > 0 || i.o.MaxBytes > 0)
 }
 
-// carryAll publishes commands until the server has taken or refused each, or ctx ends. After one that could not be taken it goes on with
-// one, and then with twice as many each time.
+// carryAll publishes commands until the server has taken or refused each, or
+// ctx ends. After one that could not be taken it goes on with one, and then
+// with twice as many each time.
 func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
 	window, pause, waits := len(left), firstWait, false
 	for len(left) > 0 {
@@ -84,7 +90,7 @@ func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
 			window *= 2
 			continue
 		}
-		if behind(refused[0].err) { // that of another sender came between
+		if behind(refused[0].err) { // a message of another sender arrived between
 			window = 2 * max(len(some)-len(refused), 1)
 			continue
 		}
@@ -111,7 +117,8 @@ func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
 	}
 }
 
-// carryOnce publishes commands. It returns those that the server may take later.
+// carryOnce publishes commands. It returns the refused commands that the server
+// may take later.
 func (i *Inlet[C]) carryOnce(ctx context.Context, some []*outgoing[C]) (refused []*outgoing[C]) {
 	ids, cmds := make([]string, len(some)), make([]C, len(some))
 	for n, s := range some {
@@ -126,7 +133,7 @@ func (i *Inlet[C]) carryOnce(ctx context.Context, some []*outgoing[C]) (refused 
 		s.err = errs[n]
 		_, denied := errors.AsType[*denial](s.err)
 		if behind(s.err) {
-			s.id = rand.Text() // a cluster remembers the ID of what it has refused
+			s.id = rand.Text() // a cluster remembers the IDs of refused messages
 			refused = append(refused, s)
 		} else if _, passes := stage.Overloaded(s.err); passes || denied {
 			refused = append(refused, s)

@@ -12,37 +12,45 @@ import (
 	"github.com/golda-dev/golda/internal/kept"
 )
 
-// Payload is a command as a message has it: what it is, in which version, and its bytes. Type and version travel in headers.
+// Payload is a command in a message: its type, the version of the type, and its
+// bytes. Type and version travel in headers.
 type Payload struct {
 	Type    string
 	Version int
 	Data    []byte
 }
 
-// Codec turns commands into payloads and back. Any number of goroutines call it at once. A panic counts as an error.
+// Codec turns commands into payloads and back. Any number of goroutines call it
+// at once. A panic counts as an error.
 //
-// The error of Decode for a type or version that it does not know wraps [ErrUnknownType]. A message that cannot be decoded becomes a
-// dead letter.
+// The error of Decode for a type or version that it does not know wraps
+// [ErrUnknownType]. A message that cannot be decoded becomes a dead letter.
 type Codec[C any] interface {
 	Encode(cmd C) (Payload, error)
 	Decode(p Payload) (C, error)
 }
 
-// JSON is the codec of package encoding/json. The zero JSON is useful, and the default of an inlet.
+// JSON is the codec of package encoding/json. The zero JSON is useful, and the
+// default of an inlet.
 //
-// A process that is newer than another sets a new Version, and reads messages of older versions with Older. A process that is older
-// finds the version unknown. Fields that a command does not have are ignored. What JSON does not keep of C, such as unexported fields, is
-// lost: an inlet without a Codec refuses such a C, and with this one it does not.
+// A process that is newer than another sets a new Version, and reads messages
+// of older versions with Older. A process that is older finds the version
+// unknown. Fields that a command does not have are ignored. What JSON does not
+// keep of C, such as unexported fields, is lost: an inlet without a Codec
+// refuses such a C, and with this one it does not.
 type JSON[C any] struct {
-	// Type is the name of the commands in messages. Empty means the name of the Go type, such as "shop.Order": set it if that may change.
+	// Type is the name of the commands in messages. Empty means the name of the
+	// Go type, such as "shop.Order": set it if that may change.
 	Type string
 	// Version is the version of the commands; 0 means 1.
 	Version int
-	// Older has, for each older version that can still be read, a function that does.
+	// Older has, for each older version that can still be read, a function that
+	// does.
 	Older map[int]func(data []byte) (C, error)
 }
 
-// Encode writes a command as JSON. A string that is not UTF-8 is an error, since JSON would change it.
+// Encode writes a command as JSON. A string that is not UTF-8 is an error,
+// since JSON would change it.
 func (j JSON[C]) Encode(cmd C) (Payload, error) {
 	data, err := kept.Marshal(cmd)
 	return Payload{Type: j.name(), Version: max(j.Version, 1), Data: data}, err
@@ -72,9 +80,10 @@ func (j JSON[C]) name() string {
 	return reflect.TypeFor[C]().String()
 }
 
-// Proto is the codec of protocol buffers. C is the type that protoc-gen-go has generated, a pointer: Proto[*shop.Order]. The type is the
-// full name of the message, such as "shop.v1.Order", and the version is always 1: a protobuf message evolves by its fields, or by
-// another name.
+// Proto is the codec of protocol buffers. C is the type that protoc-gen-go has
+// generated, a pointer: Proto[*shop.Order]. The type is the full name of the
+// message, such as "shop.v1.Order", and the version is always 1: a protobuf
+// message evolves by its fields, or by another name.
 type Proto[C proto.Message] struct{}
 
 // Encode writes a command in the wire format.

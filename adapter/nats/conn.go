@@ -16,11 +16,13 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Conn is a connection to a NATS server: one by URL ([Connect]), to the server of another process of this machine ([Reach]), or one inside the process ([Embed]). Any number of goroutines
-// may use it.
+// Conn is a connection to a NATS server: one by URL ([Connect]), to the server
+// of another process of this machine ([Reach]), or one inside the process
+// ([Embed]). Any number of goroutines may use it.
 //
-// A Conn has the inlets that were made with it until it is closed; their goroutines run while they feed a stage, and until nothing is in
-// flight. Close it when the pipelines that its inlets feed have stopped.
+// A Conn has the inlets that were made with it until it is closed; their
+// goroutines run while they feed a stage, and until nothing is in flight. Close
+// it when the pipelines that its inlets feed have stopped.
 type Conn struct {
 	nc      *natsgo.Conn
 	js      jetstream.JetStream
@@ -48,16 +50,20 @@ type closer interface {
 	lacks() error
 }
 
-// Connect connects to the servers at a URL, or at several with commas between. The options are those of nats.go, for credentials, TLS and
-// the like:
+// Connect connects to the servers at a URL, or at several with commas between.
+// The options are options of nats.go, for credentials, TLS and the like:
 //
 //	conn, err := nats.Connect(ctx, "tls://nats.example.com", natsgo.UserCredentials("app.creds"))
 //
-// Unless the options say otherwise the connection is named golda, reconnects for ever, as inlets expect, and leaves a server that is silent for 15 s. The answers of the
-// server come to subjects with the prefix _INBOX_USER for a user with a name or an Nkey, and _INBOX for others; natsgo.CustomInboxPrefix gives another one. Permit each
-// user to subscribe to its own only, as one that may subscribe to _INBOX.> reads what others are answered. The first
-// connection must succeed, before ctx ends: otherwise the error names the URL, without a password, and wraps the error of nats.go, such as
-// ErrAuthorization. The server must have JetStream and the version 2.9.0 at least.
+// Unless the options say otherwise the connection is named golda, reconnects
+// for ever, as inlets expect, and leaves a server that is silent for 15 s. The
+// answers of the server come to subjects with the prefix _INBOX_USER for a user
+// with a name or an Nkey, and _INBOX for others; natsgo.CustomInboxPrefix gives
+// another one. Permit each user to subscribe to its own prefix only: a user
+// that may subscribe to _INBOX.> reads the answers to others. The first
+// connection must succeed, before ctx ends: otherwise the error names the URL,
+// without a password, and wraps the error of nats.go, such as ErrAuthorization.
+// The server must have JetStream and the version 2.9.0 at least.
 func Connect(ctx context.Context, servers string, options ...natsgo.Option) (*Conn, error) {
 	link.CheckContext(ctx, "nats: Connect")
 	c, err := connect(ctx, servers, options)
@@ -80,8 +86,9 @@ func connect(ctx context.Context, servers string, options []natsgo.Option) (*Con
 	return c, nil
 }
 
-// defaults are the options of every connection. Errors that are no answer to a call are of no use beside those that are: package nats.go
-// would write them to the standard error.
+// defaults are the options of every connection. Errors that do not answer a
+// call add nothing to the errors that do. Without an error handler package
+// nats.go would write them to the standard error.
 func defaults(wait time.Duration) []natsgo.Option {
 	return []natsgo.Option{
 		natsgo.Name("golda"), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(wait), natsgo.PingInterval(pingTime),
@@ -95,8 +102,9 @@ func defaults(wait time.Duration) []natsgo.Option {
 // its power ends no connection.
 const pingTime = 5 * time.Second
 
-// ownInbox gives the connection of a user a prefix of its own for the subjects of answers, if the options have none: a user that may
-// subscribe to _INBOX.> reads the answers to all others. It is the last option.
+// ownInbox gives the connection of a user a prefix of its own for the subjects
+// of answers, if the options have none: a user that may subscribe to _INBOX.>
+// reads the answers to all others. It is the last option.
 func ownInbox(o *natsgo.Options) error {
 	user := o.User
 	for _, server := range append([]string{o.Url}, o.Servers...) {
@@ -118,10 +126,12 @@ func ownInbox(o *natsgo.Options) error {
 // inboxOf returns the prefix of the subjects of answers to a user.
 func inboxOf(user string) string { return strings.TrimSuffix(natsgo.InboxPrefix, ".") + "_" + user }
 
-// errURL replaces the error of a URL that cannot be parsed, which has parts of it.
+// errURL replaces the error of a URL that cannot be parsed, which has parts of
+// it.
 var errURL = errors.New("the URL cannot be parsed")
 
-// withoutURL returns an error of nats.go without a URL, which may have a password.
+// withoutURL returns an error of nats.go without a URL, which may have a
+// password.
 func withoutURL(err error) error {
 	if _, is := errors.AsType[*url.Error](err); is {
 		return errURL
@@ -129,7 +139,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// dial connects, and gives up when ctx ends. A connection that comes later is closed.
+// dial connects, and gives up when ctx ends. A connection that comes later is
+// closed.
 func dial(ctx context.Context, servers string, options []natsgo.Option) (*natsgo.Conn, error) {
 	type result struct {
 		nc  *natsgo.Conn
@@ -153,7 +164,8 @@ func dial(ctx context.Context, servers string, options []natsgo.Option) (*natsgo
 	}
 }
 
-// newConn makes a Conn of a connection, and looks whether the server has what an inlet needs.
+// newConn makes a Conn of a connection, and looks whether the server has what
+// an inlet needs.
 func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn, error) {
 	if v := nc.ConnectedServerVersion(); tooOld(v) {
 		return nil, fmt.Errorf("the server has the version %s, and an inlet needs %d.%d.0 at least", v, leastMajor, leastMinor)
@@ -184,7 +196,8 @@ func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn,
 // isAPI reports whether a subject is one of JetStream's requests.
 func isAPI(subject string) bool { return strings.HasPrefix(subject, jetstream.DefaultAPIPrefix) }
 
-// tellDenied has the inlets log a denial: those that need the subject, or the first one, without its name, if none does.
+// tellDenied makes the inlets that need a subject log its denial. If none needs
+// it, the first inlet logs it, without the inlet's name.
 func (c *Conn) tellDenied(now *denial) {
 	c.mu.Lock()
 	inlets := slices.Clone(c.inlets)
@@ -207,14 +220,16 @@ const (
 	leastMinor = 9
 )
 
-// tooOld reports whether the version of a server lacks what an inlet needs. One that cannot be read does not.
+// tooOld reports whether the version of a server lacks what an inlet needs. One
+// that cannot be read does not.
 func tooOld(version string) bool {
 	var major, minor int
 	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
 	return n == 2 && (major < leastMajor || major == leastMajor && minor < leastMinor)
 }
 
-// replicas returns how many servers hold a stream whose options do not say it: as many as now, if it is there.
+// replicas returns how many servers hold a stream whose options do not say it:
+// as many as now, if it is there.
 func (c *Conn) replicas(ctx context.Context, stream string) (int, error) {
 	s, err := c.js.Stream(ctx, stream)
 	switch {
@@ -227,16 +242,18 @@ func (c *Conn) replicas(ctx context.Context, stream string) (int, error) {
 	}
 }
 
-// JetStream returns the connection as package jetstream of nats.go has it, for what this package does not do. Its method Conn
-// returns the connection itself.
+// JetStream returns the connection as package jetstream of nats.go has it, for
+// uses that this package does not cover. Its method Conn returns the connection
+// itself.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
 
 // Healthy returns nil if the connection is there, the embedded server, if there
-// is one, has all its streams, and no inlet that feeds a stage waits for a stream
-// that the server does not have. The error is [ErrAway], or [ErrFull] if the disk
-// is full, or names the inlets that wait, or names the subjects that the server
-// has not permitted since the connection was made last, at most 64 and the newest
-// first. It is of use for the readiness of a process, not for its liveness.
+// is one, has all its streams, and no inlet that feeds a stage waits for a
+// stream that the server does not have. The error is [ErrAway], or [ErrFull] if
+// the disk is full, or names the inlets that wait, or names the subjects that
+// the server has not permitted since the connection was made last, at most 64
+// and the newest first. It is of use for the readiness of a process, not for
+// its liveness.
 func (c *Conn) Healthy() error {
 	err := c.broken()
 	switch {
@@ -258,8 +275,8 @@ func (c *Conn) Healthy() error {
 	return nil
 }
 
-// lacks returns the errors of the inlets that feed stages and have not found their
-// streams at the server.
+// lacks returns the errors of the inlets that feed stages and have not found
+// their streams at the server.
 func (c *Conn) lacks() error {
 	c.mu.Lock()
 	inlets := slices.Clone(c.inlets)
@@ -271,9 +288,11 @@ func (c *Conn) lacks() error {
 	return errors.Join(errs...)
 }
 
-// Close waits until the inlets have acknowledged, or given back, what they have delivered, and closes the connection; an embedded
-// server stops. If ctx ends first, Close does not wait for the rest: it is delivered again, by the next process. A second call
-// waits for the first, and returns the same.
+// Close waits until the inlets have acknowledged or given back all messages
+// that were delivered to them, and closes the connection; an embedded server
+// stops. If ctx ends first, Close does not wait for the remaining messages:
+// they are delivered again, to the next process. A second call waits for the
+// first, and returns the same.
 //
 // Close after the pipeline has stopped. Before, Close waits for the pipeline.
 func (c *Conn) Close(ctx context.Context) error {
@@ -302,8 +321,9 @@ func (c *Conn) Close(ctx context.Context) error {
 	return c.closeErr
 }
 
-// flush waits until the server has the last acknowledgements. That the connection is lost meanwhile, which nats.go reports as closed, is
-// no error, as it is none if it was lost before: what was not acknowledged is delivered again.
+// flush waits until the server has the last acknowledgements. A lost
+// connection, which nats.go reports as closed, is not an error: the server
+// redelivers every message that was not acknowledged.
 func (c *Conn) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
@@ -320,7 +340,8 @@ const flushTime = 5 * time.Second
 // errClosed refuses an inlet of a connection that is closed.
 var errClosed = errors.New("the connection is closed")
 
-// explain returns an error of the server as one of this package, if it has a meaning for users.
+// explain returns an error of the server as one of this package, if it has a
+// meaning for users.
 func (c *Conn) explain(err error) error {
 	if err != nil {
 		if broken := c.broken(); broken != nil {
@@ -349,7 +370,7 @@ func (c *Conn) own(i closer) error {
 	return nil
 }
 
-// ownExchange adds what closes an exchange of calls to what Close does.
+// ownExchange makes Close call end, which closes an exchange of calls.
 func (c *Conn) ownExchange(end func(ctx context.Context) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,24 +21,35 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Store says how the server of [Embed] keeps what it is given. The zero Store is useful.
+// Store says how the server of [Embed] keeps messages. The zero Store is
+// useful.
 type Store struct {
-	// MaxBytes is how large the store may become; then messages are refused with [ErrFull]. 0 means three quarters of the space that
-	// is free at the start, and 8 KiB is the least.
+	// MaxBytes is how large the store may become; then messages are refused
+	// with [ErrFull]. 0 means three quarters of the space that is free at the
+	// start, and 8 KiB is the least.
 	MaxBytes int64
-	// MaxPayload is how large a message may be, with its headers. 0 means 1 MiB, 8 KiB is the least and 64 MiB the most.
+	// MaxPayload is how large a message may be, with its headers. 0 means 1
+	// MiB, 8 KiB is the least and 64 MiB the most.
 	MaxPayload int
-	// SyncEvery is how often what was written is synced to the disk. A crash of the process loses nothing in any case. A crash of the
-	// machine, or a power cut, may lose what was acknowledged in this time. 0 means a second.
+	// SyncEvery is how often written messages are synced to the disk. A crash
+	// of the process loses nothing in any case. A crash of the machine, or a
+	// power cut, may lose messages that were acknowledged in this time. 0 means
+	// a second.
 	SyncEvery time.Duration
-	// SyncAlways syncs each message before it is acknowledged, which takes as long as the disk does.
+	// SyncAlways syncs each message before it is acknowledged, which takes as
+	// long as the disk does.
 	SyncAlways bool
-	// Listen is the address at which other processes reach the server, with [Reach]: they share the inlets then. ":4222" is a port of
-	// loopback, ":0" one that the system chooses. With another host, such as "0.0.0.0:4222", the password and all messages travel as they are
-	// on the network. A process that knows the password, which is made at each start and is in the file golda.access, of mode 0600, of the
-	// store's directory, may do everything. Empty means that only the Conn of Embed reaches the server, which opens no port.
+	// Listen is the address at which other processes reach the server, with
+	// [Reach]: they share the inlets then. ":4222" is a port of loopback, ":0"
+	// one that the system chooses. With another host, such as "0.0.0.0:4222",
+	// the password and all messages travel as they are on the network. A
+	// process that knows the password, which is made at each start and is in
+	// the file golda.access, of mode 0600, of the store's directory, may do
+	// everything. Empty means that only the Conn of Embed reaches the server,
+	// which opens no port.
 	Listen string
-	// Logger gets what the server warns of. nil means that only damage is logged, by slog.Default.
+	// Logger gets what the server warns of. nil means that only damage is
+	// logged, by slog.Default.
 	Logger *slog.Logger
 }
 
@@ -67,24 +78,30 @@ func (s Store) check() error {
 	return errors.Join(errs...)
 }
 
-// maxPayload is the largest message that a server takes, and leastPayload the least that makes an inlet useful.
+// maxPayload is the largest message that a server takes, and leastPayload the
+// least that makes an inlet useful.
 const (
 	maxPayload   = server.MAX_PENDING_SIZE
 	leastPayload = 2 * letterRoom
 )
 
-// lockName is the file in the directory of a store that its server locks, beside the directory itself.
+// lockName is the file in the directory of a store that its server locks,
+// beside the directory itself.
 const lockName = "golda.lock"
 
-// Embed starts a NATS server inside the process, which keeps its streams in a directory, and connects to it. The server opens no port,
-// unless Store.Listen says so: only this Conn reaches it. The directory is made if it is not there. A directory belongs to one Embed at a time: a second one, in this
-// process or another, is refused with [ErrLocked], and so is a store that is damaged, with [ErrCorrupt]. Each error names the directory.
+// Embed starts a NATS server inside the process, which keeps its streams in a
+// directory, and connects to it. The server opens no port, unless Store.Listen
+// says so: only this Conn reaches it. The directory is made if it is not there.
+// A directory belongs to one Embed at a time: a second one, in this process or
+// another, is refused with [ErrLocked], and so is a store that is damaged, with
+// [ErrCorrupt]. Each error names the directory.
 //
-// The server runs until [Conn.Close]. If the process is killed before, the next Embed of the directory finds all that was
-// acknowledged.
+// The server runs until [Conn.Close]. If the process is killed before, the next
+// Embed of the directory finds all that was acknowledged.
 //
-// A server whose disk is full, or fails, writes nothing more: messages are refused with [ErrFull], or [ErrAway]. To go on, close the
-// Conn, make room, and open the store again.
+// A server whose disk is full, or fails, writes nothing more: messages are
+// refused with [ErrFull], or [ErrAway]. To go on, close the Conn, make room,
+// and open the store again.
 func Embed(dir string, s Store) (*Conn, error) {
 	c, err := lockAndServe(dir, s)
 	if err != nil {
@@ -189,7 +206,8 @@ func awaitRequests(srv *server.Server) {
 	}
 }
 
-// ready waits until a server accepts connections. It returns false at once if the server cannot listen.
+// ready waits until a server accepts connections. It returns false at once if
+// the server cannot listen.
 func ready(srv *server.Server, log *serverLog) bool {
 	for end := time.Now().Add(readyTime); time.Now().Before(end) && !log.fatal.Load(); {
 		if srv.ReadyForConnections(readyTime / 100) {
@@ -199,11 +217,13 @@ func ready(srv *server.Server, log *serverLog) bool {
 	return false
 }
 
-// standStill is how long the process may stand still before the server takes its only client, which stands still with it, for too slow and
-// ends the connection. The default of the server is ten seconds.
+// standStill is how long the process may stand still before the server takes
+// its only client, which stands still with it, for too slow and ends the
+// connection. The default of the server is ten seconds.
 const standStill = time.Minute
 
-// readyTime is how long a server that has recovered its streams may take to accept the connection.
+// readyTime is how long a server that has recovered its streams may take to
+// accept the connection.
 const readyTime = 10 * time.Second
 
 // options returns the options of the server.
@@ -221,10 +241,11 @@ func (s Store) options(dir string) *server.Options {
 	return o
 }
 
-// defaultSync is how often what was written is synced to the disk by default.
+// defaultSync is how often written messages are synced to the disk by default.
 const defaultSync = time.Second
 
-// warn logs what was wrong with a store, also if the user has not thought of a logger: it cost messages, or has them handled again.
+// warn logs a damage of a store, to the default logger if the user has set
+// none: the damage cost messages, or makes them be handled again.
 func (s Store) warn(text string, args ...any) {
 	to := s.Logger
 	if to == nil {
@@ -233,7 +254,8 @@ func (s Store) warn(text string, args ...any) {
 	to.Warn(text, args...)
 }
 
-// streamsOnDisk returns the names of the streams that have data in the directory of a store.
+// streamsOnDisk returns the names of the streams that have data in the
+// directory of a store.
 func streamsOnDisk(dir string) (names []string, err error) {
 	streams := streamsDir(dir)
 	entries, err := os.ReadDir(streams)
@@ -248,8 +270,8 @@ func streamsOnDisk(dir string) (names []string, err error) {
 	return names, err
 }
 
-// hasData reports whether the directory of a stream has messages or a description. One that was being made when the process was
-// killed has neither.
+// hasData reports whether the directory of a stream has messages or a
+// description. One that was being made when the process was killed has neither.
 func hasData(dir string) bool {
 	if info, err := os.Stat(filepath.Join(dir, "meta.sum")); err == nil && info.Size() > 0 {
 		return true
@@ -263,8 +285,9 @@ func hasData(dir string) bool {
 	return false
 }
 
-// recovered returns an error if a stream that was on the disk is not in the server, or lacks messages. The server itself goes on without
-// them. A consumer whose state cannot be read begins anew when its inlet is made.
+// recovered returns an error if a stream that was on the disk is not in the
+// server, or lacks messages. The server itself goes on without them. A consumer
+// whose state cannot be read begins anew when its inlet is made.
 func recovered(js jetstream.JetStream, dir string, before []string, log *serverLog) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
 	defer cancel()
@@ -286,8 +309,10 @@ func recovered(js jetstream.JetStream, dir string, before []string, log *serverL
 	return nil
 }
 
-// forgetDamaged removes the states of consumers that the server does not have because it could not read them: it would not make these consumers
-// again. After a power cut a state may be incomplete. What is not acknowledged is in the stream, and is delivered anew.
+// forgetDamaged removes the states of consumers that the server does not have
+// because it could not read them: it would not make these consumers again.
+// After a power cut a state may be incomplete. Messages that are not
+// acknowledged are in the stream, and are delivered anew.
 func forgetDamaged(ctx context.Context, stream jetstream.Stream, dir string, log *serverLog) error {
 	states, _ := filepath.Glob(filepath.Join(dir, "*", "o.dat"))
 	if len(states) == 0 {
@@ -313,10 +338,11 @@ func forgetDamaged(ctx context.Context, stream jetstream.Stream, dir string, log
 	return nil
 }
 
-// serverLog keeps the first warnings of a server, since it has no other way to say why it has not started, and passes them on.
+// serverLog keeps the first warnings of a server, since it has no other way to
+// say why it has not started, and passes them on.
 type serverLog struct {
 	to     *slog.Logger
-	damage func(text string, args ...any) // logs what was wrong with the store
+	damage func(text string, args ...any) // logs a damage of the store
 	fatal  atomic.Bool                    // the server would have ended its process
 
 	mu     sync.Mutex // guards the rest

@@ -16,11 +16,13 @@ import (
 	"github.com/golda-dev/golda/coordination/transport"
 )
 
-// callHeartbeat is how often a process shows to the processes that it calls, and that call it, that it lives. It is a variable for tests.
+// callHeartbeat is how often a process shows to the processes that it calls,
+// and that call it, that it lives. It is a variable for tests.
 var callHeartbeat = defaultHeartbeat
 
-// exchange is the node by which a carrier calls the processes of others, and is called by them. It is made when the first call is made, or
-// the first caller asks for a stage, and closed with the connection.
+// exchange is the node by which a carrier calls the processes of others, and is
+// called by them. It is made when the first call is made, or the first caller
+// asks for a stage, and closed with the connection.
 type exchange struct {
 	conn *Conn
 	log  *slog.Logger
@@ -37,9 +39,9 @@ type exchange struct {
 	via       *nodes
 	owned     bool                 // it is closed with the connection
 	ended     sync.WaitGroup       // closes nodes that were lost
-	answerers map[string]*answerer // those that take calls, by what callers call them
-	answering int                  // those that have not ended
-	closing   chan struct{}        // closed when there are none any more; nil before close
+	answerers map[string]*answerer // the answerers that take calls, by the name that callers use
+	answering int                  // how many answerers have not ended
+	closing   chan struct{}        // closed when no answerer is left; nil before close
 }
 
 // By which process and functions of its node an exchange is called.
@@ -51,7 +53,8 @@ const (
 	admitMethod   = "admit"
 )
 
-// open returns the node. If there is none it makes it, once for all that call open meanwhile.
+// open returns the node. If there is none it makes it, once for all that call
+// open meanwhile.
 func (x *exchange) open(ctx context.Context) (*rpc.Node, error) {
 	if node, err := x.present(); node != nil || err != nil {
 		return node, err
@@ -91,7 +94,8 @@ func (x *exchange) own() error {
 	return x.conn.ownExchange(x.close)
 }
 
-// present returns the node, or why there can be none for now. Both are nil if it can be made.
+// present returns the node, or why there can be none for now. Both are nil if
+// it can be made.
 func (x *exchange) present() (*rpc.Node, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -109,7 +113,8 @@ func (x *exchange) present() (*rpc.Node, error) {
 	}
 }
 
-// failedTime is for how long no node is made after one could not be made: that takes seconds if something is not permitted.
+// failedTime is for how long no node is made after one could not be made: that
+// takes seconds if something is not permitted.
 const failedTime = time.Second
 
 // make makes the node.
@@ -174,7 +179,8 @@ func (x *exchange) remove(a *answerer) {
 	delete(x.answerers, a.name)
 }
 
-// serve handles one call. The answerer may have gone since the caller has heard of it.
+// serve handles one call. The answerer may have gone since the caller has heard
+// of it.
 func (x *exchange) serve(c coroutine.Context, sent transport.Encoded) (transport.Encoded, error) {
 	q, err := decodeCalled(sent)
 	if err != nil {
@@ -215,7 +221,8 @@ func (x *exchange) end() {
 	}
 }
 
-// close waits until what was called here is answered, or ctx ends, and closes the node.
+// close waits until all calls to this node are answered, or ctx ends, and
+// closes the node.
 func (x *exchange) close(ctx context.Context) error {
 	x.mu.Lock()
 	x.closing = make(chan struct{})

@@ -22,8 +22,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Inlet is a durable queue in front of a stage: a stream of messages that each hold a command. Any process publishes to it, and
-// any number of processes feed stages from it. Any goroutine may call its methods.
+// Inlet is a durable queue in front of a stage: a stream of messages that each
+// hold a command. Any process publishes to it, and any number of processes feed
+// stages from it. Any goroutine may call its methods.
 type Inlet[C any] struct {
 	name   string
 	names  names
@@ -41,8 +42,10 @@ type Inlet[C any] struct {
 	tracker *tracker
 }
 
-// NewInlet returns the inlet of a name, of letters, digits, - and _, that does not end with _DEAD or _BACK. It makes the inlet's streams in the server if they are not there, and
-// changes them to what the options say if they are. Two inlets of one name, in one process or several, share the messages.
+// NewInlet returns the inlet of a name, of letters, digits, - and _, that does
+// not end with _DEAD or _BACK. It makes the inlet's streams in the server if
+// they are not there, and changes them to what the options say if they are. Two
+// inlets of one name, in one process or several, share the messages.
 //
 // All that is wrong with the options is in one error. A nil conn panics.
 func NewInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C]) (*Inlet[C], error) {
@@ -126,20 +129,23 @@ func (i *Inlet[C]) makeStreams(ctx context.Context) error {
 	return all.Wait()
 }
 
-// makeDead makes the stream of dead letters anew, that was removed while the inlet is in use.
+// makeDead makes the stream of dead letters anew, that was removed while the
+// inlet is in use.
 func (i *Inlet[C]) makeDead(ctx context.Context) error {
 	i.o.Logger.Error("the stream of dead letters was removed; it is made anew, and is empty", "inlet", i.name)
 	_, err := i.conn.ensureStream(ctx, i.o.Logger, i.o.deadStream(i.names))
 	return err
 }
 
-// isGone reports whether an error of the server means that a stream or a consumer is not there.
+// isGone reports whether an error of the server means that a stream or a
+// consumer is not there.
 func isGone(err error) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
 }
 
-// restore makes what the server has in memory anew, if a consumer is not there because the server was started again, and a consumer that was
-// removed. A stream on disk does not vanish by itself, so that it is gone stays an error.
+// restore makes what the server has in memory anew, if a consumer is not there
+// because the server was started again, and a consumer that was removed. A
+// stream on disk does not vanish by itself, so that it is gone stays an error.
 func (i *Inlet[C]) restore(ctx context.Context, consumer string) error {
 	i.restoring.Lock()
 	defer i.restoring.Unlock()
@@ -163,7 +169,8 @@ func (i *Inlet[C]) remake(ctx context.Context) error {
 	return anew.make(ctx)
 }
 
-// isLost reports whether an error of publishing may mean that the streams are gone that a server had in memory. Then they are made anew.
+// isLost reports whether an error of publishing may mean that the streams are
+// gone that a server had in memory. Then they are made anew.
 func (i *Inlet[C]) isLost(ctx context.Context, err error) bool {
 	if !i.o.Memory || !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return false
@@ -184,28 +191,35 @@ const (
 	headerVersion = "Golda-Version"
 )
 
-// Publish adds a command to the inlet. It returns nil when the server has the message: from then on it is delivered until its command
-// has ended, as [Options.Retry] says, or it becomes a dead letter. A message whose ID is that of another one that was published within
-// the time of [Options.Dedup] is dropped, and that is no error: PublishOnce says which. An ID is any text of at most 16 KiB. Without an ID
-// nothing is dropped.
+// Publish adds a command to the inlet. It returns nil when the server has the
+// message: from then on it is delivered until its command has ended, as
+// [Options.Retry] says, or it becomes a dead letter. A message with the same ID
+// as another one that was published within the time of [Options.Dedup] is
+// dropped, which is not an error: PublishOnce says whether it was. An ID is any
+// text of at most 16 KiB. Without an ID nothing is dropped.
 //
-// Of a stream that is full the error is [ErrFull], at once. If the server does not answer before ctx ends, or within five seconds if ctx
-// has no deadline, it is [ErrAway]: then the message may be there or not, and publishing it again with the same ID is safe. So it is if ctx
-// is canceled meanwhile, and the error is the cause of that. A message that
-// is too large, or whose ID is, is [ErrTooLarge]. If the user of the connection may not publish to the inlet, the error names the subject.
-// [stage.Overloaded] recognises the first two. In a handler, stage.Retry tries again later:
+// Of a stream that is full the error is [ErrFull], at once. If the server does
+// not answer before ctx ends, or within five seconds if ctx has no deadline, it
+// is [ErrAway]: then the message may be there or not, and publishing it again
+// with the same ID is safe. So it is if ctx is canceled meanwhile, and the
+// error is the cause of that. A message that is too large, or whose ID is, is
+// [ErrTooLarge]. If the user of the connection may not publish to the inlet,
+// the error names the subject. [stage.Overloaded] recognises the first two. In
+// a handler, stage.Retry tries again later:
 //
 //	stage.Sink("hand over", func(ctx context.Context, o Order) error { return orders.Publish(ctx, o.ID, o) },
 //		stage.Retry(stage.RetryPolicy{Attempts: 100, Backoff: time.Second, If: overloaded}))
 //
-// [stage.Overloaded]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Overloaded
+// [stage.Overloaded]:
+// https://pkg.go.dev/github.com/golda-dev/golda/stage#Overloaded
 func (i *Inlet[C]) Publish(ctx context.Context, id string, cmd C) error {
 	link.CheckContext(ctx, "nats: Publish")
 	_, err := i.publish(ctx, id, cmd)
 	return err
 }
 
-// PublishOnce is Publish, and reports whether the message was added: it was not if the server knows its ID.
+// PublishOnce is Publish, and reports whether the message was added: it was not
+// if the server knows its ID.
 func (i *Inlet[C]) PublishOnce(ctx context.Context, id string, cmd C) (added bool, err error) {
 	link.CheckContext(ctx, "nats: PublishOnce")
 	return i.publish(ctx, id, cmd)
@@ -287,12 +301,14 @@ func checkHeaders(m *natsgo.Msg) error {
 	return nil
 }
 
-// isPlain reports whether a header gives a text back as it is. Package nats.go cuts off white space, and makes line breaks spaces.
+// isPlain reports whether a header gives a text back as it is. Package nats.go
+// cuts off white space, and makes line breaks spaces.
 func isPlain(text string) bool {
 	return strings.Trim(text, " ") == text && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// headerOf returns an ID as a header keeps it: as it is, or quoted. Two IDs never become one.
+// headerOf returns an ID as a header keeps it: as it is, or quoted. Two IDs
+// never become one.
 func headerOf(id string) string {
 	if isPlain(id) && !strings.HasPrefix(id, `"`) {
 		return id
@@ -300,7 +316,8 @@ func headerOf(id string) string {
 	return strconv.Quote(id)
 }
 
-// idFrom returns the ID of a header. What is not a quoted text is as it is.
+// idFrom returns the ID of a header. A header that is not a quoted text is the
+// ID itself.
 func idFrom(header string) string {
 	if id, err := strconv.Unquote(header); err == nil && strings.HasPrefix(header, `"`) {
 		return id
@@ -358,14 +375,20 @@ func decodePayload[C any](codec Codec[C], p Payload) (cmd C, err error) {
 //
 //	pipeline.Feed("orders", save, orders.Feed)
 //
-// It asks the server for as many messages as fit into [Options.MaxInFlight], and submits their commands. When a command and all that was
-// emitted on its way has ended well, its message is acknowledged; if one of them failed, all of the message is delivered again, or becomes
-// a dead letter. Commands that a hard stop ends are given back to the server at once, except those whose handlers did not return within
-// the grace: these still run, and are left to [Options.AckWait]. A process that is gone does not
-// answer, and its messages are delivered again after [Options.AckWait]. So each command is handled at least once.
+// It asks the server for as many messages as fit into [Options.MaxInFlight],
+// and submits their commands. When a command and all that was emitted on its
+// way has ended well, its message is acknowledged; if one of them failed, all
+// of the message is delivered again, or becomes a dead letter. Commands that a
+// hard stop ends are given back to the server at once, except those whose
+// handlers did not return within the grace: these still run, and are left to
+// [Options.AckWait]. A process that is gone does not answer, and its messages
+// are delivered again after [Options.AckWait]. So each command is handled at
+// least once.
 //
-// When the server is away, the source waits for it for as long as that takes: the snapshot of the pipeline shows the feed as "away", with
-// the reason. It is exhausted only with [Options.UntilEmpty]. An inlet feeds one stage at a time; see [NewInlet] for several.
+// When the server is away, the source waits for it for as long as that takes:
+// the snapshot of the pipeline shows the feed as "away", with the reason. It is
+// exhausted only with [Options.UntilEmpty]. An inlet feeds one stage at a time;
+// see [NewInlet] for several.
 func (i *Inlet[C]) Feed(ctx context.Context, submit func(C) error) error {
 	if err := feed.SetBound(ctx, feed.Bound{Most: i.o.MaxInFlight, Source: fmt.Sprintf("inlet %q", i.name), Option: "MaxInFlight"}); err != nil {
 		return err
@@ -436,8 +459,10 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 	return context.Cause(ctx) // nil if the stream is empty
 }
 
-// stopped returns the error of a command as that of one that a stop has ended, if its handler has returned that its context was canceled,
-// or its wait was ended because the pipeline stops, and the context of the feed has ended: that is what a hard stop does.
+// stopped marks the error of a command as caused by a stop. That is so if the
+// context of the feed has ended, and either the handler has returned that its
+// context was canceled or its wait was ended because the pipeline stops: a hard
+// stop does both.
 func stopped(feed context.Context, err error) error {
 	canceled := errors.Is(err, context.Canceled) || errors.Is(err, pipeline.ErrStopped)
 	if feed.Err() != nil && canceled && !stage.Crashed(err) {
@@ -446,7 +471,8 @@ func stopped(feed context.Context, err error) error {
 	return err
 }
 
-// receive receives messages until ctx ends, or the stream is empty and that is asked for.
+// receive receives messages until ctx ends, or the stream is empty and that is
+// asked for.
 func (i *Inlet[C]) receive(ctx context.Context, ready chan *delivery, away func(error)) {
 	if i.keys.parts > 0 {
 		i.share(ctx, ready, away)
@@ -455,7 +481,8 @@ func (i *Inlet[C]) receive(ctx context.Context, ready chan *delivery, away func(
 	newReceiver(i.tracker, i.conn, i.o.UntilEmpty, i.restore, ready).run(ctx, away)
 }
 
-// spent deals with a message that was delivered before and must not be handled again, and reports whether it is one.
+// spent deals with a message that was delivered before and must not be handled
+// again, and reports whether it is one.
 func (i *Inlet[C]) spent(ctx context.Context, d *delivery) bool {
 	if d.deliveries() <= 1 {
 		return false
@@ -480,7 +507,7 @@ type Counts struct {
 	Refused    uint64 // messages that were to be published and were not, or not for certain
 
 	Delivered    uint64 // messages that have arrived; each delivery counts
-	Redelivered  uint64 // those of them that were delivered before, to any process
+	Redelivered  uint64 // deliveries of messages that were delivered before, to any process
 	Acknowledged uint64 // messages that are done, as the server has confirmed
 	GivenBack    uint64 // messages that are to be delivered again: at once, after a pause, or after Options.AckWait
 	DeadLettered uint64 // messages that have become dead letters

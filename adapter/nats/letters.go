@@ -19,7 +19,7 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// The headers of dead letters, beside those of the message.
+// The headers of dead letters, beside the headers of the message.
 const (
 	headerReason     = "Golda-Reason"
 	headerError      = "Golda-Error"
@@ -30,7 +30,8 @@ const (
 	headerCut        = "Golda-Cut"
 )
 
-// letterRoom is how many bytes of the largest message are kept free for the headers of its dead letter.
+// letterRoom is how many bytes of the largest message are kept free for the
+// headers of its dead letter.
 const letterRoom = 4 << 10
 
 // The reasons of a [Letter] that package reason lacks.
@@ -120,8 +121,8 @@ func (t *tracker) notStored(l letter, err error) {
 		"sequence", l.d.seq, "letter", l.reason, "reason", err, "action", do)
 }
 
-// isLate reports whether letters wait because the server did not store them. The
-// next letter waits beside them.
+// isLate reports whether letters wait because the server did not store them.
+// The next letter waits beside them.
 func (t *tracker) isLate() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,8 +195,8 @@ const (
 	largeHeaders jetstream.ErrorCode = 10097
 )
 
-// withoutHeaders removes all headers of a letter but the headers of this package, and
-// cuts the text of its error.
+// withoutHeaders removes all headers of a letter but the headers of this
+// package, and cuts the text of its error.
 func withoutHeaders(m *natsgo.Msg, _ int64) {
 	for name := range m.Header {
 		if !slices.Contains(letterHeaders, name) {
@@ -271,10 +272,10 @@ func (t *tracker) letterOf(l letter) *natsgo.Msg {
 func (t *tracker) subjectOf(d *delivery) string { return t.names.deadSubject + "." + d.key() }
 
 // key returns the sequence of a message and the time when it was published. The
-// sequence alone does not identify a message: a stream that was removed and made
-// again starts at one, and a stream that lost its last messages in a power cut
-// gives their sequences to other messages, while the letters of the old ones are
-// kept.
+// sequence alone does not identify a message: a stream that was removed and
+// made again starts at one, and a stream that lost its last messages in a power
+// cut gives their sequences to other messages, while the letters of the old
+// ones are kept.
 func (d *delivery) key() string { return fmt.Sprintf("%d-%d", d.seq, d.at.UnixNano()) }
 
 // buried reports whether a message has a letter: then the process that stored
@@ -304,7 +305,7 @@ func (t *tracker) buried(ctx context.Context, dead jetstream.Stream, d *delivery
 
 // Letter is a dead letter of an [Inlet]: a message that was given up.
 type Letter struct {
-	Payload                  // what was published, but for Cut
+	Payload                  // the published command, except for the bytes counted in Cut
 	Cut        int           // how many bytes of the data are missing at the end, because the server did not take them: see Store.MaxPayload
 	ID         string        // of the message; empty if it had none
 	Reason     reason.Reason // reason.Error, reason.Crash, reason.Expired, Undecodable, UnknownType or Deliveries
@@ -360,10 +361,10 @@ func letterFrom(m *jetstream.RawStreamMsg) Letter {
 var errNoLetter = errors.New("the letter is none that Letters has returned")
 
 // Retry publishes the message of a letter to the inlet again, as a new message
-// without the ID, and drops the letter. If the process is killed between the two
-// steps, the letter stays; a second Retry within the time of [Options.Dedup]
-// publishes no second message. Retry refuses a letter whose data are not
-// complete, see Letter.Cut.
+// without the ID, and drops the letter. If the process is killed between the
+// two steps, the letter stays; a second Retry within the time of
+// [Options.Dedup] publishes no second message. Retry refuses a letter whose
+// data are not complete, see Letter.Cut.
 func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 	link.CheckContext(ctx, "nats: Retry")
 	if l.at == 0 {

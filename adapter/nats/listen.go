@@ -22,21 +22,26 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// accessFile is the name of the file in the directory of a store that says where its server listens, and with which password: a URL. Only its
-// owner may read it.
+// accessFile is the name of the file in the directory of a store that says
+// where its server listens, and with which password: a URL. Only its owner may
+// read it.
 const accessFile = "golda.access"
 
 // accessUser is the user that a server which listens knows.
 const accessUser = "golda"
 
-// Reach connects to the server of a store that another process of this machine has opened with [Store.Listen]. It finds the address and the
-// password in the file golda.access of the store's directory, which the server writes when it starts:
+// Reach connects to the server of a store that another process of this machine
+// has opened with [Store.Listen]. It finds the address and the password in the
+// file golda.access of the store's directory, which the server writes when it
+// starts:
 //
 //	conn, err := nats.Reach(ctx, "/var/lib/shop")
 //
-// All that holds of [Connect] holds of it, and the options are the same; if the server is started again, with another address and password,
-// the connection finds it by the file. The error names the file if it is not there, if others than its owner may read it, which is refused, or if it is
-// no regular file; the address if no server listens there any more.
+// All that holds of [Connect] holds of it, and the options are the same; if the
+// server is started again, with another address and password, the connection
+// finds it by the file. The error names the file if it is not there, if others
+// than its owner may read it, which is refused, or if it is no regular file;
+// the address if no server listens there any more.
 func Reach(ctx context.Context, dir string, options ...natsgo.Option) (*Conn, error) {
 	link.CheckContext(ctx, "nats: Reach")
 	name := filepath.Join(dir, accessFile)
@@ -65,10 +70,12 @@ func (d accessDialer) Dial(network, _ string) (net.Conn, error) {
 	return net.DialTimeout(network, a.Host, accessTime)
 }
 
-// accessTime is how long a server on this machine may take to accept a connection.
+// accessTime is how long a server on this machine may take to accept a
+// connection.
 const accessTime = 5 * time.Second
 
-// accessUserInfo returns a function that reads user and password in the file of the name.
+// accessUserInfo returns a function that reads user and password in the file of
+// the name.
 func accessUserInfo(name string) natsgo.UserInfoCB {
 	return func() (user, password string) {
 		a, err := readAccess(name)
@@ -80,7 +87,8 @@ func accessUserInfo(name string) natsgo.UserInfoCB {
 	}
 }
 
-// readAccess reads where a server listens. A file that others than its owner may read, or write, is refused.
+// readAccess reads where a server listens. A file that others than its owner
+// may read, or write, is refused.
 func readAccess(name string) (*url.URL, error) {
 	info, err := os.Lstat(name)
 	switch {
@@ -105,7 +113,8 @@ func readAccess(name string) (*url.URL, error) {
 	return a, nil
 }
 
-// writeAccess writes where a server listens, in a new file, so that no link is followed.
+// writeAccess writes where a server listens, in a new file, so that no link is
+// followed.
 func writeAccess(dir string, a *url.URL) (err error) {
 	f, err := os.CreateTemp(dir, accessFile) // of mode 0600
 	if err != nil {
@@ -121,8 +130,8 @@ func writeAccess(dir string, a *url.URL) (err error) {
 	return nil
 }
 
-// listener is how a server lets other processes in: with one user, and a password that is made when the server starts. The zero listener
-// lets none in.
+// listener is how a server lets other processes in: with one user, and a
+// password that is made when the server starts. The zero listener lets none in.
 type listener struct{ address, password string }
 
 // listener returns how the server of a store lets others in.
@@ -133,7 +142,7 @@ func (s Store) listener() listener {
 	return listener{s.Listen, rand.Text()}
 }
 
-// checkListen returns what is wrong with Store.Listen.
+// checkListen returns the fault of Store.Listen, or nil.
 func checkListen(address string) error {
 	switch _, _, err := listenAddress(address); {
 	case address == "":
@@ -185,7 +194,8 @@ func (l listener) Check(c server.ClientAuthentication) bool {
 // credentials are what the connection inside the process connects with.
 func (l listener) credentials() natsgo.Option { return natsgo.UserInfo(accessUser, l.password) }
 
-// tell writes how others reach the server, or removes what an earlier one has written.
+// tell writes how others reach the server, or removes what an earlier one has
+// written.
 func (l listener) tell(dir string, at net.Addr) error {
 	if l.address == "" {
 		return removeIfThere(filepath.Join(dir, accessFile))
@@ -193,7 +203,8 @@ func (l listener) tell(dir string, at net.Addr) error {
 	return writeAccess(dir, &url.URL{Scheme: "nats", Host: reachableAt(at), User: url.UserPassword(accessUser, l.password)})
 }
 
-// reachableAt returns the address by which this machine reaches a server: loopback if it listens everywhere.
+// reachableAt returns the address by which this machine reaches a server:
+// loopback if it listens everywhere.
 func reachableAt(at net.Addr) string {
 	host, port, err := net.SplitHostPort(at.String())
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 type locks []*os.File
 
 // lockStore takes the locks of a store, which end with the process at the
-// latest: that of a file, and that of the directory, since the file may be
-// removed.
+// latest: the lock of a file, and the lock of the directory, since the file may
+// be removed.
 func lockStore(dir string) (all locks, err error) {
 	for _, take := range []func() (*os.File, error){
 		func() (*os.File, error) { return lockfile.Take(filepath.Join(dir, lockName)) },

@@ -17,12 +17,14 @@ import (
 // sends one, waits for a short time, and looks again.
 
 const (
-	patience  = time.Minute            // how long a client of a cluster waits until the cluster can do what it is asked for, if the context allows
+	// how long a client of a cluster waits until the cluster can do a request,
+	// if the context allows
+	patience  = time.Minute
 	shortWait = 500 * time.Millisecond // for an answer of a cluster
 	longWait  = 8 * time.Second
 	makePause = 20 * time.Millisecond
 	raceTime  = 5 * time.Second // how long errors may come that mean that others make the same, and then mean something else
-	sayAfter  = time.Second     // the first line of the log about what is waited for
+	sayAfter  = time.Second     // until the log says what the client waits for
 )
 
 // patiently calls f again while f fails because too few servers of a cluster
@@ -75,9 +77,9 @@ const (
 	subjectOverlap = 10065
 )
 
-// raceCodes are the codes of the errors that a cluster returns to one of several
-// clients that make the same stream or consumer: the name or a subject is in
-// use, or the stream or consumer does not exist yet.
+// raceCodes are the codes of the errors that a cluster returns to one of
+// several clients that make the same stream or consumer: the name or a subject
+// is in use, or the stream or consumer does not exist yet.
 var raceCodes = []jetstream.ErrorCode{
 	jetstream.JSErrCodeStreamNameInUse, jetstream.JSErrCodeStreamNotFound, jetstream.JSErrCodeConsumerNotFound,
 	jetstream.JSErrCodeConsumerNameExists, jetstream.JSErrCodeConsumerAlreadyExists, jetstream.JSErrCodeConsumerExists, subjectOverlap,
@@ -105,7 +107,7 @@ func sayWaits(log *slog.Logger, what string) (stop func()) {
 	return stop
 }
 
-// ensureStream makes a stream, or changes it to what its configuration says.
+// ensureStream makes a stream, or changes it to match its configuration.
 func (c *Conn) ensureStream(ctx context.Context, log *slog.Logger, config jetstream.StreamConfig) (stream jetstream.Stream, err error) {
 	err = c.patiently(ctx, log, "the stream "+config.Name, func(ctx context.Context) (err error) {
 		stream, err = c.js.Stream(ctx, config.Name)
@@ -139,10 +141,11 @@ func unlimited(limit int64) int64 {
 	return limit
 }
 
-// defaultDedup is the time for which the server recognises IDs if the options do not say it.
+// defaultDedup is the time for which the server recognises IDs if the options
+// do not say it.
 const defaultDedup = 2 * time.Minute
 
-// ensureConsumer makes a consumer, or changes it to what its configuration says.
+// ensureConsumer makes a consumer, or changes it to match its configuration.
 func (c *Conn) ensureConsumer(ctx context.Context, log *slog.Logger, stream string, config jetstream.ConsumerConfig) error {
 	return c.patiently(ctx, log, "the consumer "+config.Durable+" of "+stream, func(ctx context.Context) error {
 		consumer, err := c.js.Consumer(ctx, stream, config.Durable)

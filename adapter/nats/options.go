@@ -17,50 +17,75 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Options says how an [Inlet] keeps messages and how it delivers them. The zero Options is useful. The inlets of one name, in all
-// processes, should have the same Options: those of the stream and the consumer are what [NewInlet] set last.
+// Options says how an [Inlet] keeps messages and how it delivers them. The zero
+// Options is useful. The inlets of one name, in all processes, should have the
+// same Options: the stream and the consumer have the options that [NewInlet]
+// set last.
 type Options[C any] struct {
-	// Codec turns commands into messages. nil means the codec [JSON], and NewInlet refuses a C that JSON does not keep: one with functions,
-	// channels, interfaces, or unexported fields, unless its type writes and reads itself.
+	// Codec turns commands into messages. nil means the codec [JSON], and
+	// NewInlet refuses a C that JSON does not keep: one with functions,
+	// channels, interfaces, or unexported fields, unless its type writes and
+	// reads itself.
 	Codec Codec[C]
 
-	// MaxBytes and MaxMessages are how much the stream holds: then messages are refused with [ErrFull]. 0 means no limit but that of the
-	// server, and 1 KiB is the least of MaxBytes.
+	// MaxBytes and MaxMessages are how much the stream holds: then messages are
+	// refused with [ErrFull]. 0 means no limit but the limit of the server, and
+	// 1 KiB is the least of MaxBytes.
 	MaxBytes, MaxMessages int64
-	// Dedup is how long the IDs of messages are remembered. 0 means two minutes, and 100 ms is the least. Each ID takes some memory of the server.
+	// Dedup is how long the IDs of messages are remembered. 0 means two
+	// minutes, and 100 ms is the least. Each ID takes some memory of the
+	// server.
 	Dedup time.Duration
-	// Replicas is how many servers of a cluster hold each message. 0 means as many as now, if the inlet's streams are there, or else 1.
+	// Replicas is how many servers of a cluster hold each message. 0 means as
+	// many as now, if the inlet's streams are there, or else 1.
 	Replicas int
-	// Memory has the stream kept in memory: it does not outlive its server. When the server has started again, the inlets make it anew and
-	// log an error: what was not delivered is lost, and what is in flight and fails becomes a dead letter.
+	// Memory has the stream kept in memory: it does not outlive its server.
+	// When the server has started again, the inlets make it anew and log an
+	// error: messages that were not delivered are lost, and a message in flight
+	// that fails becomes a dead letter.
 	Memory bool
 
-	// MaxInFlight is how many messages are in this process at once: those that the stage and what comes after it have not ended. As many
-	// again may have ended without a confirmation of the server yet.
-	// 0 means 1024, and no more while those that are here have 64 MiB. A number bounds the messages only. If commands take long, choose
-	// a few for each worker: what waits here is delivered to no process that has nothing to do. A stage that collects commands before
-	// they end, such as a window, must get as many as it collects: if none of as many as there may be ends for a minute, that is logged.
+	// MaxInFlight is how many messages are in this process at once: messages
+	// that the stage and the stages after it have not ended. As many again may
+	// have ended without a confirmation of the server yet. 0 means 1024, and no
+	// more while the messages here have 64 MiB. A number bounds the messages
+	// only. If commands take long, choose a few for each worker: a message that
+	// waits here is not delivered to an idle process. A stage that collects
+	// commands before they end, such as a window, must get as many as it
+	// collects: if MaxInFlight messages are here and none of them ends for a
+	// minute, that is logged.
 	MaxInFlight int
-	// AckWait is how long after its last sign of life a process counts as gone, so that its messages are delivered again. The inlet
-	// sends signs of life for as long as a command is in flight. 0 means 30 s, and 100 ms is the least.
+	// AckWait is how long after its last sign of life a process counts as gone,
+	// so that its messages are delivered again. The inlet sends signs of life
+	// for as long as a command is in flight. 0 means 30 s, and 100 ms is the
+	// least.
 	AckWait time.Duration
-	// Retry says when a message is delivered again whose command failed. Attempts is how often that happens at most: deliveries count whose
-	// command failed, and those of which no process says how they ended, as when it was killed; those that a stop gave back do not, nor
-	// those whose command was refused and not tried (see [stage.RetryPolicy]), for the last week and the last 262,144 of them. 0 means 10. Backoff is the pause after the first delivery, and doubles with each delivery up to
-	// Max; 0 means a second, and a minute. If chooses the errors that are worth another delivery; nil means all but crashes and
-	// stage.ErrExpired. An error that is overload waits at least as long as its hint, up to Max. A Budget is not allowed.
+	// Retry says when a message is delivered again whose command failed.
+	// Attempts is the most deliveries of a message. A delivery counts if its
+	// command failed, or if no process says how it ended, as when the process
+	// was killed. Deliveries that a stop gave back do not count, nor do
+	// deliveries whose command was refused and not tried (see
+	// [stage.RetryPolicy]), for the last week and the last 262,144 of them. 0
+	// means 10. Backoff is the pause after the first delivery, and doubles with
+	// each delivery up to Max; 0 means a second, and a minute. If chooses the
+	// errors that are worth another delivery; nil means all but crashes and
+	// stage.ErrExpired. An error that is overload waits at least as long as its
+	// hint, up to Max. A Budget is not allowed.
 	Retry stage.RetryPolicy
-	// UntilEmpty makes the source exhausted when the stream is empty: no message is left, not even one that is in flight or waits for
-	// another delivery.
+	// UntilEmpty makes the source exhausted when the stream is empty: no
+	// message is left, not even one that is in flight or waits for another
+	// delivery.
 	UntilEmpty bool
 
-	// Partitions is how many partitions the inlet of a keyed stage has that a [Carrier] makes, and so how many of its commands are
-	// handled at once in all processes together, and by how many of them. 0 means 32, and 256 is the most. It cannot be changed while the
-	// stream has messages: remove the stream then. For other inlets it must be 0.
+	// Partitions is how many partitions the inlet of a keyed stage has that a
+	// [Carrier] makes, and so how many of its commands are handled at once in
+	// all processes together, and by how many of them. 0 means 32, and 256 is
+	// the most. It cannot be changed while the stream has messages: remove the
+	// stream then. For other inlets it must be 0.
 	Partitions int
 
-	// Logger logs when the server goes away and comes back, each permission that the server denies, and each dead letter. nil means
-	// slog.Default.
+	// Logger logs when the server goes away and comes back, each permission
+	// that the server denies, and each dead letter. nil means slog.Default.
 	Logger *slog.Logger
 
 	bytesInFlight int // see MaxInFlight; 0 means no bound
@@ -105,10 +130,12 @@ func setDefault[N comparable](field *N, to N) {
 	}
 }
 
-// reserved are the ends of names that streams of an inlet have beside that of its messages.
+// reserved are the endings of the names of an inlet's other streams, beside the
+// stream of its messages.
 var reserved = []string{"_DEAD", "_BACK"}
 
-// isReserved reports whether an inlet of that name would have a stream of another inlet.
+// isReserved reports whether an inlet of that name would have a stream of
+// another inlet.
 func isReserved(name string) bool {
 	return slices.ContainsFunc(reserved, func(end string) bool { return strings.HasSuffix(name, end) })
 }
@@ -162,8 +189,9 @@ func (o Options[C]) stream(n names, partitions int) jetstream.StreamConfig {
 	return c
 }
 
-// deadStream returns the configuration of the stream of dead letters. Each letter has the subject of its message, and a subject has
-// one letter at most: so a letter that is written twice is there once.
+// deadStream returns the configuration of the stream of dead letters. Each
+// letter has the subject of its message, and a subject has one letter at most:
+// so a letter that is written twice is there once.
 func (o Options[C]) deadStream(n names) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: n.dead, Subjects: []string{n.deadSubject + ".*"}, Description: "the dead letters of a Golda inlet",
@@ -172,7 +200,8 @@ func (o Options[C]) deadStream(n names) jetstream.StreamConfig {
 	}
 }
 
-// backStream returns the configuration of the stream of what was given back. Each time that a message is given back is an element with the
+// backStream returns the configuration of the stream of deliveries that were
+// given back. Each time that a message is given back is an element with the
 // subject of the message; see [tracker.attempts].
 func (o Options[C]) backStream(n names) jetstream.StreamConfig {
 	return jetstream.StreamConfig{

@@ -18,13 +18,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The inlet of a keyed stage has partitions: the messages of one key are in one of them. Each partition has a consumer of its own that
-// has one message in flight at most. So the server itself keeps the order, whatever processes do, also when a message is delivered
-// again. The processes share the partitions so that a key stays with one of them for as long as they stay the same.
+// The inlet of a keyed stage has partitions: the messages of one key are in one
+// of them. Each partition has a consumer of its own that has one message in
+// flight at most. So the server itself keeps the order, whatever processes do,
+// also when a message is delivered again. The processes share the partitions so
+// that a key stays with one of them for as long as they stay the same.
 
-// description is the description of the stream of a plain inlet. That of a
-// keyed stage ends with the number of partitions: servers before 2.10 keep no
-// metadata of a stream.
+// description is the description of the stream of a plain inlet. The
+// description of a keyed stage ends with the number of partitions: servers
+// before 2.10 keep no metadata of a stream.
 const (
 	description = "the messages of a Golda inlet"
 	partitioned = description + " in %d partitions"
@@ -39,7 +41,8 @@ func describe(partitions int) string {
 	return fmt.Sprintf(partitioned, partitions)
 }
 
-// headerPartition is the header of a message that says in which partition it is.
+// headerPartition is the header of a message that says in which partition it
+// is.
 const headerPartition = "Golda-Partition"
 
 var (
@@ -48,13 +51,15 @@ var (
 	errPartitions  = errors.New("Partitions is for the inlets of keyed stages that a Carrier has")
 )
 
-// partitioning is how the commands of an inlet are partitioned. The zero partitioning is one that has no partitions.
+// partitioning is how the commands of an inlet are partitioned. The zero
+// partitioning is one that has no partitions.
 type partitioning[C any] struct {
 	parts int
 	of    func(cmd C) int // nil if the inlet was made without the keys
 }
 
-// partitionOf returns a function that gives commands partitions. A command whose key panics is in the first one: its handler crashes.
+// partitionOf returns a function that gives commands partitions. A command
+// whose key panics is in the first one: its handler crashes.
 func partitionOf(key func(cmd any) uint64, parts int) func(cmd any) int {
 	return func(cmd any) (part int) {
 		defer func() { _ = recover() }()
@@ -72,8 +77,9 @@ func partitionsOf(c jetstream.StreamConfig) int {
 // consumerOf returns the name of the consumer of a partition.
 func consumerOf(part int) string { return fmt.Sprintf("%s-%d", consumerName, part) }
 
-// known looks whether the stream is there with other partitions. It reports whether the stream is that of a keyed stage and this inlet
-// does not know the keys: then it leaves the stream as it is.
+// known looks whether the stream is there with other partitions. It reports
+// whether the stream belongs to a keyed stage whose keys this inlet does not
+// know: then it leaves the stream as it is.
 func (i *Inlet[C]) known(ctx context.Context) (bool, error) {
 	stream, err := i.conn.js.Stream(ctx, i.names.stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -125,8 +131,8 @@ func toPartition(m *natsgo.Msg, part string) {
 	m.Header.Set(headerPartition, part)
 }
 
-// assign returns which member has each partition. All members have as many, or one more. If a member comes or goes, most partitions stay
-// where they are.
+// assign returns which member has each partition. All members have as many, or
+// one more. If a member comes or goes, most partitions stay where they are.
 func assign(members []string, parts int) []string {
 	members = slices.Sorted(slices.Values(members))
 	least, extra := parts/len(members), parts%len(members)
@@ -162,7 +168,8 @@ const (
 	memberSettle = 300 * time.Millisecond // how long a process listens before it takes a partition
 )
 
-// sharer is a process among those that share an inlet. Its partitions are received each by a receiver of its own.
+// sharer is one of the processes that share an inlet. Each of its partitions
+// has a receiver of its own.
 type sharer struct {
 	id      string
 	subject string
@@ -198,8 +205,9 @@ func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(er
 	}
 }
 
-// lookForQueues reports to the pipeline, about every second until ctx ends, that commands of some partitions wait for the ends of those in
-// flight. A partition that is another process's by now may have one in flight here.
+// lookForQueues reports to the pipeline, about every second until ctx ends,
+// that commands of some partitions wait for the ends of those in flight. A
+// partition that is another process's by now may have one in flight here.
 func (i *Inlet[C]) lookForQueues(ctx context.Context) {
 	tick := time.NewTicker(memberBeat)
 	defer tick.Stop()
@@ -218,8 +226,8 @@ func (i *Inlet[C]) lookForQueues(ctx context.Context) {
 	}
 }
 
-// queue reports whether the stream has another message in the partition of one that is in flight here. Without an answer of the server
-// there is none.
+// queue reports whether the stream has another message in the partition of one
+// that is in flight here. Without an answer of the server there is none.
 func (i *Inlet[C]) queue(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, longestRetry)
 	defer cancel()
@@ -244,7 +252,7 @@ func (c *sharer) run(ctx context.Context) error {
 			stop()
 		}
 		clear(c.mine)
-		c.working.Wait() // what is in flight is answered before others learn that the partitions are free
+		c.working.Wait() // messages in flight are answered before others learn that the partitions are free
 		c.say('-')
 	}()
 	c.say('?')
@@ -271,12 +279,14 @@ func (c *sharer) run(ctx context.Context) error {
 	}
 }
 
-// say says something of this process: '+' that it is there, '?' that it is new and wants to hear of the others, '-' that it leaves.
+// say says something of this process: '+' that it is there, '?' that it is new
+// and wants to hear of the others, '-' that it leaves.
 func (c *sharer) say(what byte) {
 	_ = c.conn.nc.Publish(c.subject, append([]byte{what}, c.id...)) // without a connection nothing hears it
 }
 
-// hear notes what a process says of itself. It reports whether one has come or gone.
+// hear notes what a process says of itself. It reports whether one has come or
+// gone.
 func (c *sharer) hear(said []byte, now time.Time) (changed bool) {
 	if len(said) < 2 || string(said[1:]) == c.id {
 		return false
@@ -294,14 +304,16 @@ func (c *sharer) hear(said []byte, now time.Time) (changed bool) {
 	return !known
 }
 
-// forget forgets the processes that are silent. It reports whether there were any.
+// forget forgets the processes that are silent. It reports whether there were
+// any.
 func (c *sharer) forget(now time.Time) (changed bool) {
 	before := len(c.others)
 	maps.DeleteFunc(c.others, func(_ string, heard time.Time) bool { return now.Sub(heard) > memberLost })
 	return len(c.others) != before
 }
 
-// rebalance stops receiving from partitions that are not this process's, and begins with those that are.
+// rebalance stops receiving from partitions that belong to other processes, and
+// begins to receive from partitions of this process.
 func (c *sharer) rebalance(ctx context.Context) {
 	for part, of := range assign(append(slices.Collect(maps.Keys(c.others)), c.id), c.parts) {
 		stop, has := c.mine[part]

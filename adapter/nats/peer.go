@@ -11,8 +11,9 @@ import (
 	"github.com/golda-dev/golda/coordination/transport"
 )
 
-// peers are the other nodes of one node, over a network that may lose messages: it keeps the order of what one sender sends to one
-// receiver, and no more. What it loses ends the session with that node.
+// peers are the other nodes of one node, over a network that may lose messages:
+// it keeps the order of the messages from one sender to one receiver, and no
+// more. A lost message ends the session with that node.
 type peers struct {
 	node      string
 	maxQueue  int           // bytes that may wait for one node
@@ -27,7 +28,7 @@ type peers struct {
 
 	buffer []byte // of the goroutine that publishes
 
-	mu         sync.Mutex // guards the fields below, and those of peers that do not say otherwise
+	mu         sync.Mutex // guards the fields below, and the fields of each peer that do not say otherwise
 	closed     error      // why no session can begin any more
 	away       error      // why none can for now
 	maxPayload int
@@ -39,8 +40,10 @@ type peers struct {
 	flushes    []chan struct{}
 }
 
-// peer is another node, from the first message to it, or from it, until it is lost: a session. Each of the two nodes gives it an id. A
-// message belongs to a session if it has both ids, and the messages of a session are counted: so what is missing is noticed.
+// peer is another node, from the first message to it, or from it, until it is
+// lost: a session. Each of the two nodes gives it an id. A message belongs to a
+// session if it has both ids, and the messages of a session are counted: so a
+// missing message is noticed.
 type peer struct {
 	node    string
 	id      uint64
@@ -49,7 +52,7 @@ type peer struct {
 	queue   [][]byte // wait to be published
 	queued  int      // bytes
 	beat    bool     // a heartbeat is due
-	isReady bool     // it is among those that are ready
+	isReady bool     // it is in the list of ready peers
 	notices notices
 	lost    error // why it is lost; nil if it is not
 
@@ -78,7 +81,8 @@ func newPeers(
 	}
 }
 
-// silences is how many heartbeats may be missing. It is a variable for tests, which must not depend on the speed of the machine.
+// silences is how many heartbeats may be missing. It is a variable for tests,
+// which must not depend on the speed of the machine.
 var silences = 3
 
 const maxControl = 1 << 12 // control messages that wait
@@ -181,7 +185,8 @@ func (t *peers) readyLocked(p *peer) {
 	t.wake()
 }
 
-// controlLocked has a control message published. If there are too many, it is lost, as it may be on its way.
+// controlLocked has a control message published. If there are too many, it is
+// lost, as it may be on its way.
 func (t *peers) controlLocked(node string, data []byte) {
 	if len(t.control) < maxControl {
 		t.control = append(t.control, control{node, data})
@@ -250,7 +255,8 @@ func (t *peers) hello(from string, h header) {
 
 const noSession = "it has lost the session"
 
-// accept handles a message of a session: a heartbeat, or one that has messages in it.
+// accept handles a message of a session: a heartbeat, or one that has messages
+// in it.
 func (t *peers) accept(from string, h header, rest []byte) {
 	t.mu.Lock()
 	p := t.of[from]
@@ -286,7 +292,8 @@ func (t *peers) accept(from string, h header, rest []byte) {
 	}
 }
 
-// deliverAll delivers the messages of one that has arrived, until the session is lost.
+// deliverAll delivers the messages of one that has arrived, until the session
+// is lost.
 func (t *peers) deliverAll(p *peer, rest []byte) {
 	for len(rest) > 0 {
 		n, size := binary.Uvarint(rest)
@@ -325,7 +332,8 @@ func (t *peers) loseIf(node string, meant func(p *peer) bool, reason error, fare
 	}
 }
 
-// lose ends a session: what was not sent is dropped. If farewell is set, the other node is told.
+// lose ends a session and drops its unsent messages. If farewell is set, the
+// other node is told.
 func (t *peers) lose(p *peer, reason error, farewell bool) {
 	if !errors.Is(reason, transport.ErrUnreachable) {
 		reason = fmt.Errorf("%w: node %s: %w", transport.ErrUnreachable, p.node, reason)
@@ -367,9 +375,11 @@ func (t *peers) notify(all notices, reason error) {
 	}
 }
 
-// check loses the sessions that were not heard of for too long, and has a heartbeat published for the others if one is due. It is called
-// twice for each heartbeat. What is more than one since the last call does not count as silence: this process stood still, and what was
-// sent to it meanwhile has yet to be handled.
+// check ends the sessions with nodes that were silent for too long, and makes a
+// heartbeat due for the others. It is called twice for each heartbeat. If more
+// than one heartbeat has passed since the last call, the excess does not count
+// as silence: this process stood still, and messages that arrived meanwhile
+// have yet to be handled.
 func (t *peers) check(due bool) {
 	now := t.now()
 	limit := t.patience - t.heartbeat/2
@@ -396,7 +406,8 @@ func (t *peers) check(due bool) {
 	}
 }
 
-// setAway loses all sessions, because of a reason why none can begin for now. It is nil when they can.
+// setAway loses all sessions, because of a reason why none can begin for now.
+// It is nil when they can.
 func (t *peers) setAway(reason error) {
 	t.mu.Lock()
 	t.away = reason
@@ -424,7 +435,8 @@ func (t *peers) setMaxPayload(n int) {
 	t.maxPayload = n
 }
 
-// close ends all sessions, for a reason that is ErrUnreachable. It reports whether they had not ended before.
+// close ends all sessions, for a reason that is ErrUnreachable. It reports
+// whether they had not ended before.
 func (t *peers) close(reason error) bool {
 	t.mu.Lock()
 	if t.closed != nil {
@@ -449,7 +461,8 @@ func (t *peers) errClosed() error {
 	return t.closed
 }
 
-// flushed returns a channel that is closed when what was sent before to nodes with a session has been published, or the sessions are closed.
+// flushed returns a channel that is closed when all earlier messages to nodes
+// with a session are published, or the sessions are closed.
 func (t *peers) flushed() <-chan struct{} {
 	done := make(chan struct{})
 	t.mu.Lock()
@@ -463,7 +476,8 @@ func (t *peers) flushed() <-chan struct{} {
 	return done
 }
 
-// write publishes what is to be sent, until the sessions are closed.
+// write publishes the messages of the ready peers, until the sessions are
+// closed.
 func (t *peers) write() {
 	for closed := false; !closed; {
 		select {
@@ -524,7 +538,8 @@ func (t *peers) flush(p *peer) {
 	}
 }
 
-// pack appends as many messages as have room together, at least one, and returns the rest of them.
+// pack appends as many messages as have room together, at least one, and
+// returns the rest of them.
 func pack(buffer []byte, queue [][]byte, most int) (packed []byte, rest [][]byte) {
 	for i, m := range queue {
 		if i > 0 && len(buffer)+binary.MaxVarintLen32+len(m) > most {

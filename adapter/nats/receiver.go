@@ -27,7 +27,8 @@ const (
 	longestRetry = 5 * time.Second
 )
 
-// receiver asks the server for as many messages as there are places, and hands them to the source.
+// receiver asks the server for as many messages as there are places, and hands
+// them to the source.
 type receiver struct {
 	t          *tracker
 	conn       *Conn
@@ -42,12 +43,14 @@ type receiver struct {
 	made   time.Time // when the stream was made, as it was when the server was asked last
 }
 
-// newReceiver returns the receiver of an inlet. Restore is called when the server does not know the consumer.
+// newReceiver returns the receiver of an inlet. Restore is called when the
+// server does not know the consumer.
 func newReceiver(t *tracker, conn *Conn, untilEmpty bool, restore func(context.Context, string) error, ready chan *delivery) *receiver {
 	return &receiver{t: t, conn: conn, consumer: consumerName, untilEmpty: untilEmpty, restore: restore, most: t.most, ready: ready}
 }
 
-// partAhead is how many messages of a partition are asked for at once. The server gives one, and the next one when that is answered.
+// partAhead is how many messages of a partition are asked for at once. The
+// server gives one, and the next one when that is answered.
 const partAhead = 64
 
 func newPartReceiver(t *tracker, conn *Conn, part int, restore func(context.Context, string) error, ready chan *delivery) *receiver {
@@ -61,8 +64,9 @@ var (
 	errAnew        = errors.New("the stream was made anew")
 )
 
-// run receives until ctx ends, or the stream is empty and that is asked for, or the connection is closed. Away is called with the reason
-// when the server is away, and with nil when it is back.
+// run receives until ctx ends, or the stream is empty and that is asked for, or
+// the connection is closed. Away is called with the reason when the server is
+// away, and with nil when it is back.
 func (r *receiver) run(ctx context.Context, away func(error)) {
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		began, before := time.Now(), r.conn.nc.Stats().Reconnects
@@ -88,7 +92,8 @@ func (r *receiver) run(ctx context.Context, away func(error)) {
 	}
 }
 
-// saysAway logs that the server is away, unless another receiver of the inlet has done so since the server was there.
+// saysAway logs that the server is away, unless another receiver of the inlet
+// has done so since the server was there.
 func (t *tracker) saysAway(why error) {
 	if !t.away.Swap(true) {
 		t.log.Warn("the server is away; the inlet waits for it", "reason", why)
@@ -129,7 +134,7 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	if !r.conn.nc.IsConnected() {
 		return explain(natsgo.ErrDisconnected)
 	}
-	if err := r.conn.broken(); err != nil { // what is acknowledged now may be forgotten with the server
+	if err := r.conn.broken(); err != nil { // an acknowledgement now may be forgotten with the server
 		return err
 	}
 	_, err := r.left(ctx)
@@ -156,8 +161,10 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	return err
 }
 
-// left returns how many messages are left, whether they were delivered or not. In a loop a process adds messages before it acknowledges
-// the one that they came of: between the two answers of the server there may be another last message, and then the loop goes on.
+// left returns how many messages are left, whether they were delivered or not.
+// In a loop a process adds messages before it acknowledges the message that led
+// to them: between the two answers of the server there may be another last
+// message, and then the loop goes on.
 func (r *receiver) left(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestRetry)
 	defer cancel()
@@ -238,8 +245,9 @@ func (s *session) receive(ctx context.Context) error {
 	}
 }
 
-// ask asks for as many messages as there are places, but for a few seldom, and not while it has asked for others. It returns after which time to call it again; 0 means when
-// something has changed.
+// ask asks for as many messages as there are places, but for a few seldom, and
+// not while it has asked for others. It returns after which time to call it
+// again; 0 means when something has changed.
 func (s *session) ask() (again time.Duration, err error) {
 	if err := s.conn.broken(); err != nil {
 		return 0, err
@@ -279,10 +287,12 @@ func (s *session) ask() (again time.Duration, err error) {
 	return 0, s.conn.nc.PublishRequest(subject, s.inbox, body)
 }
 
-// tooManyBytes is what the server says if the next message has more bytes than are left of a request.
+// tooManyBytes is what the server says if the next message has more bytes than
+// are left of a request.
 const tooManyBytes = "Message Size Exceeds MaxBytes"
 
-// take takes what has arrived: a message, or what the server says of a request.
+// take handles an arrived message: a delivery, or the server's status of a
+// request.
 func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 	s.heard = time.Now()
 	if m.Reply != "" { // the server wants an answer for a message only
@@ -315,10 +325,12 @@ func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 	}
 }
 
-// isDelivery reports whether the server wants a message acknowledged. Others may send to the inbox of a session what the server did not.
+// isDelivery reports whether the server wants a message acknowledged. Others
+// may send to the inbox of a session what the server did not.
 func isDelivery(m *natsgo.Msg) bool { return strings.HasPrefix(m.Reply, "$JS.ACK.") }
 
-// hand hands a message on, unless it is in flight, or the server cannot write any more: then the message is handled after the restart.
+// hand hands a message on, unless it is in flight, or the server cannot write
+// any more: then the message is handled after the restart.
 func (s *session) hand(ctx context.Context, m *natsgo.Msg) error {
 	d, err := s.t.arrive(m, s.of)
 	if d == nil {
@@ -367,12 +379,14 @@ func (s *session) look(ctx context.Context) error {
 	}
 }
 
-// end ends the subscription. Messages that the server has sent before it learned
-// of that are handed on, or given back. A server that is silent does not keep a
-// feed from returning within its grace: what it has sent is delivered again after
-// AckWait.
+// end ends the subscription. Messages that the server has sent before it
+// learned of that are handed on, or given back. A server that is silent does
+// not keep a feed from returning within its grace: messages that it has sent
+// are delivered again after AckWait.
 func (s *session) end(ctx context.Context, sub *natsgo.Subscription) {
-	_ = sub.Drain() // keeps what arrives until the server has answered; without a connection there is nothing to keep
+	// keeps messages that arrive until the server has answered; without a
+	// connection there is none to keep
+	_ = sub.Drain()
 	if s.conn.nc.IsConnected() {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), feed.Of(ctx).EndTime(time.Second))
 		_ = s.conn.nc.FlushWithContext(flush)

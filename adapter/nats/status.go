@@ -12,7 +12,8 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Status is what the server has of an [Inlet], for all processes together. At rest, when nothing is published or acknowledged,
+// Status is what the server has of an [Inlet], for all processes together. At
+// rest, when nothing is published or acknowledged,
 //
 //	Published = acknowledged + Buried + Pending
 //
@@ -20,14 +21,16 @@ import (
 type Status struct {
 	Published    uint64 // messages since the stream was made, without duplicates
 	Pending      uint64 // messages that are not done
-	InFlight     uint64 // those of them that were delivered, including those that wait for another delivery
-	Redelivered  uint64 // those of them in flight that were delivered more than once
+	InFlight     uint64 // pending messages that were delivered, including messages that wait for another delivery
+	Redelivered  uint64 // messages in flight that were delivered more than once
 	Buried       uint64 // messages that have become dead letters
-	DeadLettered uint64 // dead letters that are kept: those that were not retried or dropped
+	DeadLettered uint64 // dead letters that are kept: neither retried nor dropped
 
-	// Age is how long ago the oldest message that is not done was published, by the clock of the server; 0 if there is none.
+	// Age is how long ago the oldest message that is not done was published, by
+	// the clock of the server; 0 if there is none.
 	Age time.Duration
-	// Fill is how full the stream is, from 0 to 1, as Options.MaxBytes and MaxMessages limit it; 0 without a limit.
+	// Fill is how full the stream is, from 0 to 1, as Options.MaxBytes and
+	// MaxMessages limit it; 0 without a limit.
 	Fill float64
 }
 
@@ -37,8 +40,9 @@ func (i *Inlet[C]) Status(ctx context.Context) (Status, error) {
 	return i.conn.Status(ctx, i.name)
 }
 
-// Status asks the server for the inlet of a name, which any process may have made. The error of one that is not there wraps
-// jetstream.ErrStreamNotFound of nats.go.
+// Status asks the server for the inlet of a name, which any process may have
+// made. The error of one that is not there wraps jetstream.ErrStreamNotFound of
+// nats.go.
 func (c *Conn) Status(ctx context.Context, inlet string) (Status, error) {
 	link.CheckContext(ctx, "nats: Status")
 	s, err := c.status(ctx, namesOf(inlet))
@@ -96,10 +100,13 @@ func partitionedStatus(ctx context.Context, stream jetstream.Stream, letters jet
 	return s, all.Err()
 }
 
-// left returns how many messages are not done, of a stream and its consumer that were asked in this order.
+// left returns how many messages are not done, of a stream and its consumer
+// that were asked in this order.
 //
-// The stream may have a few more: if the server is killed, it may know later that a message was acknowledged, and not that it was therefore
-// removed. What the consumer itself says of messages that were not delivered may be old, since it is notified of new ones.
+// The stream may have a few more: if the server is killed, it may know later
+// that a message was acknowledged, and not that it was therefore removed. What
+// the consumer itself says of messages that were not delivered may be old,
+// since it is notified of new ones.
 func left(s jetstream.StreamState, c *jetstream.ConsumerInfo) uint64 {
 	n := uint64(max(c.NumAckPending, 0))
 	if s.LastSeq > c.Delivered.Stream {
@@ -108,8 +115,9 @@ func left(s jetstream.StreamState, c *jetstream.ConsumerInfo) uint64 {
 	return n
 }
 
-// oldest returns when the oldest message that is not done was published. That is the first one of the stream, unless the stream begins with
-// messages that were acknowledged; see left.
+// oldest returns when the oldest message that is not done was published. That
+// is the first one of the stream, unless the stream begins with messages that
+// were acknowledged; see left.
 func oldest(ctx context.Context, stream jetstream.Stream, c *jetstream.ConsumerInfo) (time.Time, error) {
 	info := stream.CachedInfo()
 	if info.State.Msgs == 0 { // what the consumer has was published after the stream was asked
@@ -144,7 +152,7 @@ func fill(i *jetstream.StreamInfo) (part float64) {
 type InletInfo struct {
 	Name            string
 	Pipeline, Stage string // that it feeds, or has fed last; empty if it has fed none
-	Counts          Counts // without those of publishing
+	Counts          Counts // without the counts of publishing
 }
 
 // Inlets returns the inlets of this Conn, in the order in which they were made.

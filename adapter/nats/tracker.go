@@ -35,9 +35,11 @@ type trackerConfig struct {
 	makeDead func(ctx context.Context) error // makes the stream of letters if it is gone
 }
 
-// tracker has the messages of an inlet that have arrived in this process and are not acknowledged, given back or buried. It answers the
-// server: in goroutines of its own, because those that end commands must not wait for the network. These run while the inlet feeds a stage,
-// and until nothing is in flight.
+// tracker has the messages of an inlet that have arrived in this process and
+// are not acknowledged, given back or buried. It answers the server in
+// goroutines of its own, because a goroutine that ends a command must not wait
+// for the network. These goroutines run while the inlet feeds a stage, and
+// until nothing is in flight.
 type tracker struct {
 	trackerConfig
 
@@ -58,8 +60,8 @@ type tracker struct {
 	made time.Time  // when the stream was made; zero if it was not looked at yet
 	held map[uint64]*delivery
 	lost map[*delivery]bool // in flight, of a stream that is gone
-	size int                // of what is in flight, in bytes
-	n    Counts             // without those of publishing
+	size int                // of the messages in flight, in bytes
+	n    Counts             // without the counts of publishing
 	to   *feed.Cursor       // the feed of the last source, nil if there was none
 	full standstill
 	late int // letters that cannot be stored now
@@ -71,7 +73,8 @@ type tracker struct {
 	closing time.Time     // when close was called; zero before
 }
 
-// delivery is a message that has arrived. The tracker's lock guards msg, times, beat and answered.
+// delivery is a message that has arrived. The tracker's lock guards msg, times,
+// beat and answered.
 type delivery struct {
 	seq      uint64 // in the stream
 	consumer string
@@ -86,7 +89,8 @@ type delivery struct {
 	ended    bool // acknowledged, or dropped; the server has not confirmed it
 }
 
-// clock is one instant as the clock of the server shows it and as that of this process does. The two may differ, and be set.
+// clock is one instant, by the clock of the server and by the clock of this
+// process. The two clocks may differ, and may be set.
 type clock struct{ there, here time.Time }
 
 // clockAge is after which time the server is asked for its time again.
@@ -95,7 +99,8 @@ const clockAge = time.Minute
 // isOld reports whether the server should be asked for its time.
 func (c *clock) isOld() bool { return c != nil && time.Since(c.here) > clockAge }
 
-// since returns when it was here what time it was there. Without a clock the two are taken to agree.
+// since returns when it was here what time it was there. Without a clock the
+// two are taken to agree.
 func (c *clock) since(there time.Time) time.Time {
 	if c == nil {
 		return there
@@ -190,8 +195,10 @@ func (t *tracker) run(idle <-chan struct{}) {
 	}
 }
 
-// sees notes when the stream was made that is there now. If it is another one than before, the messages in flight are none of its own:
-// the server is not answered for them any more, since it would take the answers for those of messages that have their numbers now.
+// sees notes when the stream was made that is there now. If the stream is
+// another one than before, the messages in flight do not belong to it. They are
+// not answered any more, since the server would take the answers for the new
+// messages with the same numbers.
 func (t *tracker) sees(made time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -216,8 +223,9 @@ func (d *delivery) isLost() bool {
 	return d.of.lost[d]
 }
 
-// arrive takes in a message of the stream that was made at a time. It returns nil if the message is in flight here already: then the server
-// gets the answer to this delivery.
+// arrive takes in a message of the stream that was made at a time. It returns
+// nil if the message is in flight here already: then the server gets the answer
+// to this delivery.
 func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -304,7 +312,8 @@ func (t *tracker) settle(c *confirmer, e end) {
 	}
 }
 
-// refused has a message delivered again after a pause. Its command was not tried, so the server notes that the delivery does not count.
+// refused has a message delivered again after a pause. Its command was not
+// tried, so the server notes that the delivery does not count.
 func (t *tracker) refused(d *delivery, pause time.Duration) {
 	t.running.Go(func() {
 		t.noteBack(d)
@@ -312,13 +321,16 @@ func (t *tracker) refused(d *delivery, pause time.Duration) {
 	})
 }
 
-// again has a message delivered again after a pause. It says so even if there is none: the server keeps a pause on disk, and forgets without one
-// that the message was given back, if it is started again before it has delivered the message. Then the message waits for AckWait.
+// again has a message delivered again after a pause. It says so even if there
+// is none: the server keeps a pause on disk, and forgets without one that the
+// message was given back, if it is started again before it has delivered the
+// message. Then the message waits for AckWait.
 func (t *tracker) again(d *delivery, pause time.Duration) {
 	t.answer(d, fmt.Appendf(nil, `-NAK {"delay": %d}`, pause.Nanoseconds()), &t.n.GivenBack)
 }
 
-// giveBack has a message delivered again at once: its command was not submitted.
+// giveBack has a message delivered again at once: its command was not
+// submitted.
 func (t *tracker) giveBack(d *delivery) { t.ended(d, stage.ErrStopped) }
 
 // giveBackAll gives back all messages that are ready now.
@@ -333,9 +345,9 @@ func (t *tracker) giveBackAll(ready <-chan *delivery) {
 	}
 }
 
-// sendsLast notes that the last answer for a message is sent: only the subject of
-// the answer is needed from now on. It reports whether there is nothing to answer
-// for: the stream is gone.
+// sendsLast notes that the last answer for a message is sent: only the subject
+// of the answer is needed from now on. It reports whether there is nothing to
+// answer for: the stream is gone.
 func (t *tracker) sendsLast(d *delivery) (lost bool) {
 	t.mu.Lock()
 	d.ended = true
@@ -353,8 +365,9 @@ func (d *delivery) strip() {
 	d.msg, d.size = &natsgo.Msg{Subject: d.msg.Subject, Reply: d.msg.Reply}, 0
 }
 
-// givesUp reports whether confirmations are not waited for any more: the inlet is being closed, and the server is away, or forbids the
-// acknowledgements, or is silent.
+// givesUp reports whether confirmations are not waited for any more: the inlet
+// is being closed, and the server is away, or forbids the acknowledgements, or
+// is silent.
 func (t *tracker) givesUp(consumer string) bool {
 	t.mu.Lock()
 	closing := t.closing
@@ -364,8 +377,8 @@ func (t *tracker) givesUp(consumer string) bool {
 }
 
 // unanswered returns why the server has no answer to the deliveries of a
-// message: that it does not permit acknowledgements, if it denies a sign of life
-// for this delivery, or else the likely reasons.
+// message: that it does not permit acknowledgements, if it denies a sign of
+// life for this delivery, or else the likely reasons.
 func (t *tracker) unanswered(ctx context.Context, d *delivery) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
@@ -384,8 +397,8 @@ func (t *tracker) unanswered(ctx context.Context, d *delivery) error {
 // the server permits to this process.
 var errUnanswered = errors.New("no process has acknowledged it: each was killed or cut off, or was not permitted to")
 
-// ackSubject returns the beginning of the subjects to which the acknowledgements
-// of a consumer are published.
+// ackSubject returns the beginning of the subjects to which the
+// acknowledgements of a consumer are published.
 func (t *tracker) ackSubject(consumer string) string {
 	return "$JS.ACK." + t.names.stream + "." + consumer + "."
 }
@@ -425,7 +438,8 @@ func (t *tracker) release(d *delivery, count *uint64) {
 	ring(t.gone)
 }
 
-// beat sends a sign of life for each delivery of which the server has heard nothing for a third of the time to acknowledge.
+// beat sends a sign of life for each delivery of which the server has heard
+// nothing for a third of the time to acknowledge.
 func (t *tracker) beat(now time.Time) {
 	var due []string
 	t.mu.Lock()
@@ -443,8 +457,9 @@ func (t *tracker) beat(now time.Time) {
 	}
 }
 
-// warnFull warns if the inlet holds as many messages as it may and none of them ends. A stage that collects more messages
-// than that, such as a window, would wait for ever.
+// warnFull warns if the inlet holds as many messages as it may and none of them
+// ends. A stage that collects more messages than that, such as a window, would
+// wait for ever.
 func (t *tracker) warnFull(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -464,7 +479,8 @@ func (t *tracker) settled() uint64 {
 	return t.n.settled()
 }
 
-// subjects returns the subjects of the messages in flight. Of those of one partition there is one.
+// subjects returns the subjects of the messages in flight. At most one message
+// of a partition is in flight.
 func (t *tracker) subjects() (all []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -481,11 +497,13 @@ type standstill struct {
 	limit time.Duration
 }
 
-// firstStandstill is how long an inlet stands still before the first warning. Each warning doubles the time before the next one, since
-// commands may take long. It is a variable for tests.
+// firstStandstill is how long an inlet stands still before the first warning.
+// Each warning doubles the time before the next one, since commands may take
+// long. It is a variable for tests.
 var firstStandstill = time.Minute
 
-// observe returns for how long the inlet has stood still, if that is worth a warning, or else 0.
+// observe returns for how long the inlet has stood still, if that is worth a
+// warning, or else 0.
 func (s *standstill) observe(now time.Time, full bool, ended uint64) time.Duration {
 	switch {
 	case !full:
@@ -540,7 +558,8 @@ func (t *tracker) counts() Counts {
 	return n
 }
 
-// close waits until nothing is in flight, or ctx ends, and stops the goroutines.
+// close waits until nothing is in flight, or ctx ends, and stops the
+// goroutines.
 func (t *tracker) close(ctx context.Context) (err error) {
 	t.mu.Lock()
 	t.closing = time.Now()

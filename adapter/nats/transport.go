@@ -18,17 +18,22 @@ import (
 
 // TransportConfig configures [NewTransport]. Its zero value is ready for use.
 type TransportConfig struct {
-	// MaxQueue is how many bytes may wait, to be sent to one node, or to be delivered here. If there are more the node is lost, or those
-	// whose messages were dropped. A message that is larger is refused. 0 means 64 MiB.
+	// MaxQueue is how many bytes may wait, to be sent to one node, or to be
+	// delivered here. If there are more the node is lost, or those whose
+	// messages were dropped. A message that is larger is refused. 0 means 64
+	// MiB.
 	MaxQueue int
 
-	// Heartbeat is how often a node shows to those that it has to do with that it lives. A node that was not heard of for three times as
-	// long is lost, and one whose connection to the server has ended after one heartbeat, or when something is sent to it. 0 means a
-	// second, 10 ms is the least and 24 hours are the most.
+	// Heartbeat is how often a node shows the nodes with which it has a session
+	// that it lives. A node that was not heard of for three times as long is
+	// lost, and one whose connection to the server has ended after one
+	// heartbeat, or when something is sent to it. 0 means a second, 10 ms is
+	// the least and 24 hours are the most.
 	Heartbeat time.Duration
 
-	// Logger gets that the server is away and back, that another program has taken the node's name, and that a claim to it is ignored. nil
-	// means nothing is logged.
+	// Logger gets that the server is away and back, that another program has
+	// taken the node's name, and that a claim to it is ignored. nil means
+	// nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -54,23 +59,29 @@ func (c TransportConfig) check(node string) error {
 	return errors.Join(errs...)
 }
 
-// NewTransport returns a transport by which a node of package rpc calls, and is called by, the nodes of all programs that are connected to
-// the same servers:
+// NewTransport returns a transport by which a node of package rpc calls, and is
+// called by, the nodes of all programs that are connected to the same servers:
 //
 //	tr, err := nats.NewTransport(conn, "ocr-1", nats.TransportConfig{})
 //	node, err := rpc.NewNode(rpc.Config{Transport: tr})
 //
-// The name of a node is of letters, digits, - and _, and belongs to one program at a time: Serve, and so rpc.NewNode, fails with
-// [ErrTaken] if another one has it. A program that stands still, or that no server reaches, for three heartbeats may lose its name to
-// another: when it is back it notices that, and its transport is closed. Of two programs with one name the newer keeps it, if it answers
-// when the older asks: a message that claims the name, and for which no program answers, closes nothing.
+// The name of a node is of letters, digits, - and _, and belongs to one program
+// at a time: Serve, and so rpc.NewNode, fails with [ErrTaken] if another one
+// has it. A program that stands still, or that no server reaches, for three
+// heartbeats may lose its name to another: when it is back it notices that, and
+// its transport is closed. Of two programs with one name the newer keeps it, if
+// it answers when the older asks: a message that claims the name, and for which
+// no program answers, closes nothing.
 //
-// Messages are subjects of core NATS, golda.node.RECEIVER.SENDER, and are not stored. A node needs the permission to subscribe to
-// golda.node.NAME.* and to its inbox, which is _INBOX_USER.> by default, see [Connect], and to publish to golda.node.*.NAME and the inboxes of the other nodes, by which
-// programs agree on a name: Serve fails if it cannot hear itself. A message that is larger than the server takes is refused with
-// transport.ErrTooLarge.
+// Messages are subjects of core NATS, golda.node.RECEIVER.SENDER, and are not
+// stored. A node needs the permission to subscribe to golda.node.NAME.* and to
+// its inbox, which is _INBOX_USER.> by default, see [Connect], and to publish
+// to golda.node.*.NAME and the inboxes of the other nodes, by which programs
+// agree on a name: Serve fails if it cannot hear itself. A message that is
+// larger than the server takes is refused with transport.ErrTooLarge.
 //
-// When the connection to the server breaks all nodes are lost, and until it is back calls fail at once. Close the node before the Conn.
+// When the connection to the server breaks all nodes are lost, and until it is
+// back calls fail at once. Close the node before the Conn.
 func NewTransport(conn *Conn, node string, cfg TransportConfig) (transport.Transport, error) {
 	if conn == nil {
 		return nil, errors.New("nats: NewTransport without a Conn")
@@ -119,7 +130,8 @@ type nodes struct {
 	connected bool
 }
 
-// subjectOf returns the subject of messages to a node from another. The server can be told which node may use it as sender.
+// subjectOf returns the subject of messages to a node from another. The server
+// can be told which node may use it as sender.
 func subjectOf(to, from string) string { return "golda.node." + to + "." + from }
 
 // Node returns the name of this node.
@@ -160,7 +172,8 @@ func (t *nodes) serve(deliver func(from string, m *transport.Message)) error {
 	return nil
 }
 
-// claim asks whether another program has the name. It asks again, since one that is being closed does not answer.
+// claim asks whether another program has the name. It asks again, since one
+// that is being closed does not answer.
 func (t *nodes) claim() error {
 	for range silences {
 		if !t.nc.IsConnected() {
@@ -185,7 +198,8 @@ func (t *nodes) claim() error {
 	return nil // the program that has it stands still
 }
 
-// ask asks for another program that has the name of this node: since when, and which process it is. The error is that of a request.
+// ask asks for another program that has the name of this node: since when, and
+// which process it is. The error is the error of a request.
 func (t *nodes) ask() (birth uint64, holder []byte, err error) {
 	ctx, cancel := context.WithTimeout(t.life, t.cfg.Heartbeat)
 	defer cancel()
@@ -200,13 +214,16 @@ func (t *nodes) ask() (birth uint64, holder []byte, err error) {
 	return h.from, holder, nil
 }
 
-// errAway is the reason for the loss of all nodes when the connection to the server is broken.
+// errAway is the reason for the loss of all nodes when the connection to the
+// server is broken.
 var errAway = fmt.Errorf("%w: %w", transport.ErrUnreachable, ErrAway)
 
-// claimed returns the message that says that the name belongs to this program. Before Serve it is older than all others.
+// claimed returns the message that says that the name belongs to this program.
+// Before Serve it is older than all others.
 func (t *nodes) claimed() []byte { return header{kind: kindClaim, from: t.birth}.bytes("") }
 
-// subscribe subscribes to what is sent to the node, and waits until it hears its own claim: then the server knows it, and permits it.
+// subscribe subscribes to the messages for the node, and waits until it hears
+// its own claim: then the server knows it, and permits it.
 func (t *nodes) subscribe() error {
 	denied := make(chan *denial, 1)
 	defer t.denials.listen(func(now *denial) {
@@ -258,12 +275,13 @@ func (t *nodes) hearItself(denied <-chan *denial) error {
 	return fmt.Errorf("it does not hear what it publishes to %s: %w", subjectOf(t.Node(), t.Node()), err)
 }
 
-// publish sends a message to a node. The server answers if it has no subscription of the node.
+// publish sends a message to a node. The server answers if it has no
+// subscription of the node.
 func (t *nodes) publish(node string, data []byte) error {
 	return t.nc.PublishRequest(subjectOf(node, t.Node()), t.prefix+node, data)
 }
 
-// receive handles what comes for this node.
+// receive handles a message for this node.
 func (t *nodes) receive(m *natsgo.Msg) {
 	t.receiving.Lock()
 	defer t.receiving.Unlock()
@@ -296,8 +314,9 @@ func (t *nodes) contest(m *natsgo.Msg) {
 	}
 }
 
-// defend asks for the program behind each newer claim, and closes the node if it answers. A message that was damaged, or invented, has no
-// program that answers for it.
+// defend asks for the program behind each newer claim, and closes the node if
+// it answers. A message that was damaged, or invented, has no program that
+// answers for it.
 func (t *nodes) defend() {
 	var warned time.Time
 	for {
@@ -348,8 +367,10 @@ func (t *nodes) tend() {
 	}
 }
 
-// follow notes how the status of the connection changes. It waits for nothing else, since the connection waits for no listener: it drops
-// the changes for which the channel has no place. So each change that is read is a reason to look at the connection itself.
+// follow notes how the status of the connection changes. It waits for nothing
+// else, since the connection waits for no listener: it drops the changes for
+// which the channel has no place. So each change that is read is a reason to
+// look at the connection itself.
 func (t *nodes) follow() {
 	for reconnects := t.nc.Stats().Reconnects; ; {
 		s, more := <-t.status
@@ -383,7 +404,7 @@ func (t *nodes) look() {
 	}
 }
 
-// ring has the one that waits for a bell look.
+// ring wakes the goroutine that waits for a bell.
 func ring(bell chan struct{}) {
 	select {
 	case bell <- struct{}{}:
@@ -417,7 +438,8 @@ func (t *nodes) sendSelf(data []byte) error {
 // Watch has lost called when the node is lost.
 func (t *nodes) Watch(node string, lost func(error)) (stop func()) { return t.peers.watch(node, lost) }
 
-// Close waits for the functions that the transport calls, so these must not call it. It ends a Serve that is under way.
+// Close waits for the functions that the transport calls, so these must not
+// call it. It ends a Serve that is under way.
 func (t *nodes) Close() error {
 	t.peers.close(errTransportClosed)
 	t.end()
@@ -431,12 +453,12 @@ func (t *nodes) Close() error {
 	if err := t.sub.Unsubscribe(); err == nil && t.nc.IsConnected() {
 		_ = t.nc.FlushTimeout(flushTime) // the server forgets the node, or else when the connection ends
 	}
-	t.receiving.Lock() // what came before has been handled, and what comes now is not
+	t.receiving.Lock() // earlier messages have been handled, and later ones are not
 	defer t.receiving.Unlock()
 	return nil
 }
 
-// flush waits until what was sent is published, or ctx ends.
+// flush waits until all sent messages are published, or ctx ends.
 func (t *nodes) flush(ctx context.Context) {
 	select {
 	case <-t.peers.flushed():

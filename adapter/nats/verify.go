@@ -19,15 +19,20 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A server that meets a damaged message when it starts drops what comes after it, or never returns. So Embed reads all messages before it
-// starts the server, and compares their checksums.
+// A server that meets a damaged message when it starts drops the messages after
+// it, or never returns. So Embed reads all messages before it starts the
+// server, and compares their checksums.
 
-// cleanName is the file that says how long the files of messages were when the server stopped. It is there only while no server runs.
+// cleanName is the file that says how long the files of messages were when the
+// server stopped. It is there only while no server runs.
 const cleanName = "golda.clean"
 
-// verify returns an error that is ErrCorrupt if messages of a store are damaged. After a crash the ends of files may be incomplete: that of the
-// last file of a stream, and after a power cut those of files that were written shortly before it. What was being written was not
-// acknowledged, or not synced. Then verify removes the index of the server, which reads all messages again and cuts off the ends.
+// verify returns an error that is ErrCorrupt if messages of a store are
+// damaged. After a crash the end of the last file of a stream may be
+// incomplete, and after a power cut also the ends of files that were written
+// shortly before. The incomplete message was not acknowledged, or not synced.
+// Then verify removes the index of the server, which reads all messages again
+// and cuts off the ends.
 func verify(dir string, streams []string, s Store) error {
 	sizes, clean, err := readClean(dir)
 	if err != nil {
@@ -68,7 +73,7 @@ func verify(dir string, streams []string, s Store) error {
 	return bad
 }
 
-// unsynced returns for how long what was written may not be on the disk.
+// unsynced returns for how long a written message may be missing on the disk.
 func (s Store) unsynced() time.Duration {
 	switch {
 	case s.SyncAlways:
@@ -83,7 +88,8 @@ func (s Store) unsynced() time.Duration {
 // syncSlack is how long it may take to sync all files.
 const syncSlack = 5 * time.Second
 
-// countUnsynced returns how many of the files, of which the last one was written last, may not be on the disk as they were written.
+// countUnsynced returns how many of the files, of which the last one was
+// written last, may not be on the disk as they were written.
 func countUnsynced(names []string, within time.Duration) (n int) {
 	var last time.Time
 	for k := len(names) - 1; k >= 0; k-- {
@@ -101,15 +107,17 @@ func countUnsynced(names []string, within time.Duration) (n int) {
 	return n
 }
 
-// The format of a message in a file, as filestore.go of the server writes it: length, sequence, time, length of the subject, the
-// subject, if the length says so four bytes more, headers and data, checksum.
+// The format of a message in a file, as filestore.go of the server writes it:
+// length, sequence, time, length of the subject, the subject, if the length
+// says so four bytes more, headers and data, checksum.
 const (
 	recordHead = 22
 	recordSum  = 8
 	hasHeaders = 1 << 31
 )
 
-// verifyBlock checks one file of messages, and returns how many are good, and whether its end is incomplete, if it may be.
+// verifyBlock checks one file of messages, and returns how many are good, and
+// whether its end is incomplete, if it may be.
 func verifyBlock(name, stream string, mayBeTorn bool) (good int, torn bool, err error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -138,7 +146,8 @@ func verifyBlock(name, stream string, mayBeTorn bool) (good int, torn bool, err 
 	return good, false, nil
 }
 
-// record returns the length of the message at the front, and whether its checksum is right.
+// record returns the length of the message at the front, and whether its
+// checksum is right.
 func record(data []byte, sum hash.Hash) (n int, ok bool) {
 	if n = recordLen(data); n == 0 {
 		return 0, false
@@ -166,7 +175,8 @@ func laterRecord(data []byte, sum hash.Hash) bool {
 	return false
 }
 
-// recordLen returns the length of the record at the front, or 0 if there is no complete one.
+// recordLen returns the length of the record at the front, or 0 if there is no
+// complete one.
 func recordLen(data []byte) int {
 	if len(data) < recordHead {
 		return 0
@@ -226,7 +236,8 @@ func blockSizes(stores []messages) (map[string]int64, error) {
 	return sizes, nil
 }
 
-// readClean reads what writeClean has written, and returns whether there was something.
+// readClean reads what writeClean has written, and returns whether there was
+// something.
 func readClean(dir string) (sizes map[string]int64, ok bool, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, cleanName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -251,7 +262,8 @@ func readClean(dir string) (sizes map[string]int64, ok bool, err error) {
 	return sizes, true, nil
 }
 
-// writeClean notes that the server has stopped. If that is not possible, the store counts as one whose process was killed.
+// writeClean notes that the server has stopped. If that is not possible, the
+// store counts as one whose process was killed.
 func writeClean(dir string) {
 	streams, err := streamsOnDisk(dir)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/golda-dev/golda/coordination/transport"
 )
 
-// A call of a stage and its result are payloads that a codec has encoded already. JSON would encode their bytes once more, as base64, and
-// took a
+// A call of a stage and its result are payloads that a codec has encoded
+// already. JSON would encode their bytes once more, as base64, and took a
 // quarter of the processor time of a call.
 
 var errWire = errors.New("nats: a malformed call")
@@ -59,7 +59,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// cutPayload is the reverse of appendTo. The data remains part of what was sent.
+// cutPayload is the reverse of appendTo. The data of p is a part of b.
 func cutPayload(b []byte) (p Payload, text string, err error) {
 	text, b, ok := cutText(b)
 	if ok {
