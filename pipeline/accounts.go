@@ -7,11 +7,12 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// stageSet is the stages that there are, in the order of the pipeline. It does not change; when stages are added or removed,
-// another one replaces it.
+// stageSet is the stages that there are, in the order of the pipeline. It does
+// not change; when stages are added or removed, another one replaces it.
 type stageSet struct {
 	stages []*engine.Core
-	// all are the inboxes by place, including those of removed stages: their accounts belong to the pipeline's, too.
+	// all are the inboxes by place, including the inboxes of removed stages,
+	// whose accounts still belong to the pipeline's.
 	all []*inbox.Inbox
 }
 
@@ -22,8 +23,9 @@ func (r *stageSet) of(accounts []inbox.Accounts, i int) *inbox.Accounts {
 	return &accounts[r.stages[i].Inbox().Place]
 }
 
-// inFlight counts the commands that have not ended. Commands between two inboxes are the difference of those sent and those
-// received, which may be negative for a moment: a command can be counted as received first.
+// inFlight counts the commands that have not ended. Commands between two
+// inboxes are the difference of those sent and those received, which may be
+// negative for a moment: a command can be counted as received first.
 func inFlight(accounts []inbox.Accounts) uint64 {
 	var n int64
 	for _, s := range accounts {

@@ -7,60 +7,86 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 )
 
-// ErrNotBegun is wrapped by an error that a [Caller] gets for a command which was called in another process, and which the stage did not
-// accept because it is being drained or stopped. So the command may be called in another process that runs the stage.
+// ErrNotBegun is wrapped by an error that a [Caller] gets for a command which
+// was called in another process, and which the stage did not accept because it
+// is being drained or stopped. So the command may be called in another process
+// that runs the stage.
 var ErrNotBegun = engine.ErrNotBegun
 
-// Carrier carries commands from process to process, for [RunsHere]: it keeps each until a process that runs its stage has handled it. The
-// Carrier of adapter/nats does that with JetStream.
+// Carrier carries commands from process to process, for [RunsHere]: it keeps
+// each until a process that runs its stage has handled it. The Carrier of
+// adapter/nats does that with JetStream.
 //
-// All processes of a pipeline have carriers that lead to the same place, such as one server. If a Carrier has the method
-// CheckPipeline(name string) error, New calls it with the name of the pipeline: its error is a fault.
+// All processes of a pipeline have carriers that lead to the same place, such
+// as one server. If a Carrier has the method CheckPipeline(name string) error,
+// New calls it with the name of the pipeline: its error is a fault.
 type Carrier interface {
-	// Line returns the line that leads to a stage whose commands are of a type. If the stage is a keyed one, key returns a number for a
-	// command that is the same for all commands of one key, in every process; otherwise it is nil. It may panic, as the user's function for
-	// the key does: then the command has no key. The stage is in one process, or in several at once.
+	// Line returns the line that leads to a stage whose commands are of a type.
+	// If the stage is a keyed one, key returns a number for a command that is
+	// the same for all commands of one key, in every process; otherwise it is
+	// nil. It may panic, as the user's function for the key does: then the
+	// command has no key. The stage is in one process, or in several at once.
 	//
-	// New calls Line once for each stage that commands of other processes come to, or go to. Line does not wait for anything; its error
-	// is a fault of New.
+	// New calls Line once for each stage that commands of other processes come
+	// to, or go to. Line does not wait for anything; its error is a fault of
+	// New.
 	Line(stage string, commands reflect.Type, key func(cmd any) uint64) (Line, error)
 }
 
-// Line leads to one stage: commands for it are sent in some processes, and fed to it in those that run it. A Line promises that a command
-// which was sent is fed until it has ended in one of them, also if processes are killed meanwhile.
+// Line leads to one stage: commands for it are sent in some processes, and fed
+// to it in the processes that run it. A Line promises that a command which was
+// sent is fed until it has ended in one of these, also if processes are killed
+// meanwhile.
 type Line interface {
-	// Open is called once, when the pipeline starts, before Send and Feed. Its error is that of the start.
+	// Open is called once, when the pipeline starts, before Send and Feed. Its
+	// error is the error of the start.
 	Open(ctx context.Context) error
-	// Send sends commands, in order. It returns an error for each command, in which nil means that the command cannot be lost any more; or
-	// nil if all were sent. It waits while the line is full or away, until ctx ends: other errors are those of a command that cannot be sent
-	// at all. It is called by one goroutine at a time.
+	// Send sends commands, in order. It returns an error for each command, in
+	// which nil means that the command cannot be lost any more; or nil if all
+	// were sent. It waits while the line is full or away, until ctx ends: other
+	// errors say that a command cannot be sent at all. It is called by one
+	// goroutine at a time.
 	Send(ctx context.Context, cmds []any) []error
-	// Feed submits the commands that were sent, until ctx ends, and hears the end of each, as in [source.Ends]. It is called only where
-	// the stage runs, and again after an error, like any source. A command of another type than the stage's ends at once, with an error.
+	// Feed submits the commands that were sent, until ctx ends, and hears the
+	// end of each, as in [source.Ends]. It is called only where the stage runs,
+	// and again after an error, like any source. A command of another type than
+	// the stage's ends at once, with an error.
 	//
-	// Of a keyed stage the commands of one key are in one process at a time, and are fed in the order in which they were sent: each after the
-	// end of the one before.
+	// Of a keyed stage the commands of one key are in one process at a time,
+	// and are fed in the order in which they were sent: each after the end of
+	// the one before.
 	Feed(ctx context.Context, submit func(cmd any, ended func(err error)) error) error
 }
 
-// Caller is a Line that also takes calls: commands whose callers wait for the result, with [stage.Call] or [stage.Stage.Ask]. With a Line that
-// is no Caller they fail with [stage.ErrElsewhere], and so they do with that of a keyed stage, which is neither called nor answers.
+// Caller is a Line that also takes calls: commands whose callers wait for the
+// result, with [stage.Call] or [stage.Stage.Ask]. With a Line that is no Caller
+// they fail with [stage.ErrElsewhere]. Calls of a keyed stage fail so, too: its
+// Line is neither called nor answers.
 //
-// A call is not kept: what becomes of it is told to its caller, and to nothing else. A call whose process is lost has an error, and
-// is not repeated.
+// Only the caller learns the result. Calls are not stored: if the process that
+// runs one dies, Call returns an error, and the call is not retried.
 type Caller interface {
 	Line
 
-	// Call has a command handled in one process that runs the stage, at most once, and returns its result or error. The process is told the
-	// deadline of ctx; when ctx ends Call returns at once, and the context of the handler ends. The result is of the type want, nil, or an
-	// error such as a [*stage.ResultError]; if want is nil or an interface, of whatever type the Caller can tell it to be. If no process
-	// runs the stage, or the one that has the command is lost, Call does not wait for ctx. It is called by many goroutines at once.
+	// Call hands a command to one process that runs the stage, to be handled at
+	// most once, and returns its result or error. The process learns the
+	// deadline of ctx; when ctx ends Call returns at once, and the context of
+	// the handler ends. The result is of the type want, nil, or an error such
+	// as a [*stage.ResultError]; if want is nil or an interface, of whatever
+	// type the Caller can tell it to be. If no process runs the stage, or the
+	// process that has the command is lost, Call does not wait for ctx. It is
+	// called by many goroutines at once.
 	Call(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
-	// Answer has handle handle commands that were called in other processes, until ctx ends, and sends back what it returns. Handle blocks
-	// until the command has ended, and is called by many goroutines at once, with a context that ends when the caller does not wait any more,
-	// and the command soon after. If the command goes on to a third process, want is what Call is given here: it may be a type of the Caller's
-	// own, for a result that is passed on as it came. Answer returns when ctx has ended; what handle has begun is answered all the same. It is
-	// called only where the stage runs, and again after an error, as Feed is, and while that feeds. A command of which handle returns
-	// [ErrNotBegun] is called in another process, if there is one.
+	// Answer calls handle for commands that other processes call, until ctx
+	// ends, and sends back the results. Handle blocks until the command has
+	// ended, and is called by many goroutines at once, with a context that ends
+	// when the caller does not wait any more, and the command soon after. If
+	// the command goes on to a third process, want is what Call is given here:
+	// it may be a type of the Caller's own, for a result that is passed on
+	// unread. Answer returns when ctx has ended; calls that handle has begun
+	// are answered all the same. It is called only where the stage runs, and
+	// again after an error, as Feed is, and while that feeds. A command of
+	// which handle returns [ErrNotBegun] is called in another process, if there
+	// is one.
 	Answer(ctx context.Context, handle func(ctx context.Context, cmd any, want reflect.Type) (result any, err error)) error
 }

@@ -39,7 +39,7 @@ type plan struct {
 
 // index makes lookups in a sorted plan fast.
 type index struct {
-	stages map[*engine.Core]bool             // including those of a pipeline that runs
+	stages map[*engine.Core]bool             // including the stages of a pipeline that runs
 	owners map[behaviour.Outlet]bool         // the ports that a stage declares
 	places map[*behaviour.Inlet]int          // the index of its stage among the stages of a pipeline that runs, then the plan's
 	wired  map[behaviour.Outlet]*engine.Core // the stage that a wire of the plan leads to; the last, if there are several
@@ -72,7 +72,8 @@ type grouping struct {
 	stages []*engine.Core
 }
 
-// faultf records a fault. A name in it may be of any length, so part and problem are bounded.
+// faultf records a fault. A name in it may be of any length, so part and
+// problem are bounded.
 func (p *plan) faultf(part, format string, args ...any) {
 	problem := plain.Brief(fmt.Sprintf(format, args...), longestProblem)
 	p.faults = append(p.faults, &PartError{plain.Name(p.name), plain.Brief(part, 2*plain.LongestName), problem})
@@ -163,7 +164,8 @@ func (p *plan) add(c *engine.Core) {
 	p.stages = append(p.stages, c)
 }
 
-// addAll adds the stages of a list, which may have been given before, or lead to stages that are there.
+// addAll adds the stages of a list, which may have been given before, or lead
+// to stages that are there.
 func (p *plan) addAll(list part.List) (stages []*engine.Core) {
 	for _, x := range list {
 		switch x := x.(type) {
@@ -185,8 +187,8 @@ func (p *plan) addAll(list part.List) (stages []*engine.Core) {
 	return stages
 }
 
-// first returns the parts with the first stage of each flow in place of the flow. The others are added by the parts that
-// connect them.
+// first returns the parts with the first stage of each flow in place of the
+// flow. The others are added by the parts that connect them.
 func (p *plan) first(parts []Part) []Part {
 	parts = slices.Clone(parts)
 	for i, x := range parts {
@@ -200,8 +202,8 @@ func (p *plan) first(parts []Part) []Part {
 	return parts
 }
 
-// members adds the stages among the parts of a group or an entry and returns them, all those of a flow; it places other parts
-// as usual.
+// members adds the stages among the parts of a group or an entry and returns
+// them; of a flow it returns all stages. It places other parts as usual.
 func (p *plan) members(name string, parts []Part) (stages []*engine.Core) {
 	for i, x := range parts {
 		switch x := x.(type) {
@@ -231,7 +233,8 @@ func (p *plan) members(name string, parts []Part) (stages []*engine.Core) {
 	return stages
 }
 
-// distinct removes stages that are in a list again: a flow's parts have the stages that it leads to.
+// distinct removes stages that are in a list again: a flow's parts have the
+// stages that it leads to.
 func distinct(stages []*engine.Core) (all []*engine.Core) {
 	for _, c := range stages {
 		if !slices.Contains(all, c) {
@@ -261,7 +264,8 @@ func (p *plan) check() error {
 	return errors.Join(p.faults...)
 }
 
-// checkName checks that a name can be shown: logs, metrics and drawings are UTF-8.
+// checkName checks that a name can be shown: logs, metrics and drawings are
+// UTF-8.
 func (p *plan) checkName(part, name string) {
 	if !utf8.ValidString(name) {
 		p.faultf(part, "the name is not UTF-8")
@@ -406,7 +410,8 @@ func (p *plan) checkAdded() error {
 	return errors.Join(p.faults...)
 }
 
-// checkOuts checks that each port that a stage declares leads to a stage of this pipeline, and that each stage is in it.
+// checkOuts checks that each port that a stage declares leads to a stage of
+// this pipeline, and that each stage is in it.
 func (p *plan) checkOuts(c *engine.Core, wired map[behaviour.Outlet]bool) {
 	for _, port := range c.Outs() {
 		if port == nil || wired[port] {
@@ -427,7 +432,8 @@ func (p *plan) checkOuts(c *engine.Core, wired map[behaviour.Outlet]bool) {
 	}
 }
 
-// checkGroups checks that each stage is in at most one group, and that groups have names, stages and workers.
+// checkGroups checks that each stage is in at most one group, and that groups
+// have names, stages and workers.
 func (p *plan) checkGroups() {
 	names, of := map[string]bool{}, map[*engine.Core]string{}
 	for _, g := range p.groups {
@@ -462,7 +468,8 @@ func (p *plan) checkGroups() {
 	}
 }
 
-// checkMaps checks that what is mapped to a process exists and is mapped once.
+// checkMaps checks that each stage or group that is mapped to a process exists
+// and is mapped once.
 func (p *plan) checkMaps() {
 	of := map[string]string{}
 	for _, m := range p.maps {
@@ -482,7 +489,8 @@ func (p *plan) checkMaps() {
 	}
 }
 
-// checkPlaces checks where the stages run, and lets those that run elsewhere have no feeds here.
+// checkPlaces checks where the stages run, and drops the feeds of stages that
+// run elsewhere.
 func (p *plan) checkPlaces() {
 	if len(p.places) == 0 {
 		return
@@ -533,8 +541,9 @@ func (p *plan) unmappable(name string) string {
 	return ""
 }
 
-// checkEdges finds stages that no path leads to, if the entries are known, and loops without slack: loops of a single stage
-// with the capacity for a single command, so that a command that comes back is always one too many.
+// checkEdges finds stages that no path leads to, if the entries are known, and
+// loops without slack: loops of a single stage with the capacity for a single
+// command, so that a command that comes back is always one too many.
 func (p *plan) checkEdges() {
 	edges := p.edges()
 	for i, c := range p.stages {
@@ -572,7 +581,8 @@ func (p *plan) follow(edges [][]int, from int, reached map[int]bool) {
 	}
 }
 
-// edges returns the declared edges: for each stage, the stages that its ports lead to.
+// edges returns the declared edges: for each stage, the stages that its ports
+// lead to.
 func (p *plan) edges() [][]int {
 	edges := make([][]int, len(p.stages))
 	for i, c := range p.stages {
@@ -624,7 +634,8 @@ func checkPolicies(policies []controller.Policy) (faults []error) {
 	return faults
 }
 
-// nilPolicy returns the fault of a policy that is nil, with its type if it is a nil pointer to one.
+// nilPolicy returns the fault of a policy that is nil, with its type if it is a
+// nil pointer to one.
 func nilPolicy(policy controller.Policy) error {
 	if policy == nil {
 		return errors.New("the policy is nil")
@@ -632,8 +643,8 @@ func nilPolicy(policy controller.Policy) error {
 	return fmt.Errorf("the policy is a nil %T", policy)
 }
 
-// attach attaches the inboxes to the pipeline and connects the wires. It comes last, so that the parts of a pipeline that was
-// refused are unchanged.
+// attach attaches the inboxes to the pipeline and connects the wires. It comes
+// last, so that the parts of a pipeline that was refused are unchanged.
 func (p *plan) attach(pl *inbox.Pipeline) error {
 	for i, c := range p.stages {
 		if c.Inbox().Attach(pl) {
@@ -657,7 +668,8 @@ func (p *plan) attach(pl *inbox.Pipeline) error {
 	return nil
 }
 
-// ungoverned returns why no controller of its own can be given to a group or stage; "" if it can.
+// ungoverned returns why no controller of its own can be given to a group or
+// stage; "" if it can.
 func ungoverned(groups []grouping, stages []*engine.Core, name string) (problem string) {
 	if hasGroup(groups, name) {
 		return ""
@@ -738,7 +750,8 @@ func (p *plan) checkFeeds() {
 	}
 }
 
-// standsFor returns a function for [fed.standsFor]. A window to which other feeds lead is closed by their commands, too.
+// standsFor returns a function for [fed.standsFor]. A window to which other
+// feeds lead is closed by their commands, too.
 func (p *plan) standsFor(f *fed) func(feed.Bound) string {
 	return func(b feed.Bound) string {
 		if b.Most == 0 {
@@ -786,7 +799,8 @@ func (p *plan) checkCheckpoint() {
 	}
 }
 
-// checkAddedStates checks that a checkpoint need not save what is added: the next process would not know where it belongs.
+// checkAddedStates checks that no added stage or feed has a state for the
+// checkpoint: the next process would not know where the state belongs.
 func (p *plan) checkAddedStates() {
 	if p.set.checkpoint == nil {
 		return

@@ -21,38 +21,52 @@ import (
 // leastPeriod is the shortest period of a checkpoint.
 const leastPeriod = 10 * time.Millisecond
 
-// Checkpoint saves the positions of all feeds and the states of all stages in a file, together: with each period, and when the pipeline
-// stops. The next process that makes the pipeline with the file goes on where that was saved, also after a kill: each command counts once
-// in each window, sum and snapshot.
+// Checkpoint saves the positions of all feeds and the states of all stages in a
+// file, together: with each period, and when the pipeline stops. The next
+// process that makes the pipeline with the file resumes at the last save, also
+// after a kill: each command counts once in each window, sum and snapshot.
 //
 //	p, err := pipeline.New("log", pipeline.Checkpoint("log.checkpoint", time.Second),
 //		pipeline.Feed("lines", parse, source.Lines(file, 0)), parse.To(perMinute), perMinute.To(report))
 //
-// What is saved are the open windows of package window and the snapshots of keyed stages, see [behaviour.Snapshotter]. To save, the pipeline
-// holds back its feeds until all commands have ended but those in open windows, which takes as long as the commands in flight; the
-// file is written while the feeds go on. If that takes more than a minute, the feeds go on without, the log says which stages have
-// commands, and the next period tries again. Commands that are submitted in other ways are waited for, too, and are not submitted again
-// after a kill unless a state has them.
+// States are the open windows of package window and the snapshots of keyed
+// stages, see [behaviour.Snapshotter]. To save, the pipeline holds back its
+// feeds until all commands outside open windows have ended, which takes as long
+// as the commands in flight; the file is written while the feeds go on. If that
+// takes more than a minute, the feeds go on without, the log says which stages
+// have commands, and the next period tries again. Commands that are submitted
+// in other ways are waited for, too, and are not submitted again after a kill
+// unless a state has them.
 //
-// A stop before the feeds are exhausted saves the open windows, and passes none of them on: the next process has them. When all feeds are
-// exhausted, [Pipeline.Run] closes the windows, and saves the positions of the end. [Pipeline.Drain] passes windows on as without a
-// checkpoint.
+// A stop before the feeds are exhausted saves the open windows, and passes none
+// of them on: the next process has them. When all feeds are exhausted,
+// [Pipeline.Run] closes the windows, and saves the positions of the end.
+// [Pipeline.Drain] passes windows on as without a checkpoint.
 //
-// What stages pass on between the last save and a kill, the next process passes on again, and what they passed on before the save it does
-// not: a sink is called at least once, and its command has ended when it returns. So a sink must have written its effect when it returns, and
-// its effects are exact if each replaces the one before of its key, such as the key and the beginning of the window: a row of a database, or a
-// line of a file of which the last one of a key counts. A sum in the memory of a sink is lost with the process, unless the sink is a keyed
-// stage with a [behaviour.Snapshotter]. A window that the clock closes may have other commands in the next process; one that is closed by its count, or at
-// the end of the input, has the same.
+// The next process repeats the results that stages passed on between the last
+// save and a kill, and not the results from before the save: a sink is called
+// at least once, and its command has ended when it returns. So a sink must have
+// written its effect when it returns, and its effects are exact if each
+// replaces the one before of its key, such as the key and the beginning of the
+// window: a row of a database, or a line of a file of which the last one of a
+// key counts. A sum in the memory of a sink is lost with the process, unless
+// the sink is a keyed stage with a [behaviour.Snapshotter]. A window that the
+// clock closes may have other commands in the next process; one that is closed
+// by its count, or at the end of the input, has the same.
 //
-// Sources must go on from a position, as those of source.Lines, Slice, Seq and From do. Values are saved as encoding/gob has them: New
-// refuses types with fields that would be left out, and the types of snapshots must be registered with gob.Register. New refuses stages in
-// other processes, joins by ticket, snapshots of stages without keys, and feeds with a source.Checkpoint. Instances without
-// snapshots begin afresh, and [Pipeline.Add] and Remove refuse feeds and stages with states. The file is written as a new one that replaces
-// the old one. It belongs to one process at a time, which locks a file of that name with the ending ".lock", and to these feeds,
-// stages and types: for others, and if it is in use or damaged, [Pipeline.Start] returns a [*CheckpointError]. Remove the file to begin at the
-// beginning. A file that cannot be written is logged with each period; if it cannot be written at the end, [StopError]'s Left names
-// the checkpoint.
+// Sources must resume at a position, as the sources of source.Lines, Slice, Seq
+// and From do. Values are saved as encoding/gob has them: New refuses types
+// with fields that would be left out, and the types of snapshots must be
+// registered with gob.Register. New refuses stages in other processes, joins by
+// ticket, snapshots of stages without keys, and feeds with a source.Checkpoint.
+// Instances without snapshots begin afresh, and [Pipeline.Add] and Remove
+// refuse feeds and stages with states. The file is written as a new one that
+// replaces the old one. It belongs to one process at a time, which locks a file
+// of that name with the ending ".lock", and to these feeds, stages and types:
+// for others, and if it is in use or damaged, [Pipeline.Start] returns a
+// [*CheckpointError]. Remove the file to begin at the beginning. A file that
+// cannot be written is logged with each period; if it cannot be written at the
+// end, [StopError]'s Left names the checkpoint.
 func Checkpoint(file string, period time.Duration) Part {
 	return once("Checkpoint", func(s *settings) {
 		if file == "" {
@@ -88,7 +102,7 @@ type keeper struct {
 	*checkpoint
 
 	lock   *os.File               // of the file, from the start on
-	loads  map[*inbox.Inbox][]any // of the commands that hold what was restored, until they have been submitted
+	loads  map[*inbox.Inbox][]any // the loads of the commands that hold restored states, until they have been submitted
 	whole  atomic.Bool            // all of them have
 	ctx    context.Context        //nolint:containedctx // of the loop
 	cancel context.CancelFunc
@@ -107,8 +121,10 @@ func newKeeper(c *checkpoint) *keeper {
 	return k
 }
 
-// mark returns a context for commands that come again from the checkpoint of a pipeline, until that has passed them: those of
-// feeds, and those that hold what was restored. What comes of them has its values, too. Without a checkpoint it returns ctx.
+// mark returns a context for commands that the next process would get again
+// from the checkpoint, until a later checkpoint has passed them: commands of
+// feeds, and commands that hold restored states. Commands that they lead to
+// have its values, too. Without a checkpoint it returns ctx.
 func (k *keeper) mark(ctx context.Context, host *inbox.Pipeline) context.Context {
 	if k == nil {
 		return ctx
@@ -116,7 +132,7 @@ func (k *keeper) mark(ctx context.Context, host *inbox.Pipeline) context.Context
 	return context.WithValue(ctx, command.AgainKey{}, host)
 }
 
-// kept is what a checkpoint has.
+// kept is the content of a checkpoint.
 type kept struct {
 	Pipeline string
 	Feeds    []keptFeed
@@ -135,7 +151,7 @@ type keptStage struct {
 	State states.State
 }
 
-// magic begins each file. The number is that of the format.
+// magic begins each file. The number is the version of the format.
 const magic = "golda checkpoint 1\n"
 
 var (
@@ -207,7 +223,8 @@ func (c *checkpoint) replace(data []byte) (err error) {
 	return syncDir(filepath.Dir(c.file))
 }
 
-// syncDir has a directory survive a crash of the machine, where that can be asked for.
+// syncDir has a directory survive a crash of the machine, where that can be
+// asked for.
 func syncDir(name string) error {
 	dir, err := os.Open(name)
 	if err != nil {

@@ -11,27 +11,37 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// ErrReopened is the cause of a [*DrainError] if a stage was reopened while it was drained.
+// ErrReopened is the cause of a [*DrainError] if a stage was reopened while it
+// was drained.
 var ErrReopened = errors.New("pipeline: reopened while it was drained")
 
-// Drain closes stages to commands from outside and waits until they are empty: no command is queued, in hand, or waiting to be
-// retried. It drains the stages among the parts, including all stages of a [Group] or [Subgraph], or the whole pipeline if no
-// parts are given. The stages keep running, idle and closed, until [Pipeline.Reopen] or [Pipeline.Stop].
+// Drain closes stages to commands from outside and waits until they are empty:
+// no command is queued, in hand, or waiting to be retried. It drains the stages
+// among the parts, including all stages of a [Group] or [Subgraph], or the
+// whole pipeline if no parts are given. The stages keep running, idle and
+// closed, until [Pipeline.Reopen] or [Pipeline.Stop].
 //
-// From the start of the drain a Submit from outside is refused with [stage.ErrDraining]. Commands that are inside go on to
-// their end: what drained stages forward or emit to each other is accepted, and so is what their handlers submit. Stages that
-// are not drained are held back: the commands that they have for a drained stage wait where they are, so that those stages
-// fill up as they do before a full stage, and nothing is refused or lost. Only along a back edge, and by shared workers, is a
-// command still handed over, until the stage is empty.
+// From the start of the drain a Submit from outside is refused with
+// [stage.ErrDraining]. Commands inside are completed: commands that drained
+// stages forward or emit to each other are accepted, and so are commands that
+// their handlers submit. Stages that are not drained are held back: the
+// commands that they have for a drained stage wait where they are, so that
+// those stages fill up as they do before a full stage, and nothing is refused
+// or lost. Only along a back edge, and by shared workers, is a command still
+// handed over, until the stage is empty.
 //
-// The stages are drained in the order of the graph. A stage holds others back when all stages before it are empty, and not
-// earlier; the stages of a loop do so together, and are empty when nothing is in flight in any of them. An edge that no port
-// declares counts from the first time that it was taken.
+// The stages are drained in the order of the graph. A stage holds others back
+// when all stages before it are empty, and not earlier; the stages of a loop do
+// so together, and are empty when nothing is in flight in any of them. An edge
+// that no port declares counts from the first time that it was taken.
 //
-// The error is a [*DrainError], which reports where commands are left and which handlers hold them, if ctx ends first, if a
-// stage is reopened meanwhile, or if the pipeline stops hard; it is the reason if the pipeline gave up. The stages stay closed then, and
-// Drain may be called again. Any number of drains may run at once. Before the start there is nothing to drain, and Drain
-// closes nothing. A handler must not drain its own stage, which would wait for the handler.
+// The error is a [*DrainError], which reports where commands are left and which
+// handlers hold them, if ctx ends first, if a stage is reopened meanwhile, or
+// if the pipeline stops hard; it is the reason if the pipeline gave up. The
+// stages stay closed then, and Drain may be called again. Any number of drains
+// may run at once. Before the start there is nothing to drain, and Drain closes
+// nothing. A handler must not drain its own stage, which would wait for the
+// handler.
 func (p *Pipeline) Drain(ctx context.Context, parts ...Part) error {
 	link.CheckContext(ctx, "pipeline: Drain")
 	d, err := p.newDrain(parts)
@@ -47,9 +57,10 @@ func (p *Pipeline) Drain(ctx context.Context, parts ...Part) error {
 	return d.run(ctx)
 }
 
-// Reopen ends the drain of stages, of those among the parts or of all: they accept commands again, from outside and from the
-// stages that were held back. It has no effect on stages that are open. The error is [ErrNotRunning] once the pipeline is being
-// stopped.
+// Reopen ends the drain of stages, of those among the parts or of all: they
+// accept commands again, from outside and from the stages that were held back.
+// It has no effect on stages that are open. The error is [ErrNotRunning] once
+// the pipeline is being stopped.
 func (p *Pipeline) Reopen(parts ...Part) error {
 	d, err := p.newDrain(parts)
 	if err != nil {
@@ -68,7 +79,8 @@ func (p *Pipeline) Reopen(parts ...Part) error {
 	return nil
 }
 
-// drainForStop drains the whole pipeline for good: afterwards not even a handler may submit.
+// drainForStop drains the whole pipeline for good: afterwards not even a
+// handler may submit.
 func (p *Pipeline) drainForStop(ctx context.Context) error {
 	d := &drain{p: p, whole: true}
 	if err := p.park(ctx, d); err != nil {
@@ -87,8 +99,9 @@ func (p *Pipeline) drainForStop(ctx context.Context) error {
 	return nil
 }
 
-// park saves a checkpoint before a stop that comes before the feeds are exhausted, and takes what it has out of the stages. Without
-// that the drain would pass on windows whose other commands come in the next process.
+// park saves a checkpoint before a stop that comes before the feeds are
+// exhausted, and removes the saved commands from the stages. Otherwise the
+// drain would pass on windows whose other commands come in the next process.
 func (p *Pipeline) park(ctx context.Context, d *drain) error {
 	if p.keeper == nil || p.keeper.whole.Load() && p.feeds.allExhausted() {
 		return nil
@@ -117,7 +130,8 @@ func (p *Pipeline) park(ctx context.Context, d *drain) error {
 	return nil
 }
 
-// drain is one drain, of some stages or of all. It walks the graph from the sources on, loop by loop.
+// drain is one drain, of some stages or of all. It walks the graph from the
+// sources on, loop by loop.
 type drain struct {
 	p      *Pipeline
 	whole  bool
@@ -125,7 +139,8 @@ type drain struct {
 	warned map[*inbox.Inbox]bool // paused stages that the log has a line about
 }
 
-// newDrain returns a drain of the stages among parts, or of the whole pipeline if there are none.
+// newDrain returns a drain of the stages among parts, or of the whole pipeline
+// if there are none.
 func (p *Pipeline) newDrain(parts []Part) (*drain, error) {
 	d := &drain{p: p, whole: len(parts) == 0}
 	err := d.addAll(parts)
@@ -141,7 +156,8 @@ func (d *drain) addAll(parts []Part) error {
 	return errors.Join(faults...)
 }
 
-// add adds the stages of one part. Wires and options among the parts of a group are ignored.
+// add adds the stages of one part. Wires and options among the parts of a group
+// are ignored.
 func (d *drain) add(part Part) error {
 	var among []Part
 	switch part := part.(type) {
@@ -166,13 +182,15 @@ func (d *drain) add(part Part) error {
 	}))
 }
 
-// byPlace sorts inboxes by their places: a snapshot takes their locks in that order.
+// byPlace sorts inboxes by their places: a snapshot takes their locks in that
+// order.
 func byPlace(inboxes []*inbox.Inbox) []*inbox.Inbox {
 	slices.SortFunc(inboxes, func(a, b *inbox.Inbox) int { return a.Place - b.Place })
 	return inboxes
 }
 
-// inboxes returns the inboxes that are drained. While the whole pipeline is drained, stages may be added.
+// inboxes returns the inboxes that are drained. While the whole pipeline is
+// drained, stages may be added.
 func (d *drain) inboxes() []*inbox.Inbox {
 	if d.whole {
 		return d.p.stages().all
@@ -201,8 +219,9 @@ func (d *drain) run(ctx context.Context) error {
 	return nil
 }
 
-// close closes the stages to commands from outside, and unblocks their workers that wait for other stages.
-// It holds the pipeline's lock, so that a Reopen comes before it or after it for all stages.
+// close closes the stages to commands from outside, and unblocks their workers
+// that wait for other stages. It holds the pipeline's lock, so that a Reopen
+// comes before it or after it for all stages.
 func (d *drain) close() {
 	d.p.mu.Lock()
 	defer d.p.mu.Unlock()
@@ -217,7 +236,8 @@ func (d *drain) close() {
 	}
 }
 
-// order returns the inboxes in the order in which commands pass them, those of a loop together.
+// order returns the inboxes in the order in which commands pass them; the
+// inboxes of a loop are one element.
 func (d *drain) order() (all [][]*inbox.Inbox) {
 	at := map[int]*inbox.Inbox{}
 	for _, in := range d.inboxes() {
@@ -275,8 +295,8 @@ func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 	}
 }
 
-// releaseHeld releases commands that wait for others of their stages, if some stages have nothing else: the others do not come
-// any more.
+// releaseHeld releases commands that wait for others of their stages, if some
+// stages have nothing else: the others do not come any more.
 func releaseHeld(accounts []inbox.Accounts, inboxes []*inbox.Inbox) {
 	var holders []link.Holder
 	for i := range accounts {
@@ -305,8 +325,9 @@ func (d *drain) afterStop() error {
 	}
 }
 
-// reopened reports whether one of the stages was reopened. When the whole pipeline is drained, a stage that has just been
-// added is open for a moment and does not count.
+// reopened reports whether one of the stages was reopened. When the whole
+// pipeline is drained, a stage that has just been added is open for a moment
+// and does not count.
 func (d *drain) reopened(accounts []inbox.Accounts) bool {
 	if d.whole {
 		return !d.p.host.Draining.Load()
@@ -314,8 +335,9 @@ func (d *drain) reopened(accounts []inbox.Accounts) bool {
 	return slices.ContainsFunc(accounts, func(a inbox.Accounts) bool { return a.Open })
 }
 
-// empty reports whether some of the stages have no commands. If they are all stages, there is none between two stages either;
-// else a worker that has not handed over yet is still at its stage.
+// empty reports whether some of the stages have no commands. If they are all
+// stages, there is none between two stages either; else a worker that has not
+// handed over yet is still at its stage.
 func (d *drain) empty(accounts []inbox.Accounts) bool {
 	if len(accounts) == len(d.p.stages().all) {
 		return empty(accounts)
@@ -337,7 +359,7 @@ func (d *drain) warn(accounts []inbox.Accounts, inboxes []*inbox.Inbox) {
 	}
 }
 
-// unfinished returns the report of what is left.
+// unfinished returns the report of the commands that are left.
 func (d *drain) unfinished(cause error) *DrainError {
 	among := map[string]bool{}
 	for _, in := range d.inboxes() {

@@ -10,10 +10,12 @@ import (
 	"github.com/golda-dev/golda/internal/graph"
 )
 
-// Mermaid returns the pipeline as a Mermaid flowchart, which many web pages show as a picture. A declared port is a solid
-// arrow with the port's name. An edge that a handler took without declaring it is dashed, and known only once it was taken. A
-// back edge, which closes a loop, is marked with [MaxInFlight], its only bound. Stages that share workers are drawn in one
-// frame, and feeds as round nodes. A stage with guards says so.
+// Mermaid returns the pipeline as a Mermaid flowchart, which many web pages
+// show as a picture. A declared port is a solid arrow with the port's name. An
+// edge that a handler took without declaring it is dashed, and known only once
+// it was taken. A back edge, which closes a loop, is marked with [MaxInFlight],
+// its only bound. Stages that share workers are drawn in one frame, and feeds
+// as round nodes. A stage with guards says so.
 func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
@@ -42,7 +44,8 @@ func (p *Pipeline) Mermaid() string {
 	return b.String()
 }
 
-// DOT returns the same drawing as [Pipeline.Mermaid], in the language of Graphviz.
+// DOT returns the same drawing as [Pipeline.Mermaid], in the language of
+// Graphviz.
 func (p *Pipeline) DOT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n    rankdir=LR\n    node [shape=box]\n", strconv.Quote(p.name))
@@ -73,13 +76,15 @@ func (p *Pipeline) DOT() string {
 	return b.String()
 }
 
-// drawnFeeds returns the feeds whose stages are there, without those of other processes: what leads to these stages is drawn.
+// drawnFeeds returns the feeds whose stages are there, without the feeds from
+// other processes, which the drawing shows as edges between stages.
 func (p *Pipeline) drawnFeeds() []*feeding {
 	stages := p.stages().stages
 	return slices.DeleteFunc(p.feeds.list(), func(f *feeding) bool { return f.carried || !slices.Contains(stages, f.core) })
 }
 
-// marked returns the name of a stage, which says if the stage has guards of its own.
+// marked returns the name of a stage, which says if the stage has guards of its
+// own.
 func marked(c *engine.Core, name string) string {
 	if g := c.Inbox().Config().Guards; g != nil && len(g.State) > 0 {
 		return name + " (guards)"
@@ -101,8 +106,9 @@ type frame struct {
 	stages []*engine.Core
 }
 
-// frames returns the stages that have workers of their own, and the stages that share workers by their pools. Before the start
-// that is as the groups were declared.
+// frames returns the stages that have workers of their own, and the stages that
+// share workers by their pools. Before the start that is as the groups were
+// declared.
 func (p *Pipeline) frames() (alone []*engine.Core, frames []frame) {
 	for _, c := range p.stages().stages {
 		name := p.frameOf(c)
@@ -142,7 +148,8 @@ func label(e graph.Edge) string {
 	return e.Port
 }
 
-// mermaidText quotes a name. Inside quotes Mermaid accepts any character except a quote, and # starts the code of a character.
+// mermaidText quotes a name. Inside quotes Mermaid accepts any character except
+// a quote, and # starts the code of a character.
 func mermaidText(s string) string {
 	s = strings.NewReplacer("#", "#35;", `"`, "#quot;", "\n", " ").Replace(s)
 	return `"` + s + `"`

@@ -45,7 +45,8 @@ const (
 	feedMost     = 10 * time.Second
 )
 
-// feedHost is what feeds need of their pipeline. All but the name, the log and exhausted is set when the pipeline starts.
+// feedHost has the parts of a pipeline that its feeds use. All fields but the
+// name, the log and exhausted are set when the pipeline starts.
 type feedHost struct {
 	pipeline  string // its name
 	log       *slog.Logger
@@ -100,7 +101,8 @@ func (f *feeding) is() feedState {
 	return f.state
 }
 
-// become changes the state of a feed that has not ended, and reports whether it had not.
+// become changes the state of a feed that has not ended, and reports whether it
+// had not.
 func (f *feeding) become(s feedState, err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,8 +116,9 @@ func (f *feeding) become(s feedState, err error) bool {
 	return true
 }
 
-// start starts the source, unless the feed was stopped. The start runs no user code, so it fails only if something kills the
-// supervisor or its child before it has started: then start tries again.
+// start starts the source, unless the feed was stopped. The start runs no user
+// code, so it fails only if something kills the supervisor or its child before
+// it has started: then start tries again.
 func (f *feeding) start() (err error) {
 	f.life.Lock()
 	defer f.life.Unlock()
@@ -136,7 +139,8 @@ func (f *feeding) start() (err error) {
 	return err
 }
 
-// watch waits for the end of the feed's supervisor, and starts another one if it was killed: no supervisor above it would notice.
+// watch waits for the end of the feed's supervisor, and starts another one if
+// it was killed: no supervisor above it would notice.
 func (f *feeding) watch(tree *supervisor.Tree) {
 	why := tree.Wait()
 	if !errors.Is(why, supervisor.ErrKilled) || !f.become(feedRestarting, why) {
@@ -186,7 +190,8 @@ func (f *feeding) gaveUp(e *supervisor.EscalationError) {
 	f.of.gaveUp(err)
 }
 
-// feedError is the error of a feed that gave up. Its text does not have the names of the actors that ran the source.
+// feedError is the error of a feed that gave up. Its text does not have the
+// names of the actors that ran the source.
 type feedError struct {
 	*supervisor.EscalationError
 
@@ -204,8 +209,8 @@ func (e *feedError) Error() string {
 // Unwrap returns the report of the supervisor.
 func (e *feedError) Unwrap() error { return e.EscalationError }
 
-// stop ends the source. It reports whether the feed had not ended before, and whether the source did not return within the
-// grace.
+// stop ends the source. It reports whether the feed had not ended before, and
+// whether the source did not return within the grace.
 func (f *feeding) stop(grace time.Duration) (lived, left bool) {
 	f.life.Lock()
 	f.stopped = true
@@ -259,7 +264,7 @@ func (f *feeding) begin(cancel context.CancelCauseFunc) {
 	defer f.mu.Unlock()
 	f.abort = cancel
 	if f.saver != nil {
-		f.saver.window.Touch() // what was not saved is saved now
+		f.saver.window.Touch() // a position that was not saved is saved now
 	}
 }
 
@@ -298,7 +303,8 @@ func (r *feedRun) submit(load any) error {
 	return fmt.Errorf("feed %q: %w", r.name, err)
 }
 
-// How long a submission waits before it tries again to submit what the stage refuses for now.
+// How long a submission waits before it tries again to submit what the stage
+// refuses for now.
 const (
 	firstPause  = time.Millisecond
 	longPause   = 100 * time.Millisecond
@@ -372,7 +378,8 @@ func (f *feeding) snapshot() FeedSnapshot {
 	return s
 }
 
-// openSaver starts the saver. The source calls it when it runs for the first time.
+// openSaver starts the saver. The source calls it when it runs for the first
+// time.
 func (f *feeding) openSaver(w *feed.Window, save feed.Save) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -391,7 +398,8 @@ func (f *feeding) openSaver(w *feed.Window, save feed.Save) {
 	go f.saver.run()
 }
 
-// afterLetters returns a function that saves a checkpoint after the letters of the commands before it.
+// afterLetters returns a function that saves a checkpoint after the letters of
+// the commands before it.
 func (h *feedHost) afterLetters(save feed.Save) feed.Save {
 	return func(ctx context.Context, at int64) error {
 		if err := h.keep(); err != nil {
@@ -401,7 +409,8 @@ func (h *feedHost) afterLetters(save feed.Save) feed.Save {
 	}
 }
 
-// checkBound returns why the source would wait for ever. New refuses it for sources that it knows; this one is inside of another function.
+// checkBound returns why the source would wait for ever. New refuses it for
+// sources that it knows; this one is inside of another function.
 func (f *feeding) checkBound(b feed.Bound) error {
 	if f.standsFor == nil {
 		return nil
@@ -412,14 +421,16 @@ func (f *feeding) checkBound(b feed.Bound) error {
 	return nil
 }
 
-// warnStands logs that the source waits because the first of its commands behind the checkpoint does not end.
+// warnStands logs that the source waits because the first of its commands
+// behind the checkpoint does not end.
 func (f *feeding) warnStands(waited time.Duration) {
 	f.of.log.Warn("a source waits: its checkpoint lets no further command pass until the first one that has not ended ends",
 		"feed", f.name, "stage", f.core.Name(), "passed", feed.Width, "waits_in", f.of.waitsIn(f.core), "for", waited.Round(time.Second))
 }
 
-// isFull closes the windows behind the feed that only further commands close, if nothing happens there: the source has none until some of
-// its commands have ended. It is logged whenever the number of windows has doubled.
+// isFull closes the windows behind the feed that only further commands close,
+// if nothing happens there: the source has none until some of its commands have
+// ended. It is logged whenever the number of windows has doubled.
 func (f *feeding) isFull() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -440,7 +451,8 @@ func (f *feeding) closeSaver() {
 	}
 }
 
-// lastSaved waits for the last checkpoint, and returns why it could not be saved.
+// lastSaved waits for the last checkpoint, and returns why it could not be
+// saved.
 func (f *feeding) lastSaved(ctx context.Context) error {
 	f.mu.Lock()
 	s := f.saver
@@ -459,8 +471,9 @@ func (f *feeding) lastSaved(ctx context.Context) error {
 	return s.err
 }
 
-// failSaving ends the present run of the source because a checkpoint was not saved: the feed has failed. Without a run the
-// next call of save has to succeed.
+// failSaving ends the present run of the source because a checkpoint was not
+// saved: the feed has failed. Without a run the next call of save has to
+// succeed.
 func (f *feeding) failSaving(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

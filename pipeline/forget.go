@@ -10,10 +10,13 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// forget forgets those of the edges left over by wires that are to be forgotten, when nothing is on its way along them. It
-// waits twice: first until no handler is at work that may have read an old wire, and all that such handlers sent has arrived.
-// From then on an edge is taken only by handlers that name its target, which the graph is to know. So it waits until each
-// worker has asked the graph anew, and then it is known which edges are not taken. If there is an error, the edges stay.
+// forget removes the chosen edges that earlier wires have left in the graph,
+// when no command is on its way along them. It waits twice. First it waits
+// until no handler runs that may have read an old wire, and all commands of
+// such handlers have arrived. From then on only handlers that name its target
+// take an edge, and such an edge must stay in the graph. So it waits until each
+// worker has asked the graph anew; then it is known which edges are not taken.
+// If there is an error, the edges stay.
 func (p *Pipeline) forget(ctx context.Context, which func(edge) bool) error {
 	to := map[*engine.Core][]*inbox.Inbox{}
 	var all []edge
@@ -46,13 +49,16 @@ func (p *Pipeline) forget(ctx context.Context, which func(edge) bool) error {
 	return nil
 }
 
-// passed reports whether nothing that workers had at the mark is on its way. The first time, nothing may wait in the stage for
-// its turn either, or for the end of a handler that is suspended: then what has left is with workers that the second mark counts.
+// passed reports whether no command that workers had at the mark is on its way.
+// The first time, no command may wait in the stage for its turn or for the end
+// of a suspended handler either: then every command that has left the stage is
+// with a worker that the second mark counts.
 func (e edge) passed(again bool) bool {
 	return e.from.Inbox().Marked() == 0 && (again || !e.from.Owes(e.to.Inlet()))
 }
 
-// wait waits until something is so, or ctx ends, or the pipeline stops hard or has stopped.
+// wait waits until something is so, or ctx ends, or the pipeline stops hard or
+// has stopped.
 func (p *Pipeline) wait(ctx context.Context, so func() bool) error {
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()

@@ -14,11 +14,13 @@ type passage struct {
 	next func(*engine.Core) []*engine.Core // where the ports of a stage lead
 }
 
-// mostSteps is how many steps a passage takes: of a graph with more paths it says nothing.
+// mostSteps is how many steps a passage takes: of a graph with more paths it
+// says nothing.
 const mostSteps = 10_000
 
-// standsStill returns why a feed with a checkpoint would wait for ever: a window behind it takes more commands than a checkpoint lets pass,
-// and nothing else closes it. The result is empty if no window is known to do that.
+// standsStill returns why a feed with a checkpoint would wait for ever: a
+// window behind it takes more commands than a checkpoint lets pass, and nothing
+// else closes it. The result is empty if no window is known to do that.
 func (p passage) standsStill(from *engine.Core) string {
 	for c, needs := range p.endless(from, feed.Width) {
 		return fmt.Sprintf("its checkpoint lets %d commands pass behind the first that has not ended, and only %d commands close a window of "+
@@ -28,8 +30,9 @@ func (p passage) standsStill(from *engine.Core) string {
 	return ""
 }
 
-// endless returns the stages with windows that only more commands close than come of so many, and how many that are. Of stages of which
-// it is not known how many commands come, it says nothing.
+// endless returns the stages with windows that only more commands close than
+// come of so many, and how many that are. Of stages of which it is not known
+// how many commands come, it says nothing.
 func (p passage) endless(from *engine.Core, most int) iter.Seq2[*engine.Core, int] {
 	come, order := p.come(from)
 	return func(yield func(*engine.Core, int) bool) {
@@ -41,7 +44,8 @@ func (p passage) endless(from *engine.Core, most int) iter.Seq2[*engine.Core, in
 	}
 }
 
-// come returns how many commands of one come to each stage at most, as far as that is known, and the stages in the order of the way.
+// come returns how many commands of one come to each stage at most, as far as
+// that is known, and the stages in the order of the way.
 func (p passage) come(from *engine.Core) (come map[*engine.Core]int, order []*engine.Core) {
 	come, steps := map[*engine.Core]int{}, 0
 	var follow func(c *engine.Core)
@@ -53,7 +57,7 @@ func (p passage) come(from *engine.Core) (come map[*engine.Core]int, order []*en
 			order = append(order, c)
 		}
 		if holder(c) != nil {
-			return // what comes of a window is not what the window waits for
+			return // a window does not wait for commands that are made from its results
 		}
 		next := p.next(c)
 		if len(next) > 0 && !c.Single() {
@@ -88,7 +92,8 @@ func (p passage) leads(from, to *engine.Core) bool {
 
 // needer is a stage that collects commands.
 type needer interface {
-	// NeedsCommands returns how many commands close what is open if nothing else does; 0 if a time does, or if it is not known.
+	// NeedsCommands returns how many commands close an open window if nothing
+	// else closes it; 0 if a time does, or if the number is not known.
 	NeedsCommands() int
 }
 

@@ -21,9 +21,11 @@ type placement struct {
 // Part makes a placement a part of a pipeline.
 func (placement) Part(part.Seal) {}
 
-// RunsHere has this process run the stages that [Assign] gives to the processes of these names, and no others. The same program, started
-// with other names on other machines, runs the rest; any number of processes may have one name, and join and leave at any time. The
-// carrier takes the commands from process to process. Each stage must be mapped:
+// RunsHere has this process run the stages that [Assign] gives to the processes
+// of these names, and no others. The same program, started with other names on
+// other machines, runs the rest; any number of processes may have one name, and
+// join and leave at any time. The carrier takes the commands from process to
+// process. Each stage must be mapped:
 //
 //	parts := []pipeline.Part{
 //		load, ocr, index, load.To(ocr), ocr.To(index),
@@ -36,41 +38,59 @@ func (placement) Part(part.Seal) {}
 //
 // # A stage that runs elsewhere
 //
-// It is a stage of the pipeline here all the same: it has a queue of its [stage.Capacity], with its [stage.Overflow] rule, and a snapshot
-// that names the process. Handlers forward and emit to it and callers submit to it as always. Its worker sends the commands, many at once
-// and in order. Nothing of the user's is called for it here, neither its factory nor a Start, a middleware, or a guard, but the function
-// for the key of a [stage.Keyed]. All its other options hold where it runs, [stage.KeyCapacity] among them. A [Feed] to it is not run here.
+// It is a stage of the pipeline here all the same: it has a queue of its
+// [stage.Capacity], with its [stage.Overflow] rule, and a snapshot that names
+// the process. Handlers forward and emit to it and callers submit to it as
+// always. Its worker sends the commands, many at once and in order. Nothing of
+// the user's is called for it here, neither its factory nor a Start, a
+// middleware, or a guard, but the function for the key of a [stage.Keyed]. All
+// its other options hold where it runs, [stage.KeyCapacity] among them. A
+// [Feed] to it is not run here.
 //
-// A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. A command whose
-// caller waits for a result, with [stage.Call] or [stage.Stage.Ask], is not sent: the other process is called, if the carrier's line is a
-// [Caller], and the command ends here with the result or error of its end there. A call is in memory only, and happens at most once. A call has
-// the deadline of its caller, and ends with it. Otherwise values and deadlines of contexts stay behind. When the carrier is full or away the
-// queue fills, and callers and stages before it wait, or are refused, as its rule says.
+// A command has ended here, and its [stage.Ticket] with it, when it and all
+// that it has emitted cannot be lost any more. A command whose caller waits for
+// a result, with [stage.Call] or [stage.Stage.Ask], is not sent: the other
+// process is called, if the carrier's line is a [Caller], and the command ends
+// here with the result or error of its end there. A call is in memory only, and
+// happens at most once. A call has the deadline of its caller, and ends with
+// it. Otherwise values and deadlines of contexts stay behind. When the carrier
+// is full or away the queue fills, and callers and stages before it wait, or
+// are refused, as its rule says.
 //
-// A [stage.Keyed] takes no calls from other processes: [stage.Call] and Ask of it
-// are [stage.ErrElsewhere] at once, and so is a call that ends with a command
-// which a handler forwards to it. Submit, forward or emit the command, or have a
-// process of package coordination/rpc in place of the stage, and call that. New
-// does not see which stages a handler calls.
+// A [stage.Keyed] takes no calls from other processes: [stage.Call] and Ask of
+// it are [stage.ErrElsewhere] at once, and so is a call that ends with a
+// command which a handler forwards to it. Submit, forward or emit the command,
+// or have a process of package coordination/rpc in place of the stage, and call
+// that. New does not see which stages a handler calls.
 //
 // # A stage that runs here
 //
-// It is fed with what other processes send to it if a stage that is mapped to another process leads to it along a wire or flow, or if
-// it is an [Entry]; without any Entry, also if no other stage leads to it and it has no Feed. A command that was sent is acknowledged
-// when it has ended with all that it emitted: so it is handled at least once, whatever process is killed. No commands can be sent to a
-// stage that is none of these: Submit and Forward to it from elsewhere fail with [stage.ErrElsewhere].
+// It is fed with the commands that other processes send to it if a stage that
+// is mapped to another process leads to it along a wire or flow, or if it is an
+// [Entry]; without any Entry, also if no other stage leads to it and it has no
+// Feed. A command that was sent is acknowledged when it has ended with all that
+// it emitted: so it is handled at least once, whatever process is killed. No
+// commands can be sent to a stage that is none of these: Submit and Forward to
+// it from elsewhere fail with [stage.ErrElsewhere].
 //
-// A keyed stage may run in several processes: each key is in one of them at a time, in order. Then its key must be of strings, integers,
-// booleans, or arrays or structs of them. That holds of commands that other processes send, and of no others. So New refuses a keyed
-// stage that a stage of the same name, or of the same process, leads to, also itself, and one that has a Feed: map it to a name of its
-// own. A process that has all names is taken to be the only one, and may have such stages: start no other beside it. New does not see
-// what a process that runs the stage submits to it or calls, or a handler of such a process forwards without a port: do neither.
+// A keyed stage may run in several processes: each key is in one of them at a
+// time, in order. Then its key must be of strings, integers, booleans, or
+// arrays or structs of them. That holds of commands that other processes send,
+// and of no others. So New refuses a keyed stage that a stage of the same name,
+// or of the same process, leads to, also itself, and one that has a Feed: map
+// it to a name of its own. A process that has all names is taken to be the only
+// one, and may have such stages: start no other beside it. New does not see
+// submits and calls of a process that runs the stage, or commands that a
+// handler of such a process forwards without a port: do none of these.
 //
 // # What is not shared
 //
-// Policies, [Group]s, [MaxInFlight] and govern what runs in this process, each process by itself. So a loop that leads through several processes is not bounded by
-// MaxInFlight: bound what enters it. [Pipeline.Run] does not return when the feeds of this process are exhausted if other processes
-// may send something. Stages that [Pipeline.Add] adds run here.
+// Policies, [Group]s and [MaxInFlight] govern the stages that run in this
+// process, each process by itself. So a loop that leads through several
+// processes is not bounded by MaxInFlight: bound the commands that enter it.
+// [Pipeline.Run] does not return when the feeds of this process are exhausted
+// if other processes may send something. Stages that [Pipeline.Add] adds run
+// here.
 func RunsHere(carrier Carrier, processes ...string) Part { return placement{carrier, processes} }
 
 // relayed is a stage that runs in another process.
@@ -98,7 +118,7 @@ type placing struct {
 	entry  []*engine.Core
 	faultf func(part, format string, args ...any)
 
-	feeds []*fed // to begin with, those that were given; then those that run here
+	feeds []*fed // at first the given feeds; then the feeds of the stages that run here
 	away  map[*engine.Core]relayed
 	lines []line
 }
@@ -155,8 +175,9 @@ func (p *placing) checkProcesses(names []string) {
 	}
 }
 
-// checkKeys finds keyed stages that commands come to by another way than their line, which alone keeps each key in one process. A process
-// that has all names is the only one.
+// checkKeys finds keyed stages that commands come to by another way than their
+// line, which alone keeps each key in one process. A process that has all names
+// is the only one.
 func (p *placing) checkKeys(here []string) {
 	if !slices.ContainsFunc(p.maps, func(m mapping) bool { return !slices.Contains(here, m.process) }) {
 		return
@@ -187,8 +208,9 @@ func (p *placing) checkKeys(here []string) {
 	}
 }
 
-// lay makes the lines of the stages that commands come to from other processes. It adds the feeds of those that run here, and drops
-// the feeds of those that do not.
+// lay makes the lines of the stages that commands come to from other processes.
+// It adds a feed for each of them that runs here, and drops the given feeds of
+// stages that run elsewhere.
 func (p *placing) lay(carrier Carrier) {
 	led := p.ledTo()
 	p.feeds = slices.DeleteFunc(p.feeds, func(f *fed) bool { _, away := p.away[f.core]; return away })
@@ -273,7 +295,8 @@ func (p *placing) addFeed(c *engine.Core, l Line) {
 	p.feeds = append(p.feeds, f)
 }
 
-// answering answers calls of a stage while a function feeds it. The first of the two that fails ends both.
+// answering answers calls of a stage while a function feeds it. The first of
+// the two that fails ends both.
 func answering(ctx context.Context, c *engine.Core, l Line, feed func(ctx context.Context) error) error {
 	caller, ok := l.(Caller)
 	if !ok || c.IsKeyed() {

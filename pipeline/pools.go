@@ -9,9 +9,11 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// pools are the pools that come and go while the pipeline runs: the shared ones, and those of stages that were added later.
-// Their supervisors are the children of a tree of their own. The tree of the stages would keep them waiting while a stage
-// restarts, and a supervisor below that tree would lose its children with each restart.
+// pools are the pools that are made and removed while the pipeline runs: the
+// shared pools, and the pools of stages that were added later. Their
+// supervisors are the children of a tree of their own. The tree of the stages
+// would keep them waiting while a stage restarts, and a supervisor below that
+// tree would lose its children with each restart.
 type pools struct {
 	mu   sync.Mutex // guards all below
 	all  []*engine.Pool
@@ -54,7 +56,8 @@ func (s *pools) has(pool *engine.Pool) bool {
 	return slices.Contains(s.all, pool)
 }
 
-// add adds a pool and returns the tree that is to supervise it, nil if that has not started.
+// add adds a pool and returns the tree that is to supervise it, nil if that has
+// not started.
 func (s *pools) add(pool *engine.Pool) *supervisor.Tree {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +65,8 @@ func (s *pools) add(pool *engine.Pool) *supervisor.Tree {
 	return s.tree
 }
 
-// remove removes a pool and ends its workers, which finish what they hold. It does not wait for them, and it does nothing if
-// there is no such pool.
+// remove removes a pool and ends its workers, which finish what they hold. It
+// does not wait for them, and it does nothing if there is no such pool.
 func (s *pools) remove(pool *engine.Pool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,29 +12,34 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// DrainError reports the commands that had not ended when the time to drain was over.
+// DrainError reports the commands that had not ended when the time to drain was
+// over.
 type DrainError struct {
 	Pipeline string
-	// InFlight is how many commands had not ended. If only some stages were drained, it is how many were in those.
+	// InFlight is how many commands had not ended. If only some stages were
+	// drained, it is how many were in those.
 	InFlight uint64
-	// Where has the stages that still had commands, in the order of the pipeline.
+	// Where has the stages that still had commands, in the order of the
+	// pipeline.
 	Where []Undrained
 	// Cause is why the drain ended.
 	Cause error
 }
 
-// Undrained is a stage that still had commands. Its accounts say how many were queued, in hand, or waiting to be retried, and
-// whether the stage was paused.
+// Undrained is a stage that still had commands. Its accounts say how many were
+// queued, in hand, or waiting to be retried, and whether the stage was paused.
 type Undrained struct {
 	stage.Snapshot
-	// Tickets is how many of the commands that were queued or waited to be retried have a ticket. It is not known how many
-	// of those in hand have one.
+	// Tickets is how many of the commands that were queued or waited to be
+	// retried have a ticket. It is not known how many of those in hand have
+	// one.
 	Tickets int
-	// Handlers are the handlers that ran, the one that had run for longest first.
+	// Handlers are the handlers that ran, the longest first.
 	Handlers []stage.Stuck
 }
 
-// Error returns how many commands are left in which stages, and in which calls the handlers are.
+// Error returns how many commands are left in which stages, and in which calls
+// the handlers are.
 func (e *DrainError) Error() string { return prefix(e.Pipeline) + e.text() }
 
 func (e *DrainError) text() string {
@@ -45,7 +50,8 @@ func (e *DrainError) text() string {
 	return fmt.Sprintf("not drained: %s: %d commands in flight: %s", e.cause(), e.InFlight, strings.Join(where, ", "))
 }
 
-// cause returns the text of the cause. The error of a pipeline that gave up has the name of the pipeline, which precedes the text.
+// cause returns the text of the cause. The error of a pipeline that gave up has
+// the name of the pipeline, which precedes the text.
 func (e *DrainError) cause() string {
 	return strings.TrimPrefix(plain.Text(e.Cause), prefix(e.Pipeline))
 }
@@ -56,7 +62,8 @@ func prefix(pipeline string) string { return fmt.Sprintf("pipeline %q: ", pipeli
 // Unwrap returns why the drain ended.
 func (e *DrainError) Unwrap() error { return e.Cause }
 
-// Report returns the whole report: stage by stage the commands that are left, and each handler that runs, with its stack.
+// Report returns the whole report: stage by stage the commands that are left,
+// and each handler that runs, with its stack.
 func (e *DrainError) Report() string {
 	var b strings.Builder
 	e.write(&b)
@@ -85,7 +92,8 @@ func (u *Undrained) counts() string {
 		u.Name, paused, u.Queue.Queued, u.Queue.InHand, suspended, u.Queue.Delayed)
 }
 
-// String returns a line that says how many commands there are, and where the handler is that has run for longest.
+// String returns a line that says how many commands there are, and where the
+// handler is that has run for longest.
 func (u *Undrained) String() string {
 	if len(u.Handlers) == 0 {
 		return u.counts()
@@ -123,21 +131,27 @@ func writeStuck(b *strings.Builder, all []stage.Stuck) {
 // StopError reports that a pipeline did not stop softly.
 type StopError struct {
 	Pipeline string
-	// Drain reports the commands that were not done in time and were dead-lettered; nil if all were done.
+	// Drain reports the commands that were not done in time and were
+	// dead-lettered; nil if all were done.
 	Drain *DrainError
-	// Left has the names of the stages that did not end within the grace, and were abandoned; "feed NAME" for each source that
-	// did not return; and "checkpoint", or "checkpoint of feed NAME", for each
-	// last checkpoint that was not saved: after a hard stop, or because it could not be written, or because letters could not.
+	// Left has the names of the stages that did not end within the grace, and
+	// were abandoned; "feed NAME" for each source that did not return; and
+	// "checkpoint", or "checkpoint of feed NAME", for each last checkpoint that
+	// was not saved: after a hard stop, or because it could not be written, or
+	// because letters could not.
 	Left []string
-	// Stuck has their handlers that had not returned. A stage of Left without one was held up by something else, such as an
-	// instance's Stop.
+	// Stuck has their handlers that had not returned. A stage of Left without
+	// one was held up by something else, such as an instance's Stop.
 	Stuck []stage.Stuck
-	// Unheard is how many letters were not delivered to subscribers, because those did not return in time. The letters were
-	// logged instead, and kept: see [Pipeline.DeadLetters].
+	// Unheard is how many letters were not delivered to subscribers, because
+	// those did not return in time. The letters were logged instead, and kept:
+	// see [Pipeline.DeadLetters].
 	Unheard int
-	// Unwritten is how many letters could not be written to the directory of [KeepLettersIn], and end with the process. The error wraps the
-	// reason, which is the operating system's, such as a full disk. With a reason and an Unwritten of 0 all letters were written, and might not
-	// survive a power cut.
+	// Unwritten is how many letters could not be written to the directory of
+	// [KeepLettersIn], and end with the process. The error wraps the reason,
+	// which is the operating system's, such as a full disk. With a reason and
+	// an Unwritten of 0 all letters were written, and might not survive a power
+	// cut.
 	Unwritten int
 
 	unkept  error // why letters could not be written
@@ -166,7 +180,8 @@ func (e *StopError) how() string {
 	return "stopped hard"
 }
 
-// writeLeft writes which stages did not stop, and how many letters subscribers did not take.
+// writeLeft writes which stages did not stop, and how many letters subscribers
+// did not take.
 func (e *StopError) writeLeft(b *strings.Builder, before string) {
 	for i, name := range e.Left {
 		if i < len(e.Left)-e.unsaved {
@@ -183,8 +198,9 @@ func (e *StopError) writeLeft(b *strings.Builder, before string) {
 	}
 }
 
-// Report returns the whole report: what was not drained when the soft stop ended, and the handlers that had not returned when
-// the hard stop did, each with its stack.
+// Report returns the whole report: the commands that were not drained when the
+// soft stop ended, and the handlers that had not returned when the hard stop
+// did, each with its stack.
 func (e *StopError) Report() string {
 	var b strings.Builder
 	if e.Drain != nil {
@@ -198,7 +214,8 @@ func (e *StopError) Report() string {
 	return b.String()
 }
 
-// Unwrap returns the [*DrainError], if there is one, and why letters could not be written.
+// Unwrap returns the [*DrainError], if there is one, and why letters could not
+// be written.
 func (e *StopError) Unwrap() (reasons []error) {
 	if e.Drain != nil {
 		reasons = append(reasons, e.Drain)
@@ -209,7 +226,8 @@ func (e *StopError) Unwrap() (reasons []error) {
 	return reasons
 }
 
-// unfinished returns a report of the commands in the stages that concern the caller.
+// unfinished returns a report of the commands in the stages that concern the
+// caller.
 func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *DrainError {
 	s := p.Snapshot()
 	e := &DrainError{Pipeline: p.name, InFlight: s.InFlight, Cause: cause}
@@ -234,19 +252,22 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 	return e
 }
 
-// waitsIn returns the names of the stages behind one, and of that one, that have commands, and how many.
+// waitsIn returns the names of the stages behind one, and of that one, that
+// have commands, and how many.
 func (p *Pipeline) waitsIn(from *engine.Core) string {
 	behind := p.placesBehind(from)
 	return p.loads(func(place int) bool { return behind[place] })
 }
 
-// behind returns the inboxes of a stage and of those to which its commands go on.
+// behind returns the inboxes of a stage and of those to which its commands go
+// on.
 func (p *Pipeline) behind(from *engine.Core) []*inbox.Inbox {
 	at := p.placesBehind(from)
 	return slices.DeleteFunc(slices.Clone(p.stages().all), func(in *inbox.Inbox) bool { return !at[in.Place] })
 }
 
-// placesBehind are the places of a stage and of those to which its commands go on.
+// placesBehind are the places of a stage and of those to which its commands go
+// on.
 func (p *Pipeline) placesBehind(from *engine.Core) map[int]bool {
 	behind := map[int]bool{from.Inbox().Place: true}
 	for edges, grown := p.graph.Edges(), true; grown; {
@@ -260,7 +281,8 @@ func (p *Pipeline) placesBehind(from *engine.Core) map[int]bool {
 	return behind
 }
 
-// loads returns the names of the stages at some places that have commands, and how many.
+// loads returns the names of the stages at some places that have commands, and
+// how many.
 func (p *Pipeline) loads(at func(place int) bool) string {
 	var all []string
 	for _, st := range p.Snapshot().Stages {
@@ -272,9 +294,10 @@ func (p *Pipeline) loads(at func(place int) bool) string {
 	return strings.Join(all, ", ")
 }
 
-// Handlers returns the handlers that run or are suspended now, those that have run for longest first, with what each waits
-// for; then the workers that are in no handler and hold commands for a stage that is full. It stops the world to find their
-// stacks, so it is for a report.
+// Handlers returns the handlers that run or are suspended now, the longest
+// first, with the reason for which each waits; then the workers that are in no
+// handler and hold commands for a stage that is full. It stops the world to
+// find their stacks, so it is for a report.
 func (p *Pipeline) Handlers() []stage.Stuck { return p.handlers(engine.UnderWay) }
 
 func (p *Pipeline) handlers(find func([]*engine.Pool, []*engine.Core) []stage.Stuck) []stage.Stuck {

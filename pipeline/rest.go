@@ -2,8 +2,9 @@ package pipeline
 
 import "github.com/golda-dev/golda/internal/inbox"
 
-// atRest reports whether no stage has commands but those that it holds. Two calls that return true and the same number say that nothing
-// has happened between them.
+// atRest reports whether no stage has commands except commands that it holds in
+// windows. If two calls return true and the same number, nothing has happened
+// between them.
 func (p *Pipeline) atRest() (number uint64, ok bool) {
 	inboxes := p.stages().all
 	accounts := inbox.Counts(inboxes)

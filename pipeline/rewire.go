@@ -15,41 +15,54 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Rewire has stages lead elsewhere while the pipeline runs. A [Wire] moves its port to another stage. The To or Route of a
-// [stage.Flow] replaces all targets of the flow, and the way in which one of them is picked:
+// Rewire has stages lead elsewhere while the pipeline runs. A [Wire] moves its
+// port to another stage. The To or Route of a [stage.Flow] replaces all targets
+// of the flow, and the way in which one of them is picked:
 //
 //	err := p.Add(ctx, saveV2)
 //	err = p.Rewire(ctx, parse.To(saveV2))
 //	err = p.Remove(ctx, save)
 //
-// The wires are checked as [New] checks them, and the error joins all faults; then nothing has changed. The stages must be
-// there, and neither drained nor being removed. A flow that [stage.Chain] has put before another keeps that as its first
-// target.
+// The wires are checked as [New] checks them, and the error joins all faults;
+// then nothing has changed. The stages must be there, and neither drained nor
+// being removed. A flow that [stage.Chain] has put before another keeps that as
+// its first target.
 //
-// Each port, and each flow, changes at one instant: a result goes to the targets from before, or to those from then on. Several
-// wires of one call change one after the other. No command is lost, and none is handled twice. What handlers have sent along an old wire
-// goes to its stage: Rewire returns when all of it has arrived in that stage's queue, so that the stage may be removed then. If
-// ctx ends before, or the pipeline stops, the new wires stay, and the error says from where to where commands may still be on
-// their way; the next Rewire, and Remove of that stage, wait for them too. Other stages and handlers never wait for Rewire, but
-// a handler must not rewire its own stage, since Rewire would wait for the handler.
+// Each port, and each flow, changes at one instant: a result goes to the old
+// targets or to the new ones. Several wires of one call change one after the
+// other. No command is lost, and none is handled twice. Commands that handlers
+// have sent along an old wire go to its stage: Rewire returns when all of them
+// have arrived in that stage's queue, so that the stage may be removed then. If
+// ctx ends before, or the pipeline stops, the new wires stay, and the error
+// says from where to where commands may still be on their way; the next Rewire,
+// and Remove of that stage, wait for them too. Other stages and handlers never
+// wait for Rewire, but a handler must not rewire its own stage, since Rewire
+// would wait for the handler.
 //
-// Commands keep their order as far as they take one wire. One that takes the new wire may overtake one that has taken the old wire
-// and waits in the queue of the old stage. Where that matters, for the commands of a stage with one worker or for each key of
-// [stage.Keyed], pause the new stage until the old one is removed:
+// Commands keep their order as far as they take one wire. One that takes the
+// new wire may overtake one that has taken the old wire and waits in the queue
+// of the old stage. Where that matters, for the commands of a stage with one
+// worker or for each key of [stage.Keyed], pause the new stage until the old
+// one is removed:
 //
 //	err = p.Pause(saveV2)
 //	err = p.Rewire(ctx, parse.To(saveV2))
 //	err = p.Remove(ctx, save)
 //	err = p.Resume(saveV2)
 //
-// Handlers that run in parallel at the time of the change may take either wire, whatever the order of their commands; so it is
-// with [stage.Ordered], too, of which each target gets its results in order. A handler that waits for a slot of the paused
-// stage, to emit more than 256 commands or to submit, holds Rewire up.
+// Handlers that run in parallel at the time of the change may take either wire,
+// whatever the order of their commands; so it is with [stage.Ordered], too, of
+// which each target gets its results in order. A handler that waits for a slot
+// of the paused stage, to emit more than 256 commands or to submit, holds
+// Rewire up.
 //
-// Only the process that runs a stage can rewire it: for another, which [RunsHere] has run elsewhere, the error is [stage.ErrElsewhere].
+// Only the process that runs a stage can rewire it: for another, which
+// [RunsHere] has run elsewhere, the error is [stage.ErrElsewhere].
 //
-// A caller that waits for a command gets the result of the stage where it ends, whichever that is now. The error is
-// [ErrNotRunning] before the start and once the pipeline is being stopped, and [stage.ErrDraining] while all of it is drained.
+// A caller that waits for a command gets the result of the stage where it ends,
+// whichever that is now. The error is [ErrNotRunning] before the start and once
+// the pipeline is being stopped, and [stage.ErrDraining] while all of it is
+// drained.
 func (p *Pipeline) Rewire(ctx context.Context, wires ...Part) error {
 	link.CheckContext(ctx, "pipeline: Rewire")
 	if err := p.checkCaller(); err != nil {
@@ -181,7 +194,8 @@ func (r *rewiring) checkFlow(x rewired) {
 	r.changed[x.Source()] = true
 }
 
-// checkHere checks that one of the stages that have a port runs in this process: in another one nothing would change.
+// checkHere checks that one of the stages that have a port runs in this
+// process: in another one nothing would change.
 func (r *rewiring) checkHere(owners []*engine.Core) {
 	if slices.ContainsFunc(owners, func(c *engine.Core) bool { return c.Process() == "" }) {
 		return
@@ -211,7 +225,8 @@ func (r *rewiring) checkEdge(name string, from *engine.Core, to *behaviour.Inlet
 	}
 }
 
-// whereabouts says where a stage is that is not part of the pipeline: "" if it is in none.
+// whereabouts says where a stage is that is not part of the pipeline: "" if it
+// is in none.
 func (r *rewiring) whereabouts(inlet *behaviour.Inlet) string {
 	in, ok := inlet.Inbox().(*inbox.Inbox)
 	if !ok || in.Pipeline() == nil {
@@ -225,7 +240,9 @@ func (r *rewiring) whereabouts(inlet *behaviour.Inlet) string {
 	}
 }
 
-// checkLeft checks that no stage is drained that the ports lead to now and not any more: it holds back what is on its way.
+// checkLeft checks that no port is led away from a drained stage. A drained
+// stage holds back commands that are on their way to it, and Rewire would wait
+// for these.
 func (r *rewiring) checkLeft(name string, were []behaviour.Outlet, to ...*behaviour.Inlet) {
 	for _, port := range were {
 		i, ours := r.index.places[port.Inlet()]

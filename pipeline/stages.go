@@ -38,7 +38,8 @@ func nameOf(x Part) string {
 	}
 }
 
-// find returns the stage of the pipeline that a part is, or an error if it is none.
+// find returns the stage of the pipeline that a part is, or an error if it is
+// none.
 func (p *Pipeline) find(part Part) (*engine.Core, error) {
 	x, ok := part.(cored)
 	if !ok || x.Core() == nil {
@@ -50,9 +51,10 @@ func (p *Pipeline) find(part Part) (*engine.Core, error) {
 	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, x.Core().Name(), ErrNotPart)
 }
 
-// Pause stops workers from taking commands from a stage's queue until [Pipeline.Resume]. Commands that workers hold are
-// finished, and the queue takes commands as long as it is not full. A stage may be paused and drained at the same time; but a
-// drain of a paused stage waits, and the log says so.
+// Pause stops workers from taking commands from a stage's queue until
+// [Pipeline.Resume]. Commands that workers hold are finished, and the queue
+// takes commands as long as it is not full. A stage may be paused and drained
+// at the same time; but a drain of a paused stage waits, and the log says so.
 func (p *Pipeline) Pause(stage Part) error { return p.pause(stage, true) }
 
 // Resume ends a pause of a stage.
@@ -68,12 +70,14 @@ func (p *Pipeline) pause(part Part, on bool) error {
 
 // change changes the desired state, and waits until that is done.
 func (p *Pipeline) change(do func(*control.State)) error {
-	// Also while the pipeline stops: a pause may be ended while a stop waits for that.
+	// Also while the pipeline stops: a pause may be ended while a stop waits
+	// for that.
 	return p.request(stopping, func() { p.control.Update(do) }, func() <-chan error { return p.control.Change(do) })
 }
 
-// request sends a request to the control loop and waits for the result. Before the start, when the loop does not run, it
-// calls early instead. In a state after latest the request is refused.
+// request sends a request to the control loop and waits for the result. Before
+// the start, when the loop does not run, it calls early instead. In a state
+// after latest the request is refused.
 func (p *Pipeline) request(latest state, early func(), send func() <-chan error) error {
 	if err := p.checkCaller(); err != nil {
 		return err
@@ -98,13 +102,15 @@ func (p *Pipeline) request(latest state, early func(), send func() <-chan error)
 	}
 }
 
-// ErrFromPolicy reports that a policy called a method of its own pipeline from within its Control or New. The pipeline would
-// wait for that call to return, and the call for the pipeline.
+// ErrFromPolicy reports that a policy called a method of its own pipeline from
+// within its Control or New. The pipeline would wait for that call to return,
+// and the call for the pipeline.
 var ErrFromPolicy = errors.New("pipeline: called by a policy from within its Control or New, " +
 
 	"which the pipeline waits for; decide with controller.Decisions, or call it in another goroutine")
 
-// checkCaller returns [ErrFromPolicy] if the caller is a policy that the pipeline's control loop is calling at this moment.
+// checkCaller returns [ErrFromPolicy] if the caller is a policy that the
+// pipeline's control loop is calling at this moment.
 func (p *Pipeline) checkCaller() error {
 	if p.control.CalledByPolicy() {
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrFromPolicy)
@@ -112,20 +118,26 @@ func (p *Pipeline) checkCaller() error {
 	return nil
 }
 
-// SetPolicy replaces the policies that control the pipeline; see [Control]. No command is lost or reordered: the queues stay as they
-// are, and only the workers that visit them change. The new policies start from the pipeline's own settings, except that they
-// take over the numbers of workers where a pool stays; other changes of the old policies are undone. If there is an error, it
-// says what is wrong with the policies, and nothing has changed. A policy that calls SetPolicy, Pause, Resume, Add or Remove of its
-// own pipeline from within its Control or New gets [ErrFromPolicy].
+// SetPolicy replaces the policies that control the pipeline; see [Control]. No
+// command is lost or reordered: the queues stay as they are, and only the
+// workers that visit them change. The new policies start from the pipeline's
+// own settings, except that they take over the numbers of workers where a pool
+// stays; other changes of the old policies are undone. If there is an error, it
+// names the fault of the policies, and nothing has changed. A policy that calls
+// SetPolicy, Pause, Resume, Add or Remove of its own pipeline from within its
+// Control or New gets [ErrFromPolicy].
 //
-// Groups that have a controller of their own keep it; see [Pipeline.SetGroupPolicy].
+// Groups that have a controller of their own keep it; see
+// [Pipeline.SetGroupPolicy].
 func (p *Pipeline) SetPolicy(policy controller.Policy, more ...controller.Policy) error {
 	return p.setPolicies("set policy", "", append([]controller.Policy{policy}, more...))
 }
 
-// SetGroupPolicy replaces the policies of the controller that a [Group], or a stage that is in no group, has of its own, as
-// [Pipeline.SetPolicy] does for the rest of the pipeline; see [ControlFor]. Nothing changes for other stages. If no policies are given,
-// the group or stage loses its own controller, and the pipeline's governs it. The error is [ErrNotPart] if the pipeline has
+// SetGroupPolicy replaces the policies of the controller that a [Group], or a
+// stage that is in no group, has of its own, as [Pipeline.SetPolicy] does for
+// the rest of the pipeline; see [ControlFor]. Nothing changes for other stages.
+// If no policies are given, the group or stage loses its own controller, and
+// the pipeline's governs it. The error is [ErrNotPart] if the pipeline has
 // neither a group of that name, nor a stage outside the groups.
 func (p *Pipeline) SetGroupPolicy(name string, policies ...controller.Policy) error {
 	what := fmt.Sprintf("set policy for %q", name)
@@ -144,9 +156,11 @@ func (p *Pipeline) setPolicies(what, group string, policies []controller.Policy)
 		func() <-chan error { return p.control.Use(group, policies) })
 }
 
-// Add adds stages, with their wires and feeds, to a pipeline that runs; or a [Feed] to a stage that is there. Ports that are
-// wired already stay as they are, so a new stage is reached by Submit, by handlers that forward to it directly, by the ports
-// of other new stages, or by [Pipeline.Rewire]. As with [New], the error joins all faults; then nothing has changed. If a stage
+// Add adds stages, with their wires and feeds, to a pipeline that runs; or a
+// [Feed] to a stage that is there. Ports that are wired already stay as they
+// are, so a new stage is reached by Submit, by handlers that forward to it
+// directly, by the ports of other new stages, or by [Pipeline.Rewire]. As with
+// [New], the error joins all faults; then nothing has changed. If a stage
 // cannot start, the new stages are removed again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	link.CheckContext(ctx, "pipeline: Add")
@@ -164,7 +178,7 @@ func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 		return err
 	}
 	feeds, ok := p.feeds.add(plan.feeds)
-	if !ok { // Run is about to stop the pipeline, because those that there were are exhausted
+	if !ok { // Run is about to stop the pipeline, because all feeds that it had are exhausted
 		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
 	}
 	err := plan.attach(p.host)
@@ -179,12 +193,14 @@ func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	return nil
 }
 
-// ErrNotRunning reports that a method can be called only while the pipeline runs.
+// ErrNotRunning reports that a method can be called only while the pipeline
+// runs.
 var ErrNotRunning = errors.New("pipeline: not running")
 
-// startAdded starts the own pool of a stage that is added, and waits until its workers have started, or ctx ends. If there is
-// an error, the pool is still to be removed. Only this function waits for the first start of the pool: if the tree did, other
-// pools could not start or restart meanwhile.
+// startAdded starts the own pool of a stage that is added, and waits until its
+// workers have started, or ctx ends. If there is an error, the pool is still to
+// be removed. Only this function waits for the first start of the pool: if the
+// tree did, other pools could not start or restart meanwhile.
 func (p *Pipeline) startAdded(ctx context.Context, c *engine.Core) error {
 	started := make(chan error, 1)
 	report := func(err error) {
@@ -262,11 +278,14 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 	return nil
 }
 
-// Remove drains a stage and removes it from a pipeline that runs. It stops the feeds of the stage, closes the stage, and waits
-// until all its commands have ended or were handed on. Commands that other stages forward to it afterwards end with an error,
-// so remove a stage when none forwards to it any more: [Pipeline.Rewire] has them lead elsewhere. Its accounts stay in those of
-// the pipeline, and take some kilobytes until the pipeline stops. If ctx ends first, or the pipeline stops, the stage stays
-// closed and is not removed.
+// Remove drains a stage and removes it from a pipeline that runs. It stops the
+// feeds of the stage, closes the stage, and waits until all its commands have
+// ended or were handed on. Commands that other stages forward to it afterwards
+// end with an error, so remove a stage when none forwards to it any more:
+// [Pipeline.Rewire] makes them lead elsewhere. Its accounts stay in the
+// accounts of the pipeline, and take some kilobytes until the pipeline stops.
+// If ctx ends first, or the pipeline stops, the stage stays closed and is not
+// removed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	link.CheckContext(ctx, "pipeline: Remove")
 	if err := p.checkCaller(); err != nil {
@@ -323,8 +342,9 @@ func (p *Pipeline) waitEmpty(ctx context.Context, c *engine.Core) error {
 	}
 }
 
-// removeStage removes a stage. Commands that still arrive at its inbox end there. If the pipeline stops meanwhile, no policies
-// are left to notify, and the stage is removed all the same.
+// removeStage removes a stage. Commands that still arrive at its inbox end
+// there. If the pipeline stops meanwhile, no policies are left to notify, and
+// the stage is removed all the same.
 func (p *Pipeline) removeStage(c *engine.Core) {
 	c.Inbox().Halt()()
 	was := p.stages()

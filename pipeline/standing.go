@@ -7,7 +7,8 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// rests reports whether a stage has no commands but those that it holds, and returns what holds them; nil if it holds none.
+// rests reports whether a stage has no commands except commands that it holds
+// in windows, and returns the holder of these; nil if it holds none.
 func rests(in *inbox.Inbox, a *inbox.Accounts) (holder link.Holder, ok bool) {
 	held := 0
 	if h := in.Config().Holder; h != nil {
@@ -18,23 +19,26 @@ func rests(in *inbox.Inbox, a *inbox.Accounts) (holder link.Holder, ok bool) {
 	return holder, a.Queued+a.Delayed+a.Carried+a.Out == 0 && a.InHand == held && a.Suspended == held
 }
 
-// happened is a number that grows with all that happens to the commands of a stage.
+// happened is a number that grows with all that happens to the commands of a
+// stage.
 func happened(a *inbox.Accounts) uint64 {
 	return a.Submitted + a.Received + a.OK + a.Forwarded + a.Errors + a.Emitted + a.Retries + inbox.Sum(a.Shed) + inbox.Sum(a.Dead)
 }
 
-// standsAfter is for how long nothing may happen behind a source that waits, until windows are closed.
+// standsAfter is for how long nothing may happen behind a source that waits,
+// until windows are closed.
 const standsAfter = time.Second
 
-// standing is what a feed knows of the stages behind it, while its source waits for the ends of its commands.
+// standing is a feed's knowledge of the stages behind it, while its source
+// waits for the ends of its commands.
 type standing struct {
 	number uint64
 	since  time.Time // zero if something happens
 	closed int       // windows that were closed
 }
 
-// observe closes the windows that only commands close, if nothing has happened for long enough in the stages from a feed's on. It returns
-// how many.
+// observe closes the windows that only commands close, if nothing has happened
+// for long enough in the stages from a feed's on. It returns how many.
 func (st *standing) observe(inboxes []*inbox.Inbox) (n int) {
 	accounts := inbox.Counts(inboxes)
 	var number uint64

@@ -15,9 +15,11 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Start starts the stages, the last given first, then the control loop, and then lets commands in. If a stage cannot start, or
-// ctx ends before all have started, those that did are stopped and the error says why. If ctx has ended before the call, nothing
-// is started, and Start may be called again. After the start only the values of ctx matter; handlers' contexts have them.
+// Start starts the stages, the last given first, then the control loop, and
+// then lets commands in. If a stage cannot start, or ctx ends before all have
+// started, the started stages are stopped and the error says why. If ctx has
+// ended before the call, nothing is started, and Start may be called again.
+// After the start only the values of ctx matter; handlers' contexts have them.
 func (p *Pipeline) Start(ctx context.Context) error {
 	link.CheckContext(ctx, "pipeline: Start")
 	if ctx.Err() != nil {
@@ -31,7 +33,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	for _, c := range p.stages().stages {
 		c.Attach(&p.env)
 	}
-	feeds := p.feeds.list() // before commands are let in, since Add starts those that it adds
+	feeds := p.feeds.list() // before commands are let in, since Add starts the feeds that it adds
 	if p.keeper != nil {
 		p.keeper.gaveUp = p.giveUpFeed
 	}
@@ -85,12 +87,14 @@ func (p *Pipeline) openLines(ctx context.Context) error {
 	return nil
 }
 
-// launch starts the supervision trees and lets commands in, unless ctx ends or Stop is called first.
+// launch starts the supervision trees and lets commands in, unless ctx ends or
+// Stop is called first.
 func (p *Pipeline) launch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.halting, func() { cancel(context.Cause(p.halting)) })() //nolint:contextcheck // two contexts end this one
-	// A behaviour's Start gets the handlers' context. That context ends with ctx only while the pipeline is starting.
+	// A behaviour's Start gets the handlers' context. That context ends with
+	// ctx only while the pipeline is starting.
 	unhook := context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })
 	tree, err := p.startTrees(ctx)
 	ended := !unhook()
@@ -118,13 +122,15 @@ func (p *Pipeline) environment(ctx context.Context) engine.Env {
 	}
 }
 
-// valued is a context that ends with one context and has the values of another, too.
+// valued is a context that ends with one context and has the values of another,
+// too.
 type valued struct {
 	context.Context
 	values context.Context
 }
 
-// Value asks the first context, which has values that package context hides there, and then the second.
+// Value asks the first context, which has values that package context hides
+// there, and then the second.
 func (v valued) Value(key any) any {
 	if x := v.Context.Value(key); x != nil {
 		return x
@@ -132,7 +138,8 @@ func (v valued) Value(key any) any {
 	return v.values.Value(key)
 }
 
-// startTrees starts the tree of the pools, then that of the stages, and returns the second.
+// startTrees starts the tree of the pools, then the tree of the stages, and
+// returns the second.
 func (p *Pipeline) startTrees(ctx context.Context) (*supervisor.Tree, error) {
 	if err := p.startPools(ctx); err != nil {
 		return nil, err
@@ -203,8 +210,8 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 	return true
 }
 
-// watchTree waits for the end of a supervision tree. If the tree was killed, the pipeline gives up: no supervisor above
-// it would notice.
+// watchTree waits for the end of a supervision tree. If the tree was killed,
+// the pipeline gives up: no supervisor above it would notice.
 func (p *Pipeline) watchTree(tree *supervisor.Tree) {
 	if err := tree.Wait(); errors.Is(err, supervisor.ErrKilled) && !p.in(stopped) {
 		p.fail(err)
@@ -214,7 +221,8 @@ func (p *Pipeline) watchTree(tree *supervisor.Tree) {
 	}
 }
 
-// giveUp stops the pipeline hard. A supervision tree calls it when a stage or a pool fails for good.
+// giveUp stops the pipeline hard. A supervision tree calls it when a stage or a
+// pool fails for good.
 func (p *Pipeline) giveUp(e *supervisor.EscalationError) { p.end(&stageError{e}) }
 
 // end stops the pipeline hard, for a reason.
@@ -225,16 +233,19 @@ func (p *Pipeline) end(why error) {
 	go func() { _ = p.Stop(p.halting) }() // a caller of Stop gets the result
 }
 
-// giveUpFeed stops the pipeline hard because a feed has failed for good, unless it is being stopped already.
+// giveUpFeed stops the pipeline hard because a feed has failed for good, unless
+// it is being stopped already.
 func (p *Pipeline) giveUpFeed(err error) {
 	if p.in(running) {
 		p.end(err)
 	}
 }
 
-// Run starts the pipeline, lets it run until ctx ends or all its feeds are exhausted, see [Feed], and stops it with a time limit of
-// [DrainTimeout] for the drain. It returns nil if all commands ended in time; the error of the start; the reason, if the
-// pipeline gave up; or a [*StopError]. [Pipeline.Ending] says what ended it.
+// Run starts the pipeline, lets it run until ctx ends or all its feeds are
+// exhausted, see [Feed], and stops it with a time limit of [DrainTimeout] for
+// the drain. It returns nil if all commands ended in time; the error of the
+// start; the reason, if the pipeline gave up; or a [*StopError].
+// [Pipeline.Ending] says what ended it.
 func (p *Pipeline) Run(ctx context.Context) error {
 	link.CheckContext(ctx, "pipeline: Run")
 	if err := p.Start(ctx); err != nil {
@@ -254,8 +265,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // isDrained reports whether an inbox is being drained or has been.
 func isDrained(in *inbox.Inbox) bool { return !in.InUse() }
 
-// finishFed drains the pipeline because its feeds are exhausted. If some stages are reopened meanwhile, it drains again. If all are,
-// the pipeline runs until ctx ends, as if it had no feeds.
+// finishFed drains the pipeline because its feeds are exhausted. If some stages
+// are reopened meanwhile, it drains again. If all are, the pipeline runs until
+// ctx ends, as if it had no feeds.
 func (p *Pipeline) finishFed(ctx context.Context) {
 	err := p.Drain(ctx)
 	for errors.Is(err, ErrReopened) && slices.ContainsFunc(p.stages().all, isDrained) {

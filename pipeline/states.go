@@ -16,10 +16,12 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// patience is how long the feeds are held back to save a checkpoint. It is as long as a feed waits before that is logged.
+// patience is how long the feeds are held back to save a checkpoint. It is as
+// long as a feed waits before that is logged.
 const patience = time.Minute
 
-// restore gives the feeds and the stages what the checkpoint has, before the stages start.
+// restore gives the feeds and the stages what the checkpoint has, before the
+// stages start.
 func (p *Pipeline) restore() error {
 	c := p.keeper
 	if c == nil {
@@ -88,8 +90,8 @@ func (p *Pipeline) stateful() []*engine.Core {
 	return slices.DeleteFunc(slices.Clone(p.stages().stages), func(c *engine.Core) bool { return c.Stateful() == nil })
 }
 
-// resume gives the stages the commands that hold what was restored, and then begins to save checkpoints. It returns false if the pipeline
-// stops meanwhile.
+// resume gives the stages the commands that hold restored states, and then
+// begins to save checkpoints. It returns false if the pipeline stops meanwhile.
 func (p *Pipeline) resume() bool {
 	c := p.keeper
 	if c == nil {
@@ -149,7 +151,8 @@ func (p *Pipeline) endKeeping() {
 	}
 }
 
-// saveNow saves a checkpoint, and reports whether that succeeded. A state that cannot be saved ends the pipeline.
+// saveNow saves a checkpoint, and reports whether that succeeded. A state that
+// cannot be saved ends the pipeline.
 func (p *Pipeline) saveNow(ctx context.Context) {
 	c := p.keeper
 	k, err := p.freeze(ctx)
@@ -180,7 +183,8 @@ func (p *Pipeline) saved(k *kept) {
 	}
 }
 
-// freeze holds the feeds back until no stage has commands but those that it holds, and returns what a checkpoint has then.
+// freeze holds the feeds back until no stage has commands except commands that
+// it holds in windows, and returns the content of a checkpoint at that time.
 func (p *Pipeline) freeze(ctx context.Context) (*kept, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNoRest)
 	defer cancel()
@@ -211,7 +215,8 @@ func (p *Pipeline) noRest(cause error) error {
 	return cause
 }
 
-// collect returns what a checkpoint has now. The error is [states.ErrBusy] if a command was or came on its way meanwhile.
+// collect returns what a checkpoint has now. The error is [states.ErrBusy] if a
+// command was or came on its way meanwhile.
 func (p *Pipeline) collect(feeds []*feeding) (*kept, error) {
 	before, ok := p.atRest()
 	if !ok {
@@ -230,7 +235,7 @@ func (p *Pipeline) collect(feeds []*feeding) (*kept, error) {
 	}
 	after, ok := p.atRest()
 	select {
-	case <-p.hard: // what it ends is not done
+	case <-p.hard: // commands that a hard stop ends are not done
 		return nil, p.hardCause
 	default:
 	}
@@ -245,7 +250,8 @@ func (p *Pipeline) notAtRest() bool {
 	return !ok
 }
 
-// saveEnd saves the last checkpoint of a pipeline whose feeds are exhausted, when it has drained.
+// saveEnd saves the last checkpoint of a pipeline whose feeds are exhausted,
+// when it has drained.
 func (p *Pipeline) saveEnd(ctx context.Context) {
 	if p.keeper != nil && p.feeds.allExhausted() {
 		p.saveNow(ctx)

@@ -13,13 +13,16 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Stop ends the sources of the pipeline's feeds, drains the pipeline and ends it. If ctx ends before it is drained, it stops
-// hard: handlers' contexts end, queued commands are dead-lettered, and workers have the [Grace] to finish the commands that
-// they have started; they start no others. Then the error is a [*StopError], which reports what was not done and which handlers
-// did not return.
+// Stop ends the sources of the pipeline's feeds, drains the pipeline and ends
+// it. If ctx ends before it is drained, it stops hard: handlers' contexts end,
+// queued commands are dead-lettered, and workers have the [Grace] to finish the
+// commands that they have started; they start no others. Then the error is a
+// [*StopError], which reports the commands that were not done and the handlers
+// that did not return.
 //
-// Stop may be called before Start, and more than once: later calls wait for the first, and the first stops hard when the
-// context of any of them ends. A handler must not call Stop, which would wait for the handler.
+// Stop may be called before Start, and more than once: later calls wait for the
+// first, and the first stops hard when the context of any of them ends. A
+// handler must not call Stop, which would wait for the handler.
 func (p *Pipeline) Stop(ctx context.Context) error {
 	link.CheckContext(ctx, "pipeline: Stop")
 	if p.enterStop() {
@@ -89,7 +92,8 @@ func (p *Pipeline) stop() {
 	p.finish(report)
 }
 
-// closeStages ends what the stages have beside their workers. In a hard stop it hands over what workers without an actor hold.
+// closeStages closes the parts of the stages beside their workers. In a hard
+// stop it hands over the commands of workers that have no actor.
 func (p *Pipeline) closeStages(hard bool) {
 	for _, c := range p.stages().stages {
 		c.CloseEndpoint()
@@ -101,8 +105,8 @@ func (p *Pipeline) closeStages(hard bool) {
 	}
 }
 
-// stopTrees stops the pools, then the control loop and the stages. It returns the names of those that did not stop within the
-// grace.
+// stopTrees stops the pools, then the control loop and the stages. It returns
+// the names of the pools and stages that did not stop within the grace.
 func (p *Pipeline) stopTrees() (left []string) {
 	end := time.Now().Add(p.grace())
 	if len(p.pools.started().StopWithin(p.grace())) > 0 {
@@ -111,8 +115,8 @@ func (p *Pipeline) stopTrees() (left []string) {
 	return append(p.tree.StopWithin(time.Until(end)), left...)
 }
 
-// logAbandoned logs which stages have abandoned handlers that still run: a pipeline may stop without an error and leave
-// goroutines behind all the same.
+// logAbandoned logs which stages have abandoned handlers that still run: a
+// pipeline may stop without an error and leave goroutines behind all the same.
 func (p *Pipeline) logAbandoned() {
 	for _, st := range p.Snapshot().Stages {
 		if st.Workers.Abandoned > 0 {
@@ -121,8 +125,8 @@ func (p *Pipeline) logAbandoned() {
 	}
 }
 
-// release ends the stages' coroutines. It returns the names of the stages whose suspended handlers do not end, except those
-// in already.
+// release ends the stages' coroutines. It returns the names of the stages whose
+// suspended handlers do not end, except those in already.
 func (p *Pipeline) release(already []string) (left []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.grace())
 	defer cancel()
@@ -134,8 +138,9 @@ func (p *Pipeline) release(already []string) (left []string) {
 	return left
 }
 
-// halt stops hard. First no inbox gives out a command any more; then handlers' contexts end; then the callers that wait for
-// queued commands are notified. The caller calls over when the stop is complete.
+// halt stops hard. First no inbox gives out a command any more; then handlers'
+// contexts end; then the callers that wait for queued commands are notified.
+// The caller calls over when the stop is complete.
 func (p *Pipeline) halt() (over func()) {
 	inboxes := p.stages().all
 	notify := make([]func(), len(inboxes))
@@ -155,8 +160,9 @@ func (p *Pipeline) halt() (over func()) {
 	}
 }
 
-// abandonWorkers abandons the workers whose handlers do not return until the end of the grace of a hard stop, and waits until
-// the others have handed over what they hold, so that the accounts say how each command ended.
+// abandonWorkers abandons the workers whose handlers do not return until the
+// end of the grace of a hard stop, and waits until the others have handed over
+// what they hold, so that the accounts say how each command ended.
 func (p *Pipeline) abandonWorkers(graceEnd time.Time) {
 	inboxes := p.stages().all
 	for busy(inboxes) && time.Now().Before(graceEnd) {
@@ -177,9 +183,11 @@ func busy(inboxes []*inbox.Inbox) bool {
 	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Holders())+in.Started() > 0 })
 }
 
-// waitForSubscribers waits until the subscribers have taken all letters, and ends them. Letters that they do not take in
-// time are logged. After a soft stop the subscribers have time until the context of Stop ends, and then the grace; after a
-// hard stop, until the end of its grace, or for lastMoment if they were not behind then.
+// waitForSubscribers waits until the subscribers have taken all letters, and
+// ends them. Letters that they do not take in time are logged. After a soft
+// stop the subscribers have time until the context of Stop ends, and then the
+// grace; after a hard stop, until the end of its grace, or for lastMoment if
+// they were not behind then.
 func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -200,16 +208,19 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 	p.waitForEnds() // letters that come now are counted as unheard
 }
 
-// waitForEnds waits until the commands that have ended have done so for their feeds and subscribers, too, so that the last checkpoint is
-// behind none of them. It takes no longer than lastMoment.
+// waitForEnds waits until the commands that have ended have done so for their
+// feeds and subscribers, too, so that the last checkpoint is behind none of
+// them. It takes no longer than lastMoment.
 func (p *Pipeline) waitForEnds() {
 	for late := time.Now().Add(lastMoment); p.endsPending() && time.Now().Before(late); {
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-// endsPending reports whether some commands ended unanswered for which ended was not called yet, or the tickets of some have still to
-// be settled. Commands are counted before, and some by goroutines that a stop does not wait for: those of submitters and timers.
+// endsPending reports whether, for some commands that ended unanswered, ended
+// was not called yet or the ticket is not settled yet. Commands are counted
+// before that, and some by goroutines that a stop does not wait for: goroutines
+// of submitters and timers.
 func (p *Pipeline) endsPending() bool {
 	var ended uint64
 	for _, a := range inbox.Counts(p.stages().all) {

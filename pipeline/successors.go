@@ -7,9 +7,10 @@ import (
 	"github.com/golda-dev/golda/internal/graph"
 )
 
-// Successors returns the stages that commands go to from each stage, by their names: those that its ports and flows lead to, and those
-// that its handlers have forwarded or emitted to by now. Of a stage that runs in another process it has the ports and flows. A stage
-// without any is left out.
+// Successors returns, by name, the stages to which each stage sends commands:
+// the targets of its ports and flows, and the stages to which its handlers have
+// forwarded or emitted by now. For a stage that runs in another process it has
+// the ports and flows only. A stage without successors is left out.
 func (p *Pipeline) Successors() map[string][]string {
 	name := map[int]string{}
 	for _, c := range p.stages().stages {
@@ -24,7 +25,8 @@ func (p *Pipeline) Successors() map[string][]string {
 	return to
 }
 
-// edges returns the edges that are known, and the declared ones of stages that run in other processes.
+// edges returns the edges that are known, and the declared ones of stages that
+// run in other processes.
 func (p *Pipeline) edges() []graph.Edge {
 	edges := p.graph.Edges()
 	places := map[*behaviour.Inlet]int{}
