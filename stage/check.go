@@ -27,7 +27,8 @@ func (s *settings) flaw(option, problem string) {
 	s.flaws = append(s.flaws, &OptionError{s.Inbox.Name, option, problem})
 }
 
-// faults returns everything that is wrong with a stage whose commands are of a type.
+// faults returns everything that is wrong with a stage whose commands are of a
+// type.
 func (s *settings) faults(cmd reflect.Type) []error {
 	check := &checker{stage: s.Inbox.Name, faults: slices.Clone(s.flaws)}
 	s.checkExpiry(check, cmd)
@@ -62,7 +63,8 @@ type checker struct {
 	faults []error
 }
 
-// that records a fault unless ok. It is short enough to be inlined: then the arguments cost nothing if ok.
+// that records a fault unless ok. It is short enough to be inlined: then the
+// arguments cost nothing if ok.
 func (c *checker) that(ok bool, problem, option string, args ...any) {
 	if !ok {
 		c.add(problem, option, args)
@@ -131,7 +133,8 @@ func checkLimit(r rate.Limit, that func(ok bool, problem string)) {
 	that(r.Per <= 0 || r.Burst <= 0 || r.Fits(), "burst times period must be less than 292 years")
 }
 
-// checkExpiry checks that the function of ExpiresAt can be called with a command of the stage.
+// checkExpiry checks that the function of ExpiresAt can be called with a
+// command of the stage.
 func (s *settings) checkExpiry(check *checker, cmd reflect.Type) {
 	of := s.expiring
 	abstract := func(t reflect.Type) bool { return t.Kind() == reflect.Interface }
@@ -160,8 +163,9 @@ func (s *settings) checkDiscipline(check *checker, cmd reflect.Type) {
 		"Discipline(%s)", d.Name())
 }
 
-// canBe reports whether a value of one type can be one of the other at run time: whether a type assertion from the first to
-// the second may succeed. A nil type stands for any type.
+// canBe reports whether a value of one type can be one of the other at run
+// time: whether a type assertion from the first to the second may succeed. A
+// nil type stands for any type.
 func canBe(value, other reflect.Type) bool {
 	switch {
 	case value == nil || other == nil || value == other:
@@ -221,7 +225,8 @@ func (s *settings) checkKeyed(check *checker) {
 	check.that(!s.keyed || !s.disciplined, "a keyed stage has an order of its own", "Discipline")
 }
 
-// checkSnapshots finds what a stage whose instances have snapshots, or have none, cannot be given.
+// checkSnapshots finds what a stage whose instances have snapshots, or have
+// none, cannot be given.
 func (s *settings) checkSnapshots(check *checker) {
 	if s.snapshots {
 		check.that(s.snapshotEvery >= 1, "must be at least 1", "SnapshotEvery(%d)", s.snapshotEvery)
@@ -240,7 +245,8 @@ func (s *settings) checkOrdered(check *checker) {
 	check.that(!s.Inbox.Ordered || !s.disciplined, "an ordered stage has an order of its own", "Discipline")
 }
 
-// checkGuards finds what is wrong with the guards, and what a stage with guards cannot be given.
+// checkGuards finds the faults of the guards, and the options that a stage with
+// guards cannot have.
 func (s *settings) checkGuards(check *checker) {
 	if s.Inbox.Guards == nil {
 		return

@@ -11,11 +11,13 @@ import (
 	"github.com/golda-dev/golda/internal/part"
 )
 
-// Flow is a stage made of a plain function by [Map], [FlatMap], [Filter] or [Sink], or several of them one behind the other,
-// see [Chain]. It takes commands of type In, and its results are of type Out. It is a stage like any other: its
-// embedded Stage takes the commands, and all options are for it too.
+// Flow is a stage made of a plain function by [Map], [FlatMap], [Filter] or
+// [Sink], or several of them one behind the other, see [Chain]. It takes
+// commands of type In, and its results are of type Out. It is a stage like any
+// other: its embedded Stage takes the commands, and all options are for it too.
 //
-// The results go to the stages that [Flow.To] or [Flow.Route] names. Without either, a result is the reply to the caller.
+// The results go to the stages that [Flow.To] or [Flow.Route] names. Without
+// either, a result is the reply to the caller.
 //
 //	parse := stage.Map("parse", parseLine)  // func(context.Context, string) (Record, error)
 //	save := stage.Sink("save", store)       // func(context.Context, Record) error
@@ -27,8 +29,10 @@ type Flow[In, Out any] struct {
 	parts part.List     // the stages of a chain; nil if there is one
 }
 
-// Map makes a stage around a function with one result for each command. A nil error sends the result on; any other is the
-// command's error outcome, as [behaviour.Error] is. As with [Func], several workers call the function in parallel.
+// Map makes a stage around a function with one result for each command. A nil
+// error sends the result on; any other is the command's error outcome, as
+// [behaviour.Error] is. As with [Func], several workers call the function in
+// parallel.
 func Map[In, Out any](name string, f func(ctx context.Context, in In) (Out, error), opts ...Option) *Flow[In, Out] {
 	end := newResults[Out]()
 	return newFlow(name, "Map", f == nil, end, opts, func(ctx context.Context, in In) behaviour.Outcome {
@@ -40,8 +44,8 @@ func Map[In, Out any](name string, f func(ctx context.Context, in In) (Out, erro
 	})
 }
 
-// Filter makes a stage that sends on the commands for which keep returns true. The others are done: they count as replied,
-// with no result.
+// Filter makes a stage that sends on the commands for which keep returns true.
+// The others are done: they count as replied, with no result.
 func Filter[T any](name string, keep func(ctx context.Context, cmd T) (bool, error), opts ...Option) *Flow[T, T] {
 	end := newResults[T]()
 	return newFlow(name, "Filter", keep == nil, end, opts, func(ctx context.Context, cmd T) behaviour.Outcome {
@@ -57,13 +61,15 @@ func Filter[T any](name string, keep func(ctx context.Context, cmd T) (bool, err
 	})
 }
 
-// FlatMap makes a stage around a function with any number of results for each command: it calls emit with each of them.
-// The results are sent on when the function has returned nil. A try that crashes or returns an error sends none, except that
-// a function with more than 256 results sends the first before it has returned; see [behaviour.Emit], whose errors emit
-// returns.
+// FlatMap makes a stage around a function with any number of results for each
+// command: it calls emit with each of them. The results are sent on when the
+// function has returned nil. A try that crashes or returns an error sends none,
+// except that a function with more than 256 results sends the first before it
+// has returned; see [behaviour.Emit], whose errors emit returns.
 //
-// A FlatMap must lead somewhere: pipeline.New refuses one without [Flow.To] or [Flow.Route]. A caller that waits for the
-// command waits for all that came of its results, and gets no result.
+// A FlatMap must lead somewhere: pipeline.New refuses one without [Flow.To] or
+// [Flow.Route]. A caller that waits for the command waits for all that came of
+// its results, and gets no result.
 func FlatMap[In, Out any](
 	name string, f func(ctx context.Context, in In, emit func(Out) error) error, opts ...Option,
 ) *Flow[In, Out] {
@@ -79,7 +85,8 @@ func FlatMap[In, Out any](
 	return flow
 }
 
-// Sink makes a stage around a function without a result: the last of a pipeline.
+// Sink makes a stage around a function without a result: the last of a
+// pipeline.
 func Sink[In any](name string, f func(ctx context.Context, in In) error, opts ...Option) *Flow[In, struct{}] {
 	return newFlow(name, "Sink", f == nil, newResults[struct{}](), opts, func(ctx context.Context, in In) behaviour.Outcome {
 		if err := f(ctx, in); err != nil {
@@ -102,9 +109,10 @@ func newFlow[In, Out any](
 	return &Flow[In, Out]{Stage: s, end: end}
 }
 
-// Call submits a command and waits for its end: see the function [Call]. The result is the flow's if the flow leads nowhere
-// else; call the [Chain] as a whole if it does. A command that a [Filter] does not keep has the zero result,
-// and so has one of a [FlatMap] or [Sink].
+// Call submits a command and waits for its end: see the function [Call]. The
+// result is the flow's if the flow leads nowhere else; call the [Chain] as a
+// whole if it does. A command that a [Filter] does not keep has the zero
+// result, and so has one of a [FlatMap] or [Sink].
 func (f *Flow[In, Out]) Call(ctx context.Context, in In) (Out, error) {
 	return Call[Out](ctx, f.first(), in)
 }
@@ -130,22 +138,26 @@ func (f *Flow[In, Out]) first() *Stage[In] {
 	return f.Stage
 }
 
-// To has the flow send each result to a stage, or to each of several: then a caller that waits for the command waits for
-// all of them, and gets the result of the first. It may be called again to name further stages, until the pipeline is made.
-// Several stages get the same value at the same time, so none of them may change what a pointer, map or slice in it leads to.
+// To has the flow send each result to a stage, or to each of several: then a
+// caller that waits for the command waits for all of them, and gets the result
+// of the first. It may be called again to name further stages, until the
+// pipeline is made. Several stages get the same value at the same time, so none
+// of them may change what a pointer, map or slice in it leads to.
 //
-// The returned part stands for the flow and for the targets that are stages: give it to pipeline.New. The stages need not be
-// given to New again.
+// The returned part stands for the flow and for the targets that are stages:
+// give it to pipeline.New. The stages need not be given to New again.
 //
-// Once the flow belongs to a pipeline, To changes nothing by itself. The part that it returns is for pipeline.Pipeline.Rewire,
-// which has the flow lead to these stages and no others.
+// Once the flow belongs to a pipeline, To changes nothing by itself. The part
+// that it returns is for pipeline.Pipeline.Rewire, which has the flow lead to
+// these stages and no others.
 func (f *Flow[In, Out]) To(target behaviour.Target[Out], more ...behaviour.Target[Out]) part.Part {
 	return f.lead("To", append([]behaviour.Target[Out]{target}, more...), nil)
 }
 
-// Route has the flow send each result to one of several stages, which pick chooses: see [RoundRobin] and [ByKey]. A flow has
-// one Route or any number of To. The returned part is that of [Flow.To], and once the flow belongs to a pipeline it is for
-// pipeline.Pipeline.Rewire.
+// Route has the flow send each result to one of several stages, which pick
+// chooses: see [RoundRobin] and [ByKey]. A flow has one Route or any number of
+// To. The returned part is used like the part of [Flow.To]; once the flow
+// belongs to a pipeline, it is for pipeline.Pipeline.Rewire.
 func (f *Flow[In, Out]) Route(pick Pick[Out], targets ...behaviour.Target[Out]) part.Part {
 	if pick != nil || !f.isMade() {
 		return f.lead("Route", targets, pick)
@@ -158,7 +170,7 @@ func (f *Flow[In, Out]) Route(pick Pick[Out], targets ...behaviour.Target[Out]) 
 	return f.lead("Route", targets, func(Out, int) int { return 0 })
 }
 
-// unmade is what is wrong with a flow that is nil or a zero Flow.
+// unmade is the problem of a flow that is nil or a zero Flow.
 const unmade = "is nil, or was not made with Map, FlatMap, Filter, Sink, FlowOf or Chain"
 
 func (f *Flow[In, Out]) isMade() bool { return f != nil && f.end != nil }
@@ -203,8 +215,10 @@ func (f *Flow[In, Out]) Parts() part.List {
 	return part.List{f.Stage}
 }
 
-// Chain connects two flows, as first.To(second) does, and returns them as one: it takes the commands of the first and has
-// the results of the second. Flows whose types do not fit do not compile. A chain is a flow, so chains can be chained.
+// Chain connects two flows, as first.To(second) does, and returns them as one:
+// it takes the commands of the first and has the results of the second. Flows
+// whose types do not fit do not compile. A chain is a flow, so chains can be
+// chained.
 func Chain[A, B, C any](first *Flow[A, B], second *Flow[B, C]) *Flow[A, C] {
 	switch {
 	case !first.isMade() && !second.isMade():
@@ -226,7 +240,8 @@ func Chain[A, B, C any](first *Flow[A, B], second *Flow[B, C]) *Flow[A, C] {
 	return &Flow[A, C]{Stage: first.Stage, end: second.end, parts: list}
 }
 
-// unchained returns a flow that pipeline.New refuses, because a flow of a chain is none. Its name is that of the other one.
+// unchained returns a flow that pipeline.New refuses, because one of two flows
+// cannot be chained. It has the name of the other flow.
 func unchained[In, Out any](name, problem string) *Flow[In, Out] {
 	f := newFlow(name, "Chain", false, newResults[Out](), nil, func(context.Context, In) behaviour.Outcome { return behaviour.OK(nil) })
 	f.end.of.flaw("Chain", problem)
@@ -244,7 +259,8 @@ func RoundRobin[Out any]() Pick[Out] {
 	return func(_ Out, n int) int { return int((last.Add(1) - 1) % uint64(n)) }
 }
 
-// ByKey picks one target for all results with the same key. It returns nil if the key is nil, and pipeline.New refuses that.
+// ByKey picks one target for all results with the same key. It returns nil if
+// the key is nil, and pipeline.New refuses that.
 func ByKey[Out any, K comparable](key func(out Out) K) Pick[Out] {
 	if key == nil {
 		return nil

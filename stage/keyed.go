@@ -15,40 +15,56 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Keyed makes a stage that handles the commands of one key one after the other, in the order of their arrival, with an
-// instance for each key that keeps the key's state. Commands of different keys are handled in parallel: a key with many
-// commands, or with a slow handler, holds up no other here: the commands of one key hold a quarter of the slots at most, see
-// [KeyCapacity], and also for when it does hold up the stage before.
+// Keyed makes a stage that handles the commands of one key one after the other,
+// in the order of their arrival, with an instance for each key that keeps the
+// key's state. Commands of different keys are handled in parallel: a key with
+// many commands, or with a slow handler, holds up no other here: the commands
+// of one key hold a quarter of the slots at most, see [KeyCapacity], and also
+// for when it does hold up the stage before.
 //
 //	count := stage.Keyed("count", Record.Host, func(host string) *counter { return &counter{host: host} })
 //
-// The factory makes the instance of a key when the first command of the key is handled. One instance handles one command at
-// a time, so its fields need no lock. If the instance has a Start, it is called before the first command. The key of that command
-// decides what factory and Start do, so their panics, and an error of Start, are crashes that are charged to the command, also if no
-// instance can be made at all: the stage does not give up unless [RestartPolicy] has a Limit, and [Retry] tries the command again.
-// After a crash of its handler the instance is stopped, and the key's next command gets a fresh one, which begins
-// with the state after the last command that did not crash, if the instances are [behaviour.Snapshotter]s and
-// [behaviour.Restorer]s. An instance is kept until the stage stops, or longer than [Passivate] says; then its Stop is called, if
-// it has one. When the stage stops, or is restarted because a stage broke, no state is kept.
+// The factory makes the instance of a key when the first command of the key is
+// handled. One instance handles one command at a time, so its fields need no
+// lock. If the instance has a Start, it is called before the first command. The
+// key of that command decides what factory and Start do, so their panics, and
+// an error of Start, are crashes that are charged to the command, also if no
+// instance can be made at all: the stage does not give up unless
+// [RestartPolicy] has a Limit, and [Retry] tries the command again. After a
+// crash of its handler the instance is stopped, and the key's next command gets
+// a fresh one, which begins with the state after the last command that did not
+// crash, if the instances are [behaviour.Snapshotter]s and
+// [behaviour.Restorer]s. An instance is kept until the stage stops, or longer
+// than [Passivate] says; then its Stop is called, if it has one. When the stage
+// stops, or is restarted because a stage broke, no state is kept.
 //
-// The results of one key leave the stage in order, too, unless a crash comes between. A command that is tried again, after a
-// crash or an error, keeps its place: later commands of its key wait for it, and other keys do not.
+// The results of one key leave the stage in order, too, unless a crash comes
+// between. A command that is tried again, after a crash or an error, keeps its
+// place: later commands of its key wait for it, and other keys do not.
 //
-// Key is called several times for each command, by any goroutine, perhaps many at once: it must be quick, always return the
-// same for the same command, and call nothing of the pipeline. A command whose key panics crashes in the stage, and so does one
-// whose key is not equal to itself, such as a NaN. Such commands have no order, and wait for no others.
+// Key is called several times for each command, by any goroutine, perhaps many
+// at once: it must be quick, always return the same for the same command, and
+// call nothing of the pipeline. A command whose key panics crashes in the
+// stage, and so does one whose key is not equal to itself, such as a NaN. Such
+// commands have no order, and wait for no others.
 //
-// If the type that the factory is declared to return is a [behaviour.Suspending], handlers may wait without holding a worker. A key whose
-// handler is suspended waits for it, in order, and other keys do not; [Instances] bounds how many handlers are under way. The
-// instance is the key's for all that time, so its fields need no lock here either. A handler that calls its own stage for its
-// own key has the error [ErrSelfCall]. If it waits for its key in another way, through a second stage or with a [Ticket], it
-// waits for itself until its [Timeout], or until the context ends that it waits with. While handlers are suspended, a restart
-// of the stage keeps all instances.
+// If the type that the factory is declared to return is a
+// [behaviour.Suspending], handlers may wait without holding a worker. A key
+// whose handler is suspended waits for it, in order, and other keys do not;
+// [Instances] bounds how many handlers are under way. The instance is the key's
+// for all that time, so its fields need no lock here either. A handler that
+// calls its own stage for its own key has the error [ErrSelfCall]. If it waits
+// for its key in another way, through a second stage or with a [Ticket], it
+// waits for itself until its [Timeout], or until the context ends that it waits
+// with. While handlers are suspended, a restart of the stage keeps all
+// instances.
 //
-// The instances cannot be Batchers. A keyed stage has an order of its own, so it takes no
-// [Discipline], and policies do not change its order. It cannot be upgraded. Of a full stage that drops the oldest command
-// ([DropOldest]), it is the oldest of some key. For a state that several keys share, return the same key for them, such as a
-// hash modulo a number. [RateBy] bounds how often commands of one key are handled.
+// The instances cannot be Batchers. A keyed stage has an order of its own, so
+// it takes no [Discipline], and policies do not change its order. It cannot be
+// upgraded. Of a full stage that drops the oldest command ([DropOldest]), it is
+// the oldest of some key. For a state that several keys share, return the same
+// key for them, such as a hash modulo a number. [RateBy] bounds how often
+// commands of one key are handled.
 func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	name string, key func(cmd C) K, factory func(key K) B, opts ...Option,
 ) *Stage[C] {
@@ -80,24 +96,30 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	return st
 }
 
-// Passivate bounds the instances of a [Keyed] stage. An instance that has handled no command for at least the time idle, and at
-// most a quarter longer, is stopped and forgotten; 0 means never. When there are more than most instances, those that have
-// handled no command for longest are stopped, nearly in that order; 0 means any number. Those at work are never stopped, so
-// there may be as many more as there are handlers under way, and up to 2 % more. The next command of such a key gets a fresh instance: for
-// a state that must not be lost there is [KeepStates], or the instance saves it in its Stop, and reads it in the factory or its
-// Start. The snapshot counts instances and passivations.
+// Passivate bounds the instances of a [Keyed] stage. An instance that has
+// handled no command for at least the time idle, and at most a quarter longer,
+// is stopped and forgotten; 0 means never. When there are more than most
+// instances, the stage stops the instances that have handled no command for
+// longest, nearly in that order; 0 means any number. Instances at work are
+// never stopped, so there may be as many more as there are handlers under way,
+// and up to 2 % more. The next command of such a key gets a fresh instance: for
+// a state that must not be lost there is [KeepStates], or the instance saves it
+// in its Stop, and reads it in the factory or its Start. The snapshot counts
+// instances and passivations.
 func Passivate(idle time.Duration, most int) Option {
 	return once("Passivate", func(s *settings) { s.idle, s.mostKeys, s.passivates = idle, most, true })
 }
 
-// KeepStates keeps the last snapshots of up to most instances that [Passivate] has stopped, for the next instances of their
-// keys; see [behaviour.Snapshotter]. When there are more, the oldest are dropped, nearly in that order. Without KeepStates none
-// is kept.
+// KeepStates keeps the last snapshots of up to most instances that [Passivate]
+// has stopped, for the next instances of their keys; see
+// [behaviour.Snapshotter]. When there are more, the oldest are dropped, nearly
+// in that order. Without KeepStates none is kept.
 func KeepStates(most int) Option {
 	return once("KeepStates", func(s *settings) { s.states, s.keeps = most, true })
 }
 
-// option makes the stage a keyed one. It comes first and has no place among the options that were given.
+// option makes the stage a keyed one. It comes first and has no place among the
+// options that were given.
 func (s *keyed[C, K, B]) option(set *settings) {
 	set.options.at = 0
 	set.keyed, set.key = true, reflect.ValueOf(s.key).Pointer()
@@ -112,8 +134,9 @@ func (s *keyed[C, K, B]) option(set *settings) {
 	}
 }
 
-// HandleCommand handles a command with the instance of its key. It does not if its context ends before the instance is
-// ready. If the instances suspend, so may ctx.
+// HandleCommand handles a command with the instance of its key. It does not if
+// its context ends before the instance is ready. If the instances suspend, so
+// may ctx.
 func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
 	e := s.acquire(ctx, s.key(cmd))
 	if e == nil {
@@ -147,12 +170,14 @@ func (s *keyed[C, K, B]) handle(ctx context.Context, b B, cmd C) behaviour.Outco
 // keyedSuspending is the behaviour of a keyed stage whose instances suspend.
 type keyedSuspending[C any, K comparable, B behaviour.Behaviour[C]] struct{ *keyed[C, K, B] }
 
-// HandleSuspending handles a command with the instance of its key, which no other command gets while the handler is suspended.
+// HandleSuspending handles a command with the instance of its key, which no
+// other command gets while the handler is suspended.
 func (s keyedSuspending[C, K, B]) HandleSuspending(c behaviour.Suspender, cmd C) behaviour.Outcome {
 	return s.HandleCommand(c, cmd)
 }
 
-// checkSaves reports whether instances may have snapshots: of some interface types only the factory knows.
+// checkSaves reports whether instances may have snapshots: of some interface
+// types only the factory knows.
 func (s *keyed[C, K, B]) checkSaves(set *settings) bool {
 	var b B
 	if any(b) == nil {
@@ -168,7 +193,8 @@ func (s *keyed[C, K, B]) checkSaves(set *settings) bool {
 	return saved != nil
 }
 
-// spread returns a function that gives the key of a command a number which is the same in all processes.
+// spread returns a function that gives the key of a command a number which is
+// the same in all processes.
 func (s *keyed[C, K, B]) spread() (of func(cmd any) uint64, err error) {
 	if of := reflect.TypeFor[K](); !portable(of) {
 		return nil, fmt.Errorf("its key, %v, is not the same in every process: use a string, an integer, or an array or struct of these", of)
@@ -181,7 +207,8 @@ func (s *keyed[C, K, B]) spread() (of func(cmd any) uint64, err error) {
 	}, nil
 }
 
-// portable reports whether the values of a type are formatted alike in all processes.
+// portable reports whether the values of a type are formatted alike in all
+// processes.
 func portable(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.UnsafePointer, reflect.Chan, reflect.Interface, reflect.Func, reflect.Map, reflect.Slice,

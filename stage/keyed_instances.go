@@ -16,12 +16,14 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// shards is how many parts the instances of a keyed stage are in, each with a lock.
+// shards is how many parts the instances of a keyed stage are in, each with a
+// lock.
 const shards = 64
 
-// keyed is the behaviour of a keyed stage, which all workers share: it has the instances of the keys. The inbox gives out the
-// commands of one key to one worker at a time, or one at a time if handlers suspend; so an instance is used by one handler, and only
-// the table needs locks.
+// keyed is the behaviour of a keyed stage, which all workers share: it has the
+// instances of the keys. The inbox gives out the commands of one key to one
+// worker at a time, or one at a time if handlers suspend; so an instance is
+// used by one handler, and only the table needs locks.
 type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 	name     string
 	key      func(C) K
@@ -36,7 +38,7 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 	every    int           // commands after which an instance has a snapshot
 	parts    uint64        // how many shards are used
 
-	ctx        context.Context //nolint:containedctx // that of Start, for the Starts of the instances
+	ctx        context.Context //nolint:containedctx // the context of Start, for the Starts of the instances
 	table      [shards]shard[K, B]
 	instances  atomic.Int64
 	passivated atomic.Uint64
@@ -48,21 +50,21 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 	swept      chan struct{}  // closed when it has ended
 }
 
-// shard is a part of the instances: by key, and in a ring in the order of their last use. Those whose state alone is kept are
-// in a second ring.
+// shard is a part of the instances: by key, and in a ring in the order of their
+// last use. Those whose state alone is kept are in a second ring.
 type shard[K comparable, B any] struct {
 	mu    sync.Mutex // guards the rest, and the fields of the entries except state
 	byKey map[K]*entry[K, B]
 	ended bool        // the stage has stopped
-	root  entry[K, B] // of the ring: next is the one that was used last
-	kept  entry[K, B] // of the ring of states: next is the one that was passivated last
+	root  entry[K, B] // of the ring: next is the entry that was used last
+	kept  entry[K, B] // of the ring of states: next is the entry that was passivated last
 }
 
 // The states of an entry.
 const (
 	idle    = iota // no handler uses it
 	atWork         // its handler runs, or it is being stopped
-	handled        // its handler has returned; it is to be decided whether what that has changed stays
+	handled        // its handler has returned; whether the handler's changes stay is not decided yet
 	orphan         // its handler crashed, or was given up: the key has another instance, or none
 )
 
@@ -82,7 +84,7 @@ type entry[K comparable, B any] struct {
 // legacy is what an instance leaves to the next one of its key.
 type legacy struct {
 	saved any // the last snapshot; nil: none. The shard guards it
-	// What follows is for the worker that uses the instance.
+	// The fields below are for the worker that uses the instance.
 	fresh any   // the snapshot to be saved if the command ends
 	has   bool  // there is such a snapshot
 	since int32 // commands since the last snapshot
@@ -106,7 +108,8 @@ func (e *entry[K, B]) front(root *entry[K, B]) {
 	root.next.prev, root.next = e, e
 }
 
-// Start prepares the table, and starts the goroutine that passivates instances if there is a time for that.
+// Start prepares the table, and starts the goroutine that passivates instances
+// if there is a time for that.
 func (s *keyed[C, K, B]) Start(ctx context.Context) error {
 	s.ctx = ctx
 	for i := range s.table {
@@ -132,7 +135,8 @@ func (s *keyed[C, K, B]) Start(ctx context.Context) error {
 	return nil
 }
 
-// adopt gives the keys the states that were restored. The stage has no handler yet.
+// adopt gives the keys the states that were restored. The stage has no handler
+// yet.
 func (s *keyed[C, K, B]) adopt() {
 	for _, one := range s.restored {
 		sh := s.shardOf(one.Key)
@@ -145,7 +149,8 @@ func (s *keyed[C, K, B]) adopt() {
 	s.restored = nil
 }
 
-// Stop stops all instances. One whose handler was given up and still runs is stopped when that has returned.
+// Stop stops all instances. One whose handler was given up and still runs is
+// stopped when that has returned.
 func (s *keyed[C, K, B]) Stop() {
 	if s.sweeper != nil {
 		close(s.sweeper)
@@ -160,8 +165,9 @@ func (s *keyed[C, K, B]) Stop() {
 	}
 }
 
-// orphanBusy takes the entries out of a shard that handlers use, and lets no handler use another. It returns those that no
-// handler uses any more.
+// orphanBusy removes from a shard the entries that handlers use, and marks the
+// shard so that no handler uses another. It returns the entries that no handler
+// uses any more.
 func (s *keyed[C, K, B]) orphanBusy(sh *shard[K, B]) (unused []*entry[K, B]) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -185,8 +191,10 @@ func (s *keyed[C, K, B]) count() keyCounts {
 	return keyCounts{int(s.instances.Load()), int(s.kept.Load()), s.passivated.Load()}
 }
 
-// acquire returns the entry of a key. If its instance is being passivated, acquire waits until Stop has returned. The result
-// is nil if the handler is late, or comes when the stage has stopped: it was given up, and its middleware has called it again.
+// acquire returns the entry of a key. If its instance is being passivated,
+// acquire waits until Stop has returned. The result is nil if the handler is
+// late, or comes when the stage has stopped: it was given up, and its
+// middleware has called it again.
 func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 	for sh := s.shardOf(k); ; {
 		e, stopped := s.tryAcquire(ctx, sh, k)
@@ -202,13 +210,15 @@ func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 	}
 }
 
-// late reports whether the context of a handler has ended, but not that of the stage: then the worker may have been given up,
-// and another one may have the key.
+// late reports whether the context of a handler has ended, but not the context
+// of the stage: then the worker may have been abandoned, and another worker may
+// have the key.
 func (s *keyed[C, K, B]) late(ctx context.Context) bool {
 	return ctx.Err() != nil && s.ctx.Err() == nil
 }
 
-// tryAcquire is acquire that does not wait: it returns the channel that is closed when the key's instance has stopped.
+// tryAcquire is acquire that does not wait: it returns the channel that is
+// closed when the key's instance has stopped.
 func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (e *entry[K, B], stopped <-chan struct{}) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -242,7 +252,8 @@ func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (
 // passivates reports whether the order of the last uses matters.
 func (s *keyed[C, K, B]) passivates() bool { return s.idle > 0 || s.most > 0 }
 
-// now returns the present tick. Ticks start again from 0 so late that no instance is idle for that long.
+// now returns the present tick. Ticks start again from 0 so late that no
+// instance is idle for that long.
 func (s *keyed[C, K, B]) now() uint16 { return uint16(s.ticks.Load()) }
 
 func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] {
@@ -262,7 +273,8 @@ func (s *keyed[C, K, B]) add(sh *shard[K, B], k K) *entry[K, B] {
 	return e
 }
 
-// succeed adds an entry for the key of one that was removed, with what that has left. The shard is locked.
+// succeed adds an entry for the key of an entry that was removed, with the
+// state that the removed entry has left. The shard is locked.
 func (s *keyed[C, K, B]) succeed(sh *shard[K, B], e *entry[K, B]) *entry[K, B] {
 	next := s.add(sh, e.key)
 	if s.saves {
@@ -271,8 +283,9 @@ func (s *keyed[C, K, B]) succeed(sh *shard[K, B], e *entry[K, B]) *entry[K, B] {
 	return next
 }
 
-// make makes and starts the instance of an entry, and gives it the last state of the key. If the instance cannot be restored
-// the key gets another one, which begins without a state.
+// make makes and starts the instance of an entry, and gives it the last state
+// of the key. If the instance cannot be restored the key gets another one,
+// which begins without a state.
 func (s *keyed[C, K, B]) make(e *entry[K, B]) {
 	s.fresh(e)
 	if s.saves && e.legacy.saved != nil && !s.restore(e) {
@@ -306,7 +319,8 @@ func (s *keyed[C, K, B]) fresh(e *entry[K, B]) {
 	e.made = true
 }
 
-// restore gives an instance the saved state, and saves a copy of its own. It reports whether the instance is of use.
+// restore gives an instance the saved state, and saves a copy of its own. It
+// reports whether the instance is of use.
 func (s *keyed[C, K, B]) restore(e *entry[K, B]) bool {
 	state := e.legacy.saved
 	s.save(e, nil) // the instance may keep it
@@ -330,7 +344,8 @@ func (s *keyed[C, K, B]) restore(e *entry[K, B]) bool {
 	return true
 }
 
-// save sets the saved state of an entry, whose handler another worker may give up meanwhile.
+// save sets the saved state of an entry, whose handler another worker may give
+// up meanwhile.
 func (s *keyed[C, K, B]) save(e *entry[K, B], state any) {
 	sh := s.shardOf(e.key)
 	sh.mu.Lock()
@@ -338,7 +353,8 @@ func (s *keyed[C, K, B]) save(e *entry[K, B], state any) {
 	sh.mu.Unlock()
 }
 
-// note makes a snapshot of an instance that has handled a command, if it is time to. It calls user code, which may panic.
+// note makes a snapshot of an instance that has handled a command, if it is
+// time to. It calls user code, which may panic.
 func (s *keyed[C, K, B]) note(e *entry[K, B]) {
 	if e.legacy.since++; int(e.legacy.since) < s.every {
 		return
@@ -348,7 +364,8 @@ func (s *keyed[C, K, B]) note(e *entry[K, B]) {
 	}
 }
 
-// noteLast saves the state of an instance that is about to be stopped, if commands have changed it since it was saved.
+// noteLast saves the state of an instance that is about to be stopped, if
+// commands have changed it since it was saved.
 func (s *keyed[C, K, B]) noteLast(e *entry[K, B]) {
 	snapshotter, ok := any(e.instance).(behaviour.Snapshotter)
 	if !ok || !e.made || e.legacy.since == 0 {
@@ -362,8 +379,10 @@ func (s *keyed[C, K, B]) noteLast(e *entry[K, B]) {
 // surplus reports whether there are more instances than there may be.
 func (s *keyed[C, K, B]) surplus(*entry[K, B]) bool { return s.instances.Load() > int64(s.most) }
 
-// release ends the use of an entry by a handler, which has crashed unless it is done. What the handler has changed stays only
-// if its command ends, too: until then it may be tried again. So if the instance has snapshots, the worker decides.
+// release ends the use of an entry by a handler, which has crashed unless it is
+// done. What the handler has changed stays only if its command ends, too: until
+// then it may be tried again. So if the instance has snapshots, the worker
+// decides.
 func (s *keyed[C, K, B]) release(ctx context.Context, e *entry[K, B], done bool) {
 	switch {
 	case !done:
@@ -381,8 +400,9 @@ func (s *keyed[C, K, B]) release(ctx context.Context, e *entry[K, B], done bool)
 	s.stop(e)
 }
 
-// leftToWorker leaves it to the worker whether what a handler has changed stays. It returns false if it does not: the worker was
-// given up, or another instance has the key.
+// leftToWorker leaves it to the worker whether what a handler has changed
+// stays. It returns false if it does not: the worker was given up, or another
+// instance has the key.
 func (s *keyed[C, K, B]) leftToWorker(ctx context.Context, e *entry[K, B]) bool {
 	if w, ok := ctx.Value(link.EmitterKey{}).(link.Deferrer); ok {
 		return w.Defer(s, e)
@@ -394,13 +414,15 @@ func (s *keyed[C, K, B]) leftToWorker(ctx context.Context, e *entry[K, B]) bool 
 	return true
 }
 
-// Deferred notes that the handler that uses an entry has returned. It returns false if another instance has the key.
+// Deferred notes that the handler that uses an entry has returned. It returns
+// false if another instance has the key.
 func (s *keyed[C, K, B]) Deferred(use any) bool {
 	return use.(*entry[K, B]).state.CompareAndSwap(atWork, handled)
 }
 
-// Settled ends the use of an entry whose handler has returned, unless another handler uses it by now. If the command has not
-// ended the instance is stopped, and the key's next command gets another one.
+// Settled ends the use of an entry whose handler has returned, unless another
+// handler uses it by now. If the command has not ended the instance is stopped,
+// and the key's next command gets another one.
 func (s *keyed[C, K, B]) Settled(use any, ended bool, _ error) {
 	e := use.(*entry[K, B])
 	sh := s.shardOf(e.key)
@@ -420,7 +442,8 @@ func (s *keyed[C, K, B]) Settled(use any, ended bool, _ error) {
 	}
 }
 
-// commit saves the snapshot of an entry, if there is one, and makes the entry idle. The shard is locked.
+// commit saves the snapshot of an entry, if there is one, and makes the entry
+// idle. The shard is locked.
 func (s *keyed[C, K, B]) commit(e *entry[K, B]) {
 	if e.state.Load() != handled {
 		return
@@ -431,7 +454,8 @@ func (s *keyed[C, K, B]) commit(e *entry[K, B]) {
 	e.state.Store(idle)
 }
 
-// replace takes an entry out of the table, and leaves its saved state to the next one of its key. The shard is locked.
+// replace takes an entry out of the table, and leaves its saved state to the
+// next one of its key. The shard is locked.
 func (s *keyed[C, K, B]) replace(sh *shard[K, B], e *entry[K, B]) {
 	s.remove(sh, e)
 	if s.saves && e.legacy.saved != nil {
@@ -484,14 +508,16 @@ func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
 	}
 }
 
-// passivate stops instances that no handler uses, those that were used first before others, for as long as is says so, and
-// returns how many. They stay in the table until their Stop has returned, so that the next instance of the key finds what Stop
-// has saved. With keep their states are kept, as many as there may be.
-func (s *keyed[C, K, B]) passivate(sh *shard[K, B], keep bool, is func(*entry[K, B]) bool) (n uint64) {
+// passivate stops instances that no handler uses, the longest unused first,
+// while match returns true for the next one. It returns how many it stopped.
+// They stay in the table until their Stop has returned, so that the next
+// instance of the key finds what Stop has saved. With keep their states are
+// kept, as many as there may be.
+func (s *keyed[C, K, B]) passivate(sh *shard[K, B], keep bool, match func(*entry[K, B]) bool) (n uint64) {
 	keep = keep && s.states > 0
-	for e := s.claim(sh, is); e != nil; e = s.claim(sh, is) {
+	for e := s.claim(sh, match); e != nil; e = s.claim(sh, match) {
 		crash := worker.Guard(s.name, func() error { // one guard for all: each is a goroutine, which costs more than a short Stop
-			for ; e != nil; e = s.claim(sh, is) {
+			for ; e != nil; e = s.claim(sh, match) {
 				if keep {
 					s.noteLast(e)
 				}
@@ -513,7 +539,8 @@ func (s *keyed[C, K, B]) passivate(sh *shard[K, B], keep bool, is func(*entry[K,
 	return n
 }
 
-// retire takes an entry out of the table when its instance has stopped, or leaves it there with its state alone.
+// retire takes an entry out of the table when its instance has stopped, or
+// leaves it there with its state alone.
 func (s *keyed[C, K, B]) retire(sh *shard[K, B], e *entry[K, B], keep bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -534,11 +561,12 @@ func (s *keyed[C, K, B]) retire(sh *shard[K, B], e *entry[K, B], keep bool) {
 	}
 }
 
-// claim takes the next entry to be passivated out of its ring; nil if there is none.
-func (s *keyed[C, K, B]) claim(sh *shard[K, B], is func(*entry[K, B]) bool) *entry[K, B] {
+// claim takes the next entry to be passivated out of its ring; nil if there is
+// none.
+func (s *keyed[C, K, B]) claim(sh *shard[K, B], match func(*entry[K, B]) bool) *entry[K, B] {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for e := sh.root.prev; e != &sh.root && e != nil && is(e); e = e.prev {
+	for e := sh.root.prev; e != &sh.root && e != nil && match(e); e = e.prev {
 		if e.state.CompareAndSwap(idle, atWork) {
 			e.stopped = make(chan struct{})
 			e.unlink()

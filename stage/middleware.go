@@ -12,9 +12,11 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// MiddlewareFunc is called in the place of a stage's handler, for each try of each command. It calls next to have the command
-// handled, and returns what next has returned, or another outcome. It may do something before and after, pass on another
-// context or command, call next again, or not at all. The string is the stage's name.
+// MiddlewareFunc is called in the place of a stage's handler, for each try of
+// each command. It calls next to have the command handled, and returns what
+// next has returned, or another outcome. It may do something before and after,
+// pass on another context or command, call next again, or not at all. The
+// string is the stage's name.
 //
 //	func logged(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 //		begin := time.Now()
@@ -23,17 +25,22 @@ import (
 //		return o
 //	}
 //
-// Many workers call a middleware at once, whichever instances they have. A panic of it is a crash of the command. Its time
-// counts as time in the handler, for the stage's [Timeout] too. What a handler has emitted before next is called again
-// remains emitted.
+// Many workers call a middleware at once, whichever instances they have. A
+// panic of it is a crash of the command. Its time counts as time in the
+// handler, for the stage's [Timeout] too. Commands that a handler has emitted
+// before next is called again remain emitted.
 //
-// The context that it passes to next must be the one that it was given, or derived from that: with any other the handler
-// can neither emit nor suspend. The command must be of the stage's type: with any other, next returns an error outcome.
-// Next must be called by the goroutine that called the middleware, before the middleware returns.
+// The context that it passes to next must be its own context, or derived from
+// it: with any other the handler can neither emit nor suspend. The command must
+// be of the stage's type: with any other, next returns an error outcome. Next
+// must be called by the goroutine that called the middleware, before the
+// middleware returns.
 //
-// The middleware of a [behaviour.Batcher] is called for each batch, and cmd is the slice of its commands, a []C. Next
-// returns [behaviour.OK] with the outcomes of all of them, a []behaviour.Outcome. An error outcome of the middleware is the outcome of
-// each command of the batch; any other outcome must have as many outcomes as there are commands.
+// The middleware of a [behaviour.Batcher] is called for each batch, and cmd is
+// the slice of its commands, a []C. Next returns [behaviour.OK] with the
+// outcomes of all of them, a []behaviour.Outcome. An error outcome of the
+// middleware is the outcome of each command of the batch; any other outcome
+// must have as many outcomes as there are commands.
 type MiddlewareFunc func(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome
 
 // eachOf calls a function with each command that a middleware is given: the
@@ -122,8 +129,9 @@ func outcomesOf(o behaviour.Outcome, n int) []behaviour.Outcome {
 	return slices.Repeat([]behaviour.Outcome{o}, n)
 }
 
-// suspender returns the context for a handler that may suspend: the one that a middleware has passed on, if it is derived
-// from one that can suspend, and nil otherwise.
+// suspender returns the context for a handler that may suspend: the context
+// that a middleware has passed on, if it is derived from a context that can
+// suspend, and nil otherwise.
 func suspender(ctx context.Context) behaviour.Suspender {
 	if c, ok := ctx.(behaviour.Suspender); ok {
 		return c
@@ -135,14 +143,16 @@ func suspender(ctx context.Context) behaviour.Suspender {
 	return &derived{ctx, c}
 }
 
-// derived is a context that a middleware has derived from that of a handler which may suspend.
+// derived is a context that a middleware has derived from the context of a
+// handler which may suspend.
 type derived struct {
 	context.Context
 
 	from behaviour.Suspender
 }
 
-// Suspend suspends the handler. The suspension ends with the derived context, too.
+// Suspend suspends the handler. The suspension ends with the derived context,
+// too.
 func (d *derived) Suspend(start func(wake func())) error {
 	if d.Done() == d.from.Done() {
 		return d.from.Suspend(start)

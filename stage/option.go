@@ -11,7 +11,8 @@ import (
 	"github.com/golda-dev/golda/internal/part"
 )
 
-// Option sets one property of a stage, which is given once; see [Defaults]. By what they are about:
+// Option sets one property of a stage, which is given once; see [Defaults]. By
+// subject:
 //
 //	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
 //	queue     [Capacity], [KeyCapacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger], [Guard]
@@ -19,8 +20,8 @@ import (
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]; see also [WithDeadline]
 //	wiring    [Out], [Middleware]
 //
-// A pipeline checks the options when it is made of the stage, and returns everything that is wrong with any of them, such
-// as that one is nil, as [OptionError]s.
+// A pipeline checks the options when it is made of the stage, and returns all
+// their faults, such as that one is nil, as [OptionError]s.
 type Option func(*settings)
 
 // once is an option of a property that is given once.
@@ -41,8 +42,8 @@ type list struct {
 	fixed  string         // why the stage sets the options that are applied itself
 }
 
-// give notes that an option of a name is applied, and returns what is wrong with that: its list, or one that the list is in, has it
-// already.
+// give notes that an option of a name is applied. It returns a problem if the
+// option is in its list already, or in a list around that.
 func (l *list) give(name string) (problem string) {
 	for of := l; of != nil && problem == ""; of = of.within {
 		if first, given := of.given[name]; given && l.fixed != "" {
@@ -63,7 +64,8 @@ type fixer interface {
 	Fixed(part.Seal) (why string, opts []Option)
 }
 
-// withFixed returns options with those that a behaviour sets itself behind them, if there are any.
+// withFixed returns the options, followed by the options that a behaviour sets
+// itself, if there are any.
 func withFixed(opts []Option, b any) []Option {
 	f, ok := b.(fixer)
 	if !ok {
@@ -73,8 +75,8 @@ func withFixed(opts []Option, b any) []Option {
 	return append(append(slices.Clip(opts), func(s *settings) { s.options.fixed = why }), fixed...)
 }
 
-// Defaults is options that later options of the stage may replace, for a list that several stages share. Within the list each is given
-// once.
+// Defaults is options that later options of the stage may replace, for a list
+// that several stages share. Within the list each is given once.
 //
 //	common := stage.Defaults(stage.Workers(1, 8), stage.Retry(again))
 //	fetch := stage.Map("fetch", get, common, stage.Workers(1, 100))
@@ -96,7 +98,7 @@ func Defaults(opts ...Option) Option {
 type OptionError struct {
 	Stage   string // the stage's name
 	Option  string // the option as it was given
-	Problem string // what is wrong with it
+	Problem string // how it is wrong
 }
 
 // Error names the stage, the option and the problem.
@@ -110,7 +112,8 @@ type keyCounts struct {
 	passivated        uint64
 }
 
-// settings are a stage's properties: what its engine reads, and what is needed to check the options.
+// settings are a stage's properties: the configuration of its engine, and the
+// data that checks of options need.
 type settings struct {
 	engine.Config
 
@@ -127,7 +130,7 @@ type settings struct {
 	restart       RestartPolicy
 	nilOptions    []int   // which options are nil, counted from one
 	options       *list   // the list whose options are being applied
-	flaws         []error // faults beyond those of the options
+	flaws         []error // faults besides the faults of options
 	checks        []func(*checker)
 
 	inbox     *inbox.Inbox

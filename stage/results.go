@@ -13,13 +13,14 @@ import (
 	"github.com/golda-dev/golda/internal/part"
 )
 
-// Pick chooses one of n targets for a result, counted from 0; n is at least 1. It is called by many workers at once, and
-// must not change the result. A number outside 0 to n-1 is the command's error outcome: a [*RouteError].
+// Pick chooses one of n targets for a result, counted from 0; n is at least 1.
+// It is called by many workers at once, and must not change the result. A
+// number outside 0 to n-1 is the command's error outcome: a [*RouteError].
 type Pick[Out any] func(out Out, n int) int
 
 // results is where the results of a function go.
 type results[Out any] struct {
-	now      atomic.Pointer[way[Out]] // what it points to is not changed
+	now      atomic.Pointer[way[Out]] // the way itself is never changed
 	required string                   // the kind of the stage, if its results must lead somewhere; else ""
 	shown    bool                     // users see the outcomes of send
 	chained  *behaviour.Inlet         // of the flow that a Chain has put behind; nil if none has
@@ -41,7 +42,8 @@ func newResults[Out any]() *results[Out] {
 
 func (r *results[Out]) way() *way[Out] { return r.now.Load() }
 
-// and returns a way that leads to further targets. It records what is wrong with them.
+// and returns a way that leads to further targets. It records faults of the
+// targets.
 func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick Pick[Out], flaw func(option, problem string)) *way[Out] {
 	more := &way[Out]{ports: slices.Clone(w.ports), pick: pick}
 	if len(targets) == 0 {
@@ -63,8 +65,8 @@ func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick Pick
 	return more
 }
 
-// targetInlet returns the inlet of target i, or why it is not added to the targets
-// that ports lead to.
+// targetInlet returns the inlet of target i, or why it is not added to the
+// targets that ports lead to.
 func targetInlet(i int, to interface{ Inlet() *behaviour.Inlet }, others []behaviour.Outlet) (in *behaviour.Inlet, problem string) {
 	if !engine.IsNil(to) {
 		in = to.Inlet()
@@ -125,8 +127,9 @@ func (r *results[Out]) send(ctx context.Context, out *Out) behaviour.Outcome {
 	return r.forward(w.ports[0], out)
 }
 
-// forward is [behaviour.Forward] without its allocation. Users may keep an outcome and use it again, so that one cannot have a
-// box. This one goes to the engine and nowhere else, unless it is shown or there is middleware.
+// forward is [behaviour.Forward] without its allocation. Users may keep an
+// outcome and use it again, so that one cannot have a box. This one goes to the
+// engine and nowhere else, unless it is shown or there is middleware.
 func (r *results[Out]) forward(port *behaviour.Port[Out], out *Out) behaviour.Outcome {
 	if r.shown || len(r.of.wide)+len(r.of.around) > 0 {
 		return behaviour.Forward(port, *out)
@@ -167,7 +170,8 @@ func (r *results[Out]) picked(w *way[Out], out Out) (*behaviour.Port[Out], error
 	return w.ports[i], nil
 }
 
-// rewire is a To or Route of a flow that belongs to a pipeline. It changes nothing until pipeline.Rewire has checked it.
+// rewire is a To or Route of a flow that belongs to a pipeline. It changes
+// nothing until pipeline.Rewire has checked it.
 type rewire[Out any] struct {
 	of     *results[Out]
 	option string
@@ -187,7 +191,7 @@ func (r *rewire[Out]) Outs() []behaviour.Outlet { return r.to.outs() }
 // Were returns the ports to the present targets.
 func (r *rewire[Out]) Were() []behaviour.Outlet { return r.of.way().outs() }
 
-// Faults returns what is wrong with them.
+// Faults returns the faults of the new targets.
 func (r *rewire[Out]) Faults() []error { return r.faults }
 
 // Connect has the results go there from now on.
@@ -197,7 +201,8 @@ func (r *rewire[Out]) flaw(problem string) {
 	r.faults = append(r.faults, &OptionError{r.of.stage.Name(), r.option, problem})
 }
 
-// rewire returns the part that has results go to other targets, nil if the stage does not belong to a pipeline yet.
+// rewire returns the part that has results go to other targets, nil if the
+// stage does not belong to a pipeline yet.
 func (r *results[Out]) rewire(option string, targets []behaviour.Target[Out], pick Pick[Out]) *rewire[Out] {
 	if r.stage.Pipeline() == nil {
 		return nil

@@ -20,7 +20,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Stage is a stage for commands of type C. Its methods may be called by any goroutine, at any time.
+// Stage is a stage for commands of type C. Its methods may be called by any
+// goroutine, at any time.
 type Stage[C any] struct {
 	core  *engine.Core
 	inbox *inbox.Inbox     // the core's inbox and
@@ -30,15 +31,19 @@ type Stage[C any] struct {
 	last  lastContext
 }
 
-// New makes a stage around one behaviour that all its workers share. The workers call it in parallel, GOMAXPROCS at once by
-// default, so the behaviour must be safe for use by several goroutines, and commands may overtake one another. With
-// [Workers](1, 1) it is called for one command after the other, in order. The package documentation has a table of which
-// kind of stage to use.
+// New makes a stage around one behaviour that all its workers share. The
+// workers call it in parallel, GOMAXPROCS at once by default, so the behaviour
+// must be safe for use by several goroutines, and commands may overtake one
+// another. With [Workers](1, 1) it is called for one command after the other,
+// in order. The package documentation has a table of which kind of stage to
+// use.
 //
-// A crash of a worker leaves the behaviour as it is. If the behaviour is [behaviour.Suspending], its handlers may wait
-// without holding a worker. If it has a Start, that is called once, before the first worker starts; its Stop is called
-// after the last worker has ended. If the stage breaks and is restarted, the behaviour is stopped and started again, unless
-// workers of a shared pool use it.
+// A crash of a worker leaves the behaviour as it is. If the behaviour is
+// [behaviour.Suspending], its handlers may wait without holding a worker. If it
+// has a Start, that is called once, before the first worker starts; its Stop is
+// called after the last worker has ended. If the stage breaks and is restarted,
+// the behaviour is stopped and started again, unless workers of a shared pool
+// use it.
 func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C] {
 	if engine.IsNil(b) {
 		s := newStage[C](name, opts)
@@ -79,10 +84,12 @@ func (s *settings) share(core *engine.Core, version *worker.Version, b any, inst
 	}
 }
 
-// Coroutine makes a stage around a function whose handlers may wait without holding a worker: [New] with a
-// [behaviour.Coroutine]. As with New, handlers run in parallel and commands may overtake one another. The function is given
-// a coroutine.Context, with which it awaits, sleeps, yields, and calls other stages; see package coordination/coroutine. Up
-// to [Instances] commands, 1024 by default, are in progress at once, whatever the number of workers.
+// Coroutine makes a stage around a function whose handlers may wait without
+// holding a worker: [New] with a [behaviour.Coroutine]. As with New, handlers
+// run in parallel and commands may overtake one another. The function is given
+// a coroutine.Context, with which it awaits, sleeps, yields, and calls other
+// stages; see package coordination/coroutine. Up to [Instances] commands, 1024
+// by default, are in progress at once, whatever the number of workers.
 func Coroutine[C any](name string, f func(c behaviour.Suspender, cmd C) behaviour.Outcome, opts ...Option) *Stage[C] {
 	if f == nil {
 		return flawed[C](name, "Coroutine", opts)
@@ -90,9 +97,11 @@ func Coroutine[C any](name string, f func(c behaviour.Suspender, cmd C) behaviou
 	return New(name, behaviour.Coroutine[C](f), opts...)
 }
 
-// Func makes a stage around a function: [New] with a [behaviour.Func]. Several workers call the function in parallel,
-// GOMAXPROCS by default, and commands may overtake one another. So a variable that the function captures needs a lock, or
-// the stage needs [Workers](1, 1), which handles one command after the other, in order.
+// Func makes a stage around a function: [New] with a [behaviour.Func]. Several
+// workers call the function in parallel, GOMAXPROCS by default, and commands
+// may overtake one another. So a variable that the function captures needs a
+// lock, or the stage needs [Workers](1, 1), which handles one command after the
+// other, in order.
 func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outcome, opts ...Option) *Stage[C] {
 	if f == nil {
 		return flawed[C](name, "Func", opts)
@@ -107,21 +116,28 @@ func flawed[C any](name, of string, opts []Option) *Stage[C] {
 	return s
 }
 
-// Each makes a stage with an instance for every worker that is at it. The factory makes an instance when it is first
-// needed, and a fresh one after each crash. The instances work in parallel, GOMAXPROCS by default, and commands may overtake
-// one another. One instance handles one command at a time: its own fields need no lock, but what it shares with other
-// instances does. With [Workers](1, 1) there is one instance, which sees all commands in order.
+// Each makes a stage with an instance for every worker that is at it. The
+// factory makes an instance when it is first needed, and a fresh one after each
+// crash. The instances work in parallel, GOMAXPROCS by default, and commands
+// may overtake one another. One instance handles one command at a time: its own
+// fields need no lock, but data that it shares with other instances does. With
+// [Workers](1, 1) there is one instance, which sees all commands in order.
 //
-// A worker of the stage's own keeps its instance. A worker of a shared pool gives the instance back when it leaves, and the
-// next worker may get it. No instance is ever used by two workers at once.
+// A worker of the stage's own keeps its instance. A worker of a shared pool
+// gives the instance back when it leaves, and the next worker may get it. No
+// instance is ever used by two workers at once.
 //
-// An instance that is a [behaviour.Snapshotter] and a [behaviour.Restorer] leaves its state, after each command, to the next
-// instance that the factory makes: after a crash, when the number of workers falls and rises again, and after an upgrade. So
-// there are as many states as there were instances at once, and none is in two instances. When the stage stops they are gone,
-// and a stage that is restarted because it, or another stage, broke begins without them: one of them may be why it broke.
+// An instance that is a [behaviour.Snapshotter] and a [behaviour.Restorer]
+// leaves its state, after each command, to the next instance that the factory
+// makes: after a crash, when the number of workers falls and rises again, and
+// after an upgrade. So there are as many states as there were instances at
+// once, and none is in two instances. When the stage stops they are gone, and a
+// stage that is restarted because it, or another stage, broke begins without
+// them: one of them may be why it broke.
 //
-// The factory may return any type that has HandleCommand: the type of the commands follows from that method, and need not
-// be written. A [behaviour.Factory] is such a factory too.
+// The factory may return any type that has HandleCommand: the type of the
+// commands follows from that method, and need not be written. A
+// [behaviour.Factory] is such a factory too.
 func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts ...Option) *Stage[C] {
 	s := newStage[C](name, opts)
 	if reflect.TypeFor[B]().Implements(reflect.TypeFor[behaviour.Snapshotter]()) {
@@ -149,7 +165,8 @@ func newStage[C any](name string, opts []Option) *Stage[C] {
 	return s
 }
 
-// maker returns a function that makes instances around the behaviours of a factory.
+// maker returns a function that makes instances around the behaviours of a
+// factory.
 func maker[C any](set *settings, factory behaviour.Factory[C]) func(of *worker.Version) worker.Instance {
 	return func(of *worker.Version) worker.Instance {
 		b := factory()
@@ -160,7 +177,8 @@ func maker[C any](set *settings, factory behaviour.Factory[C]) func(of *worker.V
 	}
 }
 
-// typed is an engine.Typed. It is a type of its own so that its methods are not methods of Stage.
+// typed is an engine.Typed. It is a type of its own so that its methods are not
+// methods of Stage.
 type typed[C any] struct{ s *Stage[C] }
 
 // Takes reports whether a message is a command of the stage.
@@ -169,7 +187,8 @@ func (t typed[C]) Takes(message any) bool { _, ok := message.(C); return ok }
 // Type returns the type of the stage's commands.
 func (t typed[C]) Type() reflect.Type { return reflect.TypeFor[C]() }
 
-// Key returns the number of a command's key, which is the same in all processes.
+// Key returns the number of a command's key, which is the same in all
+// processes.
 func (t typed[C]) Key() (of func(cmd any) uint64, err error) {
 	if t.s.set.spread == nil {
 		return nil, nil
@@ -208,7 +227,8 @@ func (s *Stage[C]) Core() *engine.Core {
 // isMade reports whether a stage is neither nil nor the zero Stage.
 func (s *Stage[C]) isMade() bool { return s != nil && s.inbox != nil }
 
-// unmadeError is the error of a call of a stage or flow that is nil or the zero value.
+// unmadeError is the error of a call of a stage or flow that is nil or the zero
+// value.
 func unmadeError(call string) error {
 	return fmt.Errorf("stage: %s: the stage or flow is nil, or was not made with a function of package stage", call)
 }
@@ -216,18 +236,23 @@ func unmadeError(call string) error {
 // Part makes a stage a part of a pipeline.
 func (s *Stage[C]) Part(part.Seal) {}
 
-// Submit submits a command and does not wait for its end. A nil error means that the command was accepted, and will end
-// exactly once. Any other error means that it was not accepted: [ErrFull], [ErrClosed], [ErrNotRunning], or the error of
-// ctx and its cause if ctx had ended, or ended while Submit waited for a free slot. The caller does not learn how an accepted command
-// ends. If it fails or has no answer it leaves a letter with its pipeline, see [DeadLetter].
+// Submit submits a command and does not wait for its end. A nil error means
+// that the command was accepted, and will end exactly once. Any other error
+// means that it was not accepted: [ErrFull], [ErrClosed], [ErrNotRunning], or
+// the error of ctx and its cause if ctx had ended, or ended while Submit waited
+// for a free slot. The caller does not learn how an accepted command ends. If
+// it fails or has no answer it leaves a letter with its pipeline, see
+// [DeadLetter].
 //
-// The handlers of the command, and of all commands that they forward and emit, see the values of ctx. The end of ctx does
-// not reach them: an accepted command continues, unless ctx is of [WithDeadline]. The stage keeps a reference to ctx until it
-// is given another context.
+// The handlers of the command, and of all commands that they forward and emit,
+// see the values of ctx. The end of ctx does not reach them: an accepted
+// command continues, unless ctx is of [WithDeadline]. The stage keeps a
+// reference to ctx until it is given another context.
 //
-// A handler may submit with its own context, or with one derived from it: the values travel on. A pipeline that feeds
-// itself in this way for ever keeps what its handlers added to the context over 256 submissions; then it keeps only the
-// values that the first command was submitted with.
+// A handler may submit with its own context, or with one derived from it: the
+// values travel on. A pipeline that feeds itself in this way for ever keeps
+// what its handlers added to the context over 256 submissions; then it keeps
+// only the values that the first command was submitted with.
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 	link.CheckContext(ctx, "stage: Submit")
 	if !s.isMade() {
@@ -240,9 +265,11 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 	return s.inbox.Submit(ctx, &e)
 }
 
-// SubmitAll submits many commands, in order, as if each were given to [Stage.Submit]. It is cheaper: as many commands as
-// there are free slots cost as much as one. It returns how many were accepted: all of them, and no error, or those before
-// the first one that was refused, and the error of that one. Their handlers see the values of ctx, as with Submit.
+// SubmitAll submits many commands, in order, as if each were given to
+// [Stage.Submit]. It is cheaper: as many commands as there are free slots cost
+// as much as one. It returns how many were accepted: all of them, and no error,
+// or those before the first one that was refused, and the error of that one.
+// Their handlers see the values of ctx, as with Submit.
 func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err error) {
 	link.CheckContext(ctx, "stage: SubmitAll")
 	if !s.isMade() {
@@ -251,16 +278,18 @@ func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err 
 	return s.inbox.SubmitAll(ctx, s.last.origin(ctx, s.inbox), len(cmds), func(i int) any { return s.boxes.Load(cmds[i]) })
 }
 
-// PID returns the stage's address while its pipeline runs, and nil before. Any protoactor actor of the pipeline's system
-// may send a command of type C to it.
+// PID returns the stage's address while its pipeline runs, and nil before. Any
+// protoactor actor of the pipeline's system may send a command of type C to it.
 //
-// A plain send is a Submit. A request is an Ask: it is answered with a [*Reply] when the command has ended. An actor message
-// carries no context, so a full stage that waits holds the sender for at most five seconds. A send that is refused, or that
-// is of another type than C, becomes a [DeadLetter]; a request is answered with the error.
+// A plain send is a Submit. A request is an Ask: it is answered with a [*Reply]
+// when the command has ended. An actor message carries no context, so a full
+// stage that waits holds the sender for at most five seconds. A send that is
+// refused, or that is of another type than C, becomes a [DeadLetter]; a request
+// is answered with the error.
 func (s *Stage[C]) PID() *actor.PID { return s.core.PID() }
 
-// Reply is the answer to a request that an actor sent to the [Stage.PID] of a stage: the end of the command, in whichever
-// stage of the pipeline that was.
+// Reply is the answer to a request that an actor sent to the [Stage.PID] of a
+// stage: the end of the command, in whichever stage of the pipeline that was.
 //
 //	Result any   // what behaviour.OK was given
 //	Err    error // why there is no result
@@ -280,7 +309,8 @@ func (s *settings) snapshot(core *engine.Core, accounts *inbox.Accounts) Snapsho
 	return snap
 }
 
-// newSettings returns the settings of a stage. A name that is too long is cut, since all faults of the stage quote it.
+// newSettings returns the settings of a stage. A name that is too long is cut,
+// since all faults of the stage quote it.
 func newSettings(name string, opts []Option) *settings {
 	s := &settings{
 		Config: engine.Config{
@@ -309,7 +339,8 @@ func newSettings(name string, opts []Option) *settings {
 	return s
 }
 
-// keyless stands for the states of instances without keys, which no checkpoint saves.
+// keyless stands for the states of instances without keys, which no checkpoint
+// saves.
 type keyless struct{}
 
 // Unsavable returns why the states cannot be saved.

@@ -10,17 +10,20 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Crowd makes the handlers of a stage overlap, so that the race detector finds state that they share without a lock. It is
-// middleware of the stage: each handler waits until n of them are there, and then all go on at once. The stage needs n workers,
-// and n commands at a time:
+// Crowd makes the handlers of a stage overlap, so that the race detector finds
+// state that they share without a lock. It is middleware of the stage: each
+// handler waits until n of them are there, and then all go on at once. The
+// stage needs n workers, and n commands at a time:
 //
 //	count := stage.Sink("count", count, stage.Workers(8, 8), stage.Middleware(stagetest.Crowd(t, 8)))
 //	p := stagetest.Run(t, count)
 //	_, err := count.SubmitAll(t.Context(), records...)
 //
-// A handler that has waited for a second goes on without the others; later ones wait no longer than ten milliseconds once
-// there was a crowd, because the last commands are seldom a whole one. The test fails if n handlers never were there at once.
-// A Crowd is for one stage. Handlers that suspend do not hold their workers, but those that wait for the crowd do.
+// A handler that has waited for a second goes on without the others; later ones
+// wait no longer than ten milliseconds once there was a crowd, because the last
+// commands are seldom a whole one. The test fails if n handlers never were
+// there at once. A Crowd is for one stage. Handlers that suspend do not hold
+// their workers, but handlers that wait for the crowd do.
 func Crowd(tb testing.TB, n int) stage.MiddlewareFunc {
 	tb.Helper()
 	if n < 2 {
@@ -87,7 +90,8 @@ func (c *crowd) goOn() {
 	c.together, c.here = make(chan struct{}), 0
 }
 
-// leave lets the handlers of a crowd go on that is not complete: one of them has waited long enough.
+// leave lets the handlers of a crowd go on that is not complete: one of them
+// has waited long enough.
 func (c *crowd) leave(with chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ type Ends struct {
 	DeadLettered uint64 // without an answer
 }
 
-// String returns the counts in words, without those that are zero.
+// String returns the counts in words, without zero counts.
 func (e Ends) String() string {
 	var words []string
 	for _, w := range []struct {
@@ -38,7 +38,7 @@ func (e Ends) String() string {
 	return strings.Join(words, ", ")
 }
 
-// exceeds reports whether a count is above that of another.
+// exceeds reports whether a count of e is above the same count of o.
 func (e Ends) exceeds(o Ends) bool {
 	return e.OK > o.OK || e.Forwarded > o.Forwarded || e.Errors > o.Errors || e.Shed > o.Shed || e.DeadLettered > o.DeadLettered
 }
@@ -49,9 +49,10 @@ const (
 	endsEvery = time.Millisecond
 )
 
-// Ended fails the test unless the commands of a stage have ended as wanted, and no others. It waits for those that have not
-// ended yet, for at most ten seconds, and no longer than there are commands in flight in the pipeline. A failure shows all
-// accounts of the stage.
+// Ended fails the test unless the commands of a stage have ended as wanted, and
+// no others. It waits for commands that have not ended yet, for at most ten
+// seconds, and no longer than there are commands in flight in the pipeline. A
+// failure shows all accounts of the stage.
 //
 //	stagetest.Ended(t, p.Pipeline, "parse", stagetest.Ends{Forwarded: 98, Errors: 2})
 func Ended(tb testing.TB, p *pipeline.Pipeline, name string, want Ends) {

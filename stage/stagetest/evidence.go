@@ -20,8 +20,9 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// MayCrash lets handlers crash: without it, [Run] fails a test in which a handler has crashed other than by a fault of
-// [Inject]. It is a part for [Run].
+// MayCrash lets handlers crash: without it, [Run] fails a test in which a
+// handler has crashed other than by a fault of [Inject]. It is a part for
+// [Run].
 func MayCrash() pipeline.Part { return crashing{} }
 
 type crashing struct{}
@@ -44,7 +45,8 @@ func realNow() time.Time {
 	return time.Unix(int64(now.Sec), int64(now.Usec)*int64(time.Microsecond)) //nolint:unconvert // not on all systems
 }
 
-// system returns the actor system of the trial: in a bubble one of its own, because no goroutine outside may serve it.
+// system returns the actor system of the trial: in a bubble one of its own,
+// because no goroutine outside may serve it.
 func (t *Trial) system() pipeline.Part {
 	if t.virtual {
 		return pipeline.System(actor.NewSystem(slog.New(slog.DiscardHandler)))
@@ -52,7 +54,8 @@ func (t *Trial) system() pipeline.Part {
 	return pipeline.System(oracle.System())
 }
 
-// virtualEvery is the pause between two snapshots in a bubble, where a long sleep of a test takes as many of them.
+// virtualEvery is the pause between two snapshots in a bubble, where a long
+// sleep of a test takes as many of them.
 const virtualEvery = 100 * time.Millisecond
 
 func (t *Trial) pause() time.Duration {
@@ -84,7 +87,8 @@ func (in *Injector) remember(tb testing.TB) {
 	})
 }
 
-// foreseen reports whether an injector of a test has caused a crash with that text.
+// foreseen reports whether an injector of a test has caused a crash with that
+// text.
 func foreseen(tb testing.TB, text string) bool { //nolint:thelper // it fails no test
 	if strings.Contains(text, "stagetest: injected ") {
 		return true
@@ -97,8 +101,9 @@ func foreseen(tb testing.TB, text string) bool { //nolint:thelper // it fails no
 	})
 }
 
-// crashes returns the breach of handlers that have crashed by themselves: those that the pipeline has logged, which it does
-// not for each of a flood, and those that have left a letter.
+// crashes returns the breach of handlers that have crashed by themselves. It
+// finds crashes that the pipeline has logged, and crashes that have left a
+// letter, because the pipeline does not log each crash of a flood.
 func (t *Trial) crashes() *BreachError {
 	if t.mayCrash {
 		return nil
@@ -126,7 +131,8 @@ func (t *Trial) crashes() *BreachError {
 // mostLetters is how many letters of each store a failing test logs.
 const mostLetters = 5
 
-// evidence returns what the pipeline has logged and its letters, for the log of a test that fails.
+// evidence returns what the pipeline has logged and its letters, for the log of
+// a test that fails.
 func (t *Trial) evidence() string {
 	var b strings.Builder
 	b.WriteString(t.Snapshot().Law() + "\n")

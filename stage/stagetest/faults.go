@@ -40,18 +40,20 @@ func (f Fault) String() string {
 	return fmt.Sprintf("fault(%d)", uint8(f))
 }
 
-// Faults says how often handlers fail, and how: each field but the last two is the probability, from 0 to 1, of a fault
-// in one attempt of one command. Their sum is at most 1. The zero Faults injects nothing.
+// Faults says how often handlers fail, and how: each field but the last two is
+// the probability, from 0 to 1, of a fault in one attempt of one command. Their
+// sum is at most 1. The zero Faults injects nothing.
 //
-// Hang and Stuck are for stages with a time limit (stage.Timeout). Without one the pipeline waits for such a handler
-// until it stops hard.
+// Hang and Stuck are for stages with a time limit (stage.Timeout). Without one
+// the pipeline waits for such a handler until it stops hard.
 type Faults struct {
 	Panic, Goexit, Error, Delay, Hang, Stuck, Poison float64
 
 	// Longest is the longest delay; 0 means 1 ms.
 	Longest time.Duration
-	// Key identifies a command. With a Key, the faults of a command depend only on the seed, the command and the
-	// attempt, so they are the same in each run with the same seed. Without it the n-th call has the n-th fault,
+	// Key identifies a command. With a Key, the faults of a command depend only
+	// on the seed, the command and the attempt, so they are the same in each
+	// run with the same seed. Without it the n-th call has the n-th fault,
 	// whichever command that is.
 	Key func(cmd any) uint64
 }
@@ -63,7 +65,8 @@ func (f Faults) odds() [faults]float64 {
 	}
 }
 
-// String returns the faults that are not impossible, and their probabilities, such as "panic=0.1 error=0.05".
+// String returns the faults that are not impossible, and their probabilities,
+// such as "panic=0.1 error=0.05".
 func (f Faults) String() string {
 	var words []string
 	for fault, p := range f.odds() {
@@ -93,7 +96,8 @@ func (f Faults) Check() error {
 	return errors.Join(all...)
 }
 
-// InjectedError is the value of an injected panic or error, so that a test can tell it from an error of the program.
+// InjectedError is the value of an injected panic or error, so that a test can
+// tell it from an error of the program.
 type InjectedError struct {
 	Fault   Fault
 	Attempt int   // of the command, counted from one
@@ -111,8 +115,8 @@ func (e *InjectedError) Error() string {
 // Unwrap returns the cause.
 func (e *InjectedError) Unwrap() error { return e.Cause }
 
-// Injector injects faults: [Wrap], [WrapFunc] and [WrapFactory] put it between a stage and its behaviour. Its methods
-// are safe for concurrent use.
+// Injector injects faults: [Wrap], [WrapFunc] and [WrapFactory] put it between
+// a stage and its behaviour. Its methods are safe for concurrent use.
 type Injector struct {
 	seed     uint64
 	faults   Faults
@@ -122,8 +126,9 @@ type Injector struct {
 	once     sync.Once
 }
 
-// Inject makes an injector for a test. It fails the test if the faults are invalid and logs the seed if the test fails.
-// When the test is over, it releases handlers that are stuck.
+// Inject makes an injector for a test. It fails the test if the faults are
+// invalid and logs the seed if the test fails. When the test is over, it
+// releases handlers that are stuck.
 func Inject(tb testing.TB, seed uint64, f Faults) *Injector {
 	tb.Helper()
 	in, err := NewInjector(seed, f)
@@ -140,7 +145,7 @@ func Inject(tb testing.TB, seed uint64, f Faults) *Injector {
 	return in
 }
 
-// NewInjector makes an injector; the error is that of [Faults.Check].
+// NewInjector makes an injector; the error is the error of [Faults.Check].
 func NewInjector(seed uint64, f Faults) (*Injector, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -151,7 +156,8 @@ func NewInjector(seed uint64, f Faults) (*Injector, error) {
 	return &Injector{seed: seed, faults: f, released: make(chan struct{})}, nil
 }
 
-// Release releases all handlers that are stuck, and those that would get stuck later. It may be called more than once.
+// Release releases all handlers that are stuck, and lets no handler get stuck
+// later. It may be called more than once.
 func (in *Injector) Release() { in.once.Do(func() { close(in.released) }) }
 
 // Count returns how often a fault was injected.
@@ -162,7 +168,8 @@ func (in *Injector) Count(f Fault) uint64 {
 	return in.injected[f].Load()
 }
 
-// Counts returns how often each fault was injected, by its name, without those that were not.
+// Counts returns how often each fault was injected, by its name. Faults that
+// were not injected are left out.
 func (in *Injector) Counts() map[string]uint64 {
 	counts := map[string]uint64{}
 	for f := range in.injected {
@@ -173,8 +180,8 @@ func (in *Injector) Counts() map[string]uint64 {
 	return counts
 }
 
-// draw draws the fault of an attempt of a command, and how long a delay would be. Poison does not depend on the
-// attempt.
+// draw draws the fault of an attempt of a command, and how long a delay would
+// be. Poison does not depend on the attempt.
 func (in *Injector) draw(cmd any, attempt int) (Fault, time.Duration) {
 	key, try := in.calls.Add(1), uint64(0)
 	if in.faults.Key != nil {

@@ -8,14 +8,16 @@ import (
 	"testing"
 )
 
-// Choice is one step: the actor that was chosen, its place among those that had a message, and how many those were. A
-// suspended command that was woken counts as one of them.
+// Choice is one step: the actor that was chosen, its place among the actors
+// that had a message, and how many had one. A suspended command that was woken
+// counts as one of them.
 type Choice struct {
 	Place, Among int
 	Actor        string
 }
 
-// Steps are the choices, step by step. A place of 0 is the actor whose message arrived first.
+// Steps are the choices, step by step. A place of 0 is the actor whose message
+// arrived first.
 type Steps []Choice
 
 // String returns a line for each step that was not the first in line.
@@ -32,8 +34,9 @@ func (o Steps) String() string {
 	return b.String()
 }
 
-// Text returns the order in short form, to be pasted into [ReplayOrder]: for each step that was not the first in line
-// its number, counted from 1, and its place, as in "3:1 17:2". It is empty if there is no such step. [ParseSteps]
+// Text returns the order in short form, to be pasted into [ReplayOrder]: for
+// each step that was not the first in line its number, counted from 1, and its
+// place, as in "3:1 17:2". It is empty if there is no such step. [ParseSteps]
 // parses it.
 func (o Steps) Text() string {
 	var words []string
@@ -45,11 +48,12 @@ func (o Steps) Text() string {
 	return strings.Join(words, " ")
 }
 
-// mostSteps limits the steps of a parsed order, and their places: a test that takes that many steps never ends.
+// mostSteps limits the steps of a parsed order, and their places: a test that
+// takes that many steps never ends.
 const mostSteps = 1 << 20
 
-// ParseSteps parses what [Steps.Text] returns. It sets only the place of each step, neither Among nor Actor. An error
-// names the invalid word.
+// ParseSteps parses what [Steps.Text] returns. It sets only the place of each
+// step, neither Among nor Actor. An error names the invalid word.
 func ParseSteps(text string) (Steps, error) {
 	var order Steps
 	for word := range strings.FieldsSeq(text) {
@@ -91,9 +95,11 @@ func parseCount(digits string) (int, error) {
 	return int(n), nil
 }
 
-// ReplayOrder runs a test in a given order, such as that of an [OrderError], and returns the order that it took and the
-// test's error. The order is the same as long as the test does the same: a step that the text does not name is the
-// first in line, and a place is taken modulo the number of candidates. An invalid text fails the test.
+// ReplayOrder runs a test in a given order, such as the order of an
+// [OrderError], and returns the order that it took and the test's error. The
+// order is the same as long as the test does the same: a step that the text
+// does not name is the first in line, and a place is taken modulo the number of
+// candidates. An invalid text fails the test.
 func ReplayOrder(t *testing.T, order string, test func(s *Stepper) error) (Steps, error) {
 	t.Helper()
 	o, err := ParseSteps(order)

@@ -15,15 +15,19 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 )
 
-// Stepper lets the actors of a pipeline handle one message at a time, in an order that it chooses: workers, supervisors
-// and every other actor of the pipeline. A worker's message is a batch. While an actor handles its message, the others
-// wait for their turn, unless it blocks.
+// Stepper lets the actors of a pipeline handle one message at a time, in an
+// order that it chooses: workers, supervisors and every other actor of the
+// pipeline. A worker's message is a batch. While an actor handles its message,
+// the others wait for their turn, unless it blocks.
 //
-// [Explore], [Orders], [Replay] and [ReplayOrder] make a Stepper, in a synctest bubble in which all goroutines are
-// blocked before each step. So the choices determine everything that happens, including restarts and timers, if the
-// handlers do nothing random: no iteration over a map, no select with several ready cases, no retry with jitter. The
-// Stepper also chooses when a handler that sleeps or awaits goes on. But a handler that suspends by itself
-// (coroutine.Context.Suspend), and is woken by a goroutine of its own, goes on when that goroutine wakes it.
+// [Explore], [Orders], [Replay] and [ReplayOrder] make a Stepper, in a synctest
+// bubble in which all goroutines are blocked before each step. So the choices
+// determine everything that happens, including restarts and timers, if the
+// handlers do nothing random: no iteration over a map, no select with several
+// ready cases, no retry with jitter. The Stepper also chooses when a handler
+// that sleeps or awaits goes on. But a handler that suspends by itself
+// (coroutine.Context.Suspend), and is woken by a goroutine of its own, goes on
+// when that goroutine wakes it.
 type Stepper struct {
 	system *actor.System
 	choose func(among int) int
@@ -43,7 +47,8 @@ type OrderError struct {
 	Err   error  // the test's error in Order
 }
 
-// Error says how to reproduce the failure: by the seed that found it, and by the smallest order.
+// Error says how to reproduce the failure: by the seed that found it, and by
+// the smallest order.
 func (f *OrderError) Error() string {
 	return fmt.Sprintf("order %d: %v\nto repeat it: stagetest.Replay(t, %d, test)\n"+
 		"the smallest order that fails: stagetest.ReplayOrder(t, %q, test)\n%s", f.Seed, f.Err, f.Seed, f.Order.Text(), f.Order)
@@ -52,11 +57,13 @@ func (f *OrderError) Error() string {
 // Unwrap returns the test's error.
 func (f *OrderError) Unwrap() error { return f.Err }
 
-// Orders runs a test in n orders: first in the order in which messages arrive, then in random ones, whose seeds are 1,
-// 2, 3 and so on. It fails with the [OrderError] of the first order in which the test returns an error. The test makes
-// its pipeline with pipeline.System(s.System()), and makes calls that wait for the pipeline in [Stepper.Do]. If the
-// test returns early, its pipeline is stopped. A test that fails by itself, with t.Fatal or require, ends the run
-// without a report of the seed.
+// Orders runs a test in n orders: first in the order in which messages arrive,
+// then in random ones, whose seeds are 1, 2, 3 and so on. It fails with the
+// [OrderError] of the first order in which the test returns an error. The test
+// makes its pipeline with pipeline.System(s.System()), and makes calls that
+// wait for the pipeline in [Stepper.Do]. If the test returns early, its
+// pipeline is stopped. A test that fails by itself, with t.Fatal or require,
+// ends the run without a report of the seed.
 //
 //	stagetest.Orders(t, 1000, func(s *stagetest.Stepper) error {
 //		p, err := pipeline.New("p", parts, pipeline.System(s.System()))
@@ -73,7 +80,8 @@ func Orders(t *testing.T, n int, test func(s *Stepper) error) {
 	}
 }
 
-// Explore is [Orders] without failing t: it returns the failure, or nil if the test failed in none of the orders.
+// Explore is [Orders] without failing t: it returns the failure, or nil if the
+// test failed in none of the orders.
 func Explore(t *testing.T, n int, test func(s *Stepper) error) *OrderError {
 	t.Helper()
 	for seed := range uint64(n) {
@@ -86,7 +94,8 @@ func Explore(t *testing.T, n int, test func(s *Stepper) error) *OrderError {
 	return nil
 }
 
-// Replay runs a test in the order of a seed, and returns the order and the test's error.
+// Replay runs a test in the order of a seed, and returns the order and the
+// test's error.
 func Replay(t *testing.T, seed uint64, test func(s *Stepper) error) (Steps, error) {
 	t.Helper()
 	return step(t, bySeed(seed), test)
@@ -114,8 +123,9 @@ func step(t *testing.T, choose func(int) int, test func(s *Stepper) error) (orde
 	return order, err
 }
 
-// cleanUp ends all goroutines of the bubble. A test that fails may return before it has stopped its pipeline; stopping
-// the pipeline's first actor ends it.
+// cleanUp ends all goroutines of the bubble. A test that fails may return
+// before it has stopped its pipeline; stopping the pipeline's first actor ends
+// it.
 func (s *Stepper) cleanUp() {
 	for _, name := range actor.Processes(s.system, "golda/") {
 		if strings.Count(name, "/") == 1 {
@@ -125,7 +135,8 @@ func (s *Stepper) cleanUp() {
 	s.Do(func() { time.Sleep(time.Minute) }) // remaining timers have to end
 }
 
-// shrink puts as many steps back in line as it can, first in large groups, then one by one.
+// shrink puts as many steps back in line as it can, first in large groups, then
+// one by one.
 func shrink(t *testing.T, order Steps, err error, test func(s *Stepper) error) (Steps, error) {
 	t.Helper()
 	for size := len(order); size > 0; size /= 2 {
@@ -153,8 +164,9 @@ type turn interface {
 	Step()
 }
 
-// woken is a command that was woken by a timer, or by what it awaited. In a real run it may reach its worker before or
-// after other messages, so it is a step of its own, too.
+// woken is a suspended command that was woken, by a timer or by another event
+// that it awaited. In a real run it may reach its worker before or after other
+// messages, so it is a step of its own, too.
 type woken struct {
 	stage  string
 	number uint64
@@ -189,11 +201,11 @@ func (p pace) add(t turn) {
 // System returns the system that the pipeline must run in.
 func (s *Stepper) System() *actor.System { return s.system }
 
-// Steps returns what has been chosen so far.
+// Steps returns the steps that were chosen so far.
 func (s *Stepper) Steps() Steps { return slices.Clone(s.trace) }
 
-// Do calls f on a goroutine of its own, and steps until it has returned. The time of the bubble advances only when no
-// actor has a message.
+// Do calls f on a goroutine of its own, and steps until it has returned. The
+// time of the bubble advances only when no actor has a message.
 func (s *Stepper) Do(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -224,8 +236,8 @@ func (s *Stepper) Settle() {
 	}
 }
 
-// Step lets one actor handle one message, and reports false if none has any. When it returns, all goroutines are
-// blocked.
+// Step lets one actor handle one message, and reports false if none has any.
+// When it returns, all goroutines are blocked.
 func (s *Stepper) Step() bool {
 	synctest.Wait()
 	next := s.pick()

@@ -22,7 +22,8 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// Trial is a pipeline in a test that checks whether it keeps Golda's promises. Its methods are safe for concurrent use.
+// Trial is a pipeline in a test that checks whether it keeps Golda's promises.
+// Its methods are safe for concurrent use.
 type Trial struct {
 	*pipeline.Pipeline
 	tb     testing.TB
@@ -46,14 +47,17 @@ type Trial struct {
 	seeds   []uint64 // of Meanwhile
 }
 
-// Run makes a pipeline of the parts and starts it. When the test is over, it stops the pipeline and checks every
-// promise: the accounts are balanced in all snapshots, in motion and at rest; the pipeline makes progress as long as
-// commands are in flight; it drains within half a minute; awaited tickets have answers; no goroutine is left; and no handler
-// has crashed but by a fault of [Inject], unless the parts have [MayCrash]. A test that fails also logs what the pipeline has
-// logged and the letters that it has.
+// Run makes a pipeline of the parts and starts it. When the test is over, it
+// stops the pipeline and checks every promise: the accounts are balanced in all
+// snapshots, in motion and at rest; the pipeline makes progress as long as
+// commands are in flight; it drains within half a minute; awaited tickets have
+// answers; no goroutine is left; and no handler has crashed but by a fault of
+// [Inject], unless the parts have [MayCrash]. A test that fails also logs what
+// the pipeline has logged and the letters that it has.
 //
-// In a bubble of testing/synctest the time of the pipeline is virtual: backoffs, time limits, schedules and rates take no time.
-// All parts must be made in the bubble then.
+// In a bubble of testing/synctest the time of the pipeline is virtual:
+// backoffs, time limits, schedules and rates take no time. All parts must be
+// made in the bubble then.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		fetch := stage.Map("fetch", get, stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: time.Hour}))
@@ -62,14 +66,18 @@ type Trial struct {
 //		...
 //	})
 //
-// If the accounts are wrong, or nothing happens for 20 seconds ([Patience]) although commands are in flight, the test
-// fails at once, even while it is blocked. In a bubble these are seconds of real time, since commands may wait for any virtual time, and
-// the drain may take any virtual time, too. The finding is written to standard error, with a report of which handler
-// waits for which stage, and the pipeline is stopped hard, so that Call, Submit and Wait return an error. If the test
-// is still not over 20 seconds later, because it waits for something else, it panics with the report.
+// If the accounts are wrong, or nothing happens for 20 seconds ([Patience])
+// although commands are in flight, the test fails at once, even while it is
+// blocked. In a bubble these are seconds of real time, since commands may wait
+// for any virtual time, and the drain may take any virtual time, too. The
+// finding is written to standard error, with a report of which handler waits
+// for which stage, and the pipeline is stopped hard, so that Call, Submit and
+// Wait return an error. If the test is still not over 20 seconds later, because
+// it waits for something else, it panics with the report.
 //
-// Unless the parts say otherwise, the pipeline logs nothing while the test passes, and restarts stages as often as they are
-// killed. Tests with a trial must not run in parallel with others, whose goroutines would count as leaked.
+// Unless the parts say otherwise, the pipeline logs nothing while the test
+// passes, and restarts stages as often as they are killed. Tests with a trial
+// must not run in parallel with others, whose goroutines would count as leaked.
 func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Helper()
 	virtual := goid.InBubble()
@@ -95,7 +103,7 @@ func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Cleanup(func() {
 		broken := t.end()
 		if t.virtual {
-			time.Sleep(time.Second) // what was sent to actors that have ended is dropped by then
+			time.Sleep(time.Second) // messages to actors that have ended are dropped by then
 		}
 		if err := goleak.Find(before); err != nil && !t.hung {
 			broken = append(broken, &BreachError{oracle.Goroutines, err.Error()})
@@ -113,7 +121,8 @@ func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 	return t
 }
 
-// stagesOf returns the stages among parts, including those in a pipeline.Subgraph.
+// stagesOf returns the stages among parts, including those in a
+// pipeline.Subgraph.
 func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
 	for _, p := range parts {
 		if _, is := p.(interface{ Core() *engine.Core }); is {
@@ -129,16 +138,18 @@ func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
 	return all
 }
 
-// Await makes the trial check that each of the tickets has an answer when the test is over.
+// Await makes the trial check that each of the tickets has an answer when the
+// test is over.
 func (t *Trial) Await(tickets ...*stage.Ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.awaited = append(t.awaited, tickets...)
 }
 
-// Meanwhile runs do on a goroutine of its own until the test is over. Its context ends then, and the trial waits until do
-// has returned before it checks anything. The random numbers are those of the seed, which is logged if the test fails.
-// A test can use it for a load of its own.
+// Meanwhile runs do on a goroutine of its own until the test is over. Its
+// context ends then, and the trial waits until do has returned before it checks
+// anything. The random numbers are made from the seed, which is logged if the
+// test fails. A test can use it for a load of its own.
 func (t *Trial) Meanwhile(seed uint64, do func(ctx context.Context, rnd *rand.Rand)) {
 	t.mu.Lock()
 	t.seeds = append(t.seeds, seed)
@@ -146,7 +157,8 @@ func (t *Trial) Meanwhile(seed uint64, do func(ctx context.Context, rnd *rand.Ra
 	t.meanwhile.Go(func() { do(t.busy, rand.New(rand.NewPCG(seed, 1))) })
 }
 
-// Count counts an event, such as an action that was done to the pipeline. The counts are logged if the test fails.
+// Count counts an event, such as an action that was done to the pipeline. The
+// counts are logged if the test fails.
 func (t *Trial) Count(event string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +172,8 @@ func (t *Trial) Counts() map[string]uint64 {
 	return maps.Clone(t.counts)
 }
 
-// Stages returns the stages that were passed to [Run], including those in a pipeline.Subgraph.
+// Stages returns the stages that were passed to [Run], including those in a
+// pipeline.Subgraph.
 func (t *Trial) Stages() []pipeline.Part { return slices.Clone(t.stages) }
 
 // drainWithin is how long a trial's pipeline may take to drain.
@@ -199,7 +212,8 @@ func (t *Trial) end() (broken []error) {
 	return broken
 }
 
-// drainTime returns a context that ends when the pipeline should have been drained: in a bubble when the watchdog says so.
+// drainTime returns a context that ends when the pipeline should have been
+// drained: in a bubble when the watchdog says so.
 func (t *Trial) drainTime() (context.Context, context.CancelFunc) {
 	if !t.virtual {
 		return context.WithTimeout(context.Background(), drainWithin)
@@ -228,7 +242,8 @@ func (t *Trial) unanswered() (n int) {
 	return n
 }
 
-// atRest returns what is wrong with the accounts of a pipeline that should be empty.
+// atRest returns the breach in the accounts of a pipeline that should be empty,
+// or nil.
 func atRest(s pipeline.Snapshot) *BreachError {
 	if promise, detail := oracle.AtRest(s); promise != "" {
 		return &BreachError{Promise(promise), detail}

@@ -13,12 +13,15 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// Watchdog takes snapshots of a pipeline again and again while it runs. Every snapshot must be balanced and no count
-// may go back. As long as commands are in flight and no stage is paused, the pipeline must make progress within the
-// patience. While commands wait for their next try no progress is due, unless handlers wait in a circle for other stages.
-// Batches that linger and handlers that sleep are not known to the watchdog: they need more patience. In a bubble of
-// testing/synctest, where they take no time, the patience is real time. The watchdog works while the test is blocked, too: Broken is
-// closed at once.
+// Watchdog takes snapshots of a pipeline again and again while it runs. Every
+// snapshot must be balanced and no count may go back. As long as commands are
+// in flight and no stage is paused, the pipeline must make progress within the
+// patience. While commands wait for their next try no progress is due, unless
+// handlers wait in a circle for other stages. Batches that linger and handlers
+// that sleep are not known to the watchdog: they need more patience. In a
+// bubble of testing/synctest, where they take no time, the patience is real
+// time. The watchdog works while the test is blocked, too: Broken is closed at
+// once.
 type Watchdog struct {
 	p         *pipeline.Pipeline
 	patience  time.Duration
@@ -33,7 +36,8 @@ type Watchdog struct {
 	broken    []error // each a BreachError
 }
 
-// Watch starts a watchdog for a running pipeline. The caller must call [Watchdog.Stop].
+// Watch starts a watchdog for a running pipeline. The caller must call
+// [Watchdog.Stop].
 func Watch(p *pipeline.Pipeline, patience time.Duration) *Watchdog {
 	return watch(p, patience, snapshotEvery)
 }
@@ -50,18 +54,20 @@ func watch(p *pipeline.Pipeline, patience, every time.Duration) *Watchdog {
 	return w
 }
 
-// Broken returns a channel that is closed when a promise was broken; [Watchdog.Stop] returns which.
+// Broken returns a channel that is closed when a promise was broken;
+// [Watchdog.Stop] returns which.
 func (w *Watchdog) Broken() <-chan struct{} { return w.found }
 
-// Stop ends the watch and returns the breaches, joined, each a [BreachError], or nil if there were none. It may be
-// called more than once.
+// Stop ends the watch and returns the breaches, joined, each a [BreachError],
+// or nil if there were none. It may be called more than once.
 func (w *Watchdog) Stop() error {
 	w.once.Do(func() { close(w.over) })
 	<-w.rest
 	return errors.Join(w.broken...)
 }
 
-// Snapshots waits for the end of the watch and returns how many snapshots were checked.
+// Snapshots waits for the end of the watch and returns how many snapshots were
+// checked.
 func (w *Watchdog) Snapshots() int {
 	<-w.rest
 	return w.snapshots
@@ -70,8 +76,9 @@ func (w *Watchdog) Snapshots() int {
 const (
 	// snapshotEvery is the pause between two snapshots.
 	snapshotEvery = time.Millisecond
-	// longestPause limits how much of the time between two snapshots counts: if it was much longer, the whole process
-	// was stopped, for example in a debugger.
+	// longestPause limits how much of the time between two snapshots counts: if
+	// it was much longer, the whole process was stopped, for example in a
+	// debugger.
 	longestPause = 100 * time.Millisecond
 )
 
@@ -127,14 +134,16 @@ func (w *Watchdog) watch() {
 	}
 }
 
-// stall returns the breach of a pipeline that has made no progress for some time.
+// stall returns the breach of a pipeline that has made no progress for some
+// time.
 func (w *Watchdog) stall(d time.Duration, s pipeline.Snapshot, handlers []stage.Stuck) *BreachError {
 	stalled := &StallError{For: d, Snapshot: s, Waits: waits(handlers), Goroutines: oracle.Stacks()}
 	return &BreachError{oracle.Progress, stalled.Error()}
 }
 
-// retrying returns the names of the stages whose commands wait for a time at which they are tried again. At a stage with a full
-// queue they may wait for a free slot instead, so it is left out.
+// retrying returns the names of the stages whose commands wait for a time at
+// which they are tried again. At a stage with a full queue they may wait for a
+// free slot instead, so it is left out.
 func retrying(s pipeline.Snapshot) (names []string) {
 	for _, st := range s.Stages {
 		if st.Queue.Delayed > 0 && st.Queue.Queued < st.Queue.Capacity {
@@ -149,7 +158,8 @@ func notWaitingFor(stages []string, handlers []stage.Stuck) []stage.Stuck {
 	return slices.DeleteFunc(slices.Clone(handlers), func(h stage.Stuck) bool { return slices.Contains(stages, h.Awaited) })
 }
 
-// compare returns what is wrong with a snapshot and its predecessor.
+// compare returns the breach of a promise that a snapshot and its predecessor
+// show, or nil.
 func compare(last, s pipeline.Snapshot) *BreachError {
 	switch {
 	case !s.Balanced():
@@ -172,8 +182,8 @@ func pausedAnywhere(s pipeline.Snapshot) bool {
 	return false
 }
 
-// progress changes whenever a command makes progress. Visits are left out: a worker that finds nothing makes no
-// progress.
+// progress changes whenever a command makes progress. Visits are left out: a
+// worker that finds nothing makes no progress.
 func progress(s pipeline.Snapshot) (sum uint64) {
 	sum = s.Accepted + s.Replied + s.Failed + s.Shed + s.DeadLettered
 	for _, st := range s.Stages {
@@ -191,13 +201,14 @@ type StallError struct {
 	Goroutines string // the stacks of all goroutines
 }
 
-// Error returns for how long, which stages hold commands, which handlers wait for which stages, and the stacks of all
-// goroutines.
+// Error returns for how long, which stages hold commands, which handlers wait
+// for which stages, and the stacks of all goroutines.
 func (e *StallError) Error() string {
 	return fmt.Sprintf("nothing has happened for %v with %d commands in flight\n%s\n%s\n%s",
 		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Waits, e.Goroutines)
 }
 
-// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any, for which
-// callers or workers of other stages wait, or that is drained, and one for commands between the stages.
+// Diagnose describes where a pipeline's commands are, and what may block them:
+// a line for each stage that has any, for which callers or workers of other
+// stages wait, or that is drained, and one for commands between the stages.
 func Diagnose(s pipeline.Snapshot) string { return oracle.Diagnose(s) }
