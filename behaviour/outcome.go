@@ -130,17 +130,16 @@ func (o Outcome) Next() *Inlet {
 	return o.next
 }
 
-// Open returns the parts of the outcome: the inlet of a [Forward], and the
-// value that any of the three carries. It is for engines; other code should use
-// [Outcome.Result], [Outcome.Command], [Outcome.Next] and [Outcome.Err].
-func (o Outcome) Open() (kind Kind, next *Inlet, value any) {
-	return o.Kind(), o.next, o.value
+// Way returns the inlet of a [Forward], and the value that any of the three
+// outcomes carries. For OK and Error the inlet is one that belongs to no stage.
+// It is for the engine, which knows the kind, or which inlet it expects; other
+// code should use [Outcome.Result], [Outcome.Command], [Outcome.Next] and
+// [Outcome.Err].
+func (o Outcome) Way() (next *Inlet, value any) {
+	// The fields could be those of a type in an internal package, whose methods
+	// users do not see. But then Forward is too large to be inlined.
+	return o.next, o.value
 }
-
-// Way returns the inlet of a [Forward] and the forwarded command. For other
-// outcomes the inlet is one that belongs to no stage, or nil. It is for engines
-// that know which inlet they expect.
-func (o Outcome) Way() (next *Inlet, cmd any) { return o.next, o.value }
 
 // Err returns the reason given to [Error], [ErrNoOutcome] for the zero
 // Outcome, and nil otherwise.

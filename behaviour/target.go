@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/internal/part"
 )
 
 // errWired is returned when a port that is already wired is connected again.
@@ -86,9 +85,15 @@ func wiredTo(port string, in *Inlet) error {
 	return fmt.Errorf("port %q leads to %q: %w", port, in.Name(), errWired)
 }
 
-// Rewire has the port lead to another target. The target must not be nil.
-// Rewire is for package pipeline.
-func (p *Port[C]) Rewire(_ part.Seal, to Target[C]) { p.to.Store(&lead[C]{to, to.Inlet()}) }
+func init() { //nolint:gochecknoinits // package link must not name a port's type
+	link.Rewire = func(port, to any) { port.(interface{ rewire(to any) }).rewire(to) }
+}
+
+// rewire has the port lead to another target, see link.Rewire.
+func (p *Port[C]) rewire(to any) {
+	target := to.(Target[C])
+	p.to.Store(&lead[C]{target, target.Inlet()})
+}
 
 // Wired reports whether the port is wired to a target.
 func (p *Port[C]) Wired() bool { return p != nil && p.to.Load() != nil }

@@ -113,8 +113,8 @@ func (p *plan) place(name string, x Part) {
 		p.groups = append(p.groups, grouping{x, distinct(p.members(fmt.Sprintf("group %q", x.name), x.parts))})
 	case flow:
 		list := x.Parts()
-		if first, ok := list[0].(cored); ok && slices.Contains(p.present, first.Core()) {
-			p.add(first.Core()) // which is a fault
+		if first := engine.CoreOf(list[0]); first != nil && slices.Contains(p.present, first) {
+			p.add(first) // which is a fault
 		}
 		p.addAll(list)
 	case part.List:
@@ -137,8 +137,8 @@ func (p *plan) place(name string, x Part) {
 			p.faultf("Entry", "names no stage")
 		}
 		p.entry = append(p.entry, stages...)
-	case cored:
-		if c := x.Core(); c != nil {
+	case engine.Staged:
+		if c := engine.CoreOf(x); c != nil {
 			p.add(c)
 			if p.given[c] {
 				p.faultf(stageName(c), "is given twice")
@@ -173,8 +173,8 @@ func (p *plan) addAll(list part.List) (stages []*engine.Core) {
 			p.faultf(x.Name, "%s", x.Problem)
 		case flow:
 			stages = append(stages, p.addAll(x.Parts())...)
-		case cored:
-			if c := x.Core(); c != nil {
+		case engine.Staged:
+			if c := engine.CoreOf(x); c != nil {
 				if !slices.Contains(p.present, c) {
 					p.add(c)
 				}
@@ -213,8 +213,8 @@ func (p *plan) members(name string, parts []Part) (stages []*engine.Core) {
 		case part.List:
 			stages = append(stages, p.addAll(x)...)
 			continue
-		case cored:
-			if c := x.Core(); c != nil {
+		case engine.Staged:
+			if c := engine.CoreOf(x); c != nil {
 				p.add(c)
 				stages = append(stages, c)
 				continue
@@ -418,7 +418,7 @@ func (p *plan) checkOuts(c *engine.Core, wired map[behaviour.Outlet]bool) {
 			continue
 		}
 		_, ours := p.index.places[port.Inlet()]
-		_, direct := port.(cored)
+		_, direct := port.(engine.Staged)
 		switch {
 		case ours:
 		case direct:
@@ -708,8 +708,8 @@ func (p *plan) placeFeed(f *fed) {
 	switch x := f.stage.(type) {
 	case flow:
 		p.addAll(x.Parts())
-	case cored:
-		p.add(x.Core())
+	case engine.Staged:
+		p.add(engine.CoreOf(x))
 	}
 }
 

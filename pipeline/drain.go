@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 )
@@ -174,7 +175,7 @@ func (d *drain) add(part Part) error {
 	}
 	return d.addAll(slices.DeleteFunc(slices.Clone(among), func(one Part) bool {
 		switch one.(type) {
-		case joined, *group, cored:
+		case joined, *group, engine.Staged:
 			return false
 		default:
 			return true

@@ -83,12 +83,10 @@ func Feed[C any](name string, stage behaviour.Target[C], src source.Source[C]) P
 			return src(ctx, func(cmd C) error { return submit(link.Load(inlet, &cmd)) })
 		}
 	}
-	c, ok := stage.(cored)
-	if !ok || c.Core() == nil {
+	if f.core = engine.CoreOf(stage); f.core == nil {
 		f.problem = fmt.Sprintf("%T is not a stage", stage)
 		return f
 	}
-	f.core = c.Core()
 	f.stage, _ = stage.(Part)
 	return f
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -23,9 +24,6 @@ import (
 // Part is a part of a pipeline: a stage, a wire, a group of parts, or an
 // option.
 type Part = part.Part
-
-// cored is a stage of any command type.
-type cored interface{ Core() *engine.Core }
 
 // flow is a stage.Flow of any types: one stage, or several that are connected.
 type flow interface{ Parts() part.List }
@@ -476,11 +474,9 @@ func Wire[C any](port *behaviour.Port[C], to behaviour.Target[C]) Part {
 	if port != nil {
 		w.port = port
 		w.connect = func() error { return port.Connect(to) }
-		w.rewire = func() { port.Rewire(part.Seal{}, to) }
+		w.rewire = func() { link.Rewire(port, to) }
 	}
-	if c, ok := to.(cored); ok && !engine.IsNil(to) {
-		w.to = c.Core()
-	}
+	w.to = engine.CoreOf(to)
 	return w
 }
 

@@ -132,7 +132,7 @@ func (r *rewiring) place(name string, parts []Part) {
 			r.checkFlow(x)
 		case part.Fault:
 			r.faultf(x.Name, "%s", x.Problem)
-		case cored:
+		case engine.Staged:
 			r.faultf(name, "is a stage, and no wire; Add adds stages")
 		default:
 			r.faultf(name, "is %s, and no wire of a pipeline that runs", nameOf(x))

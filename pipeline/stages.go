@@ -21,7 +21,7 @@ func nameOf(x Part) string {
 	switch x := x.(type) {
 	case nil:
 		return "nil"
-	case cored:
+	case engine.Staged:
 		return fmt.Sprintf("a %T that was not made with stage.New or stage.Each", x)
 	case joined:
 		return "a Subgraph"
@@ -41,14 +41,14 @@ func nameOf(x Part) string {
 // find returns the stage of the pipeline that a part is, or an error if it is
 // none.
 func (p *Pipeline) find(part Part) (*engine.Core, error) {
-	x, ok := part.(cored)
-	if !ok || x.Core() == nil {
+	c := engine.CoreOf(part)
+	if c == nil {
 		return nil, fmt.Errorf("pipeline %q: %s is not a stage", p.name, nameOf(part))
 	}
-	if c := x.Core(); slices.Contains(p.stages().stages, c) {
+	if slices.Contains(p.stages().stages, c) {
 		return c, nil
 	}
-	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, x.Core().Name(), ErrNotPart)
+	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, c.Name(), ErrNotPart)
 }
 
 // Pause stops workers from taking commands from a stage's queue until

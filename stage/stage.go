@@ -13,7 +13,6 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/internal/states"
 	"github.com/golda-dev/golda/stage/queue"
@@ -23,6 +22,8 @@ import (
 // Stage is a stage for commands of type C. Its methods may be called by any
 // goroutine, at any time.
 type Stage[C any] struct {
+	mark
+
 	core  *engine.Core
 	inbox *inbox.Inbox     // the core's inbox and
 	inlet *behaviour.Inlet // its inlet: fields of their own because every command needs them
@@ -216,8 +217,20 @@ func (s *Stage[C]) Inlet() *behaviour.Inlet {
 	return s.inlet
 }
 
-// Core returns the stage without its type. It is for package pipeline.
-func (s *Stage[C]) Core() *engine.Core {
+// mark hides the methods that make a stage a part of a pipeline.
+type mark = engine.Mark
+
+func init() { //nolint:gochecknoinits // the engine must not name a stage's type
+	engine.CoreOf = func(x any) *engine.Core {
+		if s, ok := x.(interface{ untyped() *engine.Core }); ok {
+			return s.untyped()
+		}
+		return nil
+	}
+}
+
+// untyped returns the stage without its type, see engine.CoreOf.
+func (s *Stage[C]) untyped() *engine.Core {
 	if s == nil {
 		return nil
 	}
@@ -232,9 +245,6 @@ func (s *Stage[C]) isMade() bool { return s != nil && s.inbox != nil }
 func unmadeError(call string) error {
 	return fmt.Errorf("stage: %s: the stage or flow is nil, or was not made with a function of package stage", call)
 }
-
-// Part makes a stage a part of a pipeline.
-func (s *Stage[C]) Part(part.Seal) {}
 
 // Submit submits a command and does not wait for its end. A nil error means
 // that the command was accepted, and will end exactly once. Any other error

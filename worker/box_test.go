@@ -14,6 +14,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -82,7 +83,7 @@ func TestABoxThatAHandlerWhichWasGivenUpMayStillReadIsNotRecycled(t *testing.T) 
 					nothing := behaviour.Func[crate](func(context.Context, crate) behaviour.Outcome { return behaviour.OK(nil) })
 					s := stage.Each("s", func() behaviour.Behaviour[crate] { return nothing }, stage.Workers(1, 1), stage.Timeout(time.Second),
 						stage.Grace(time.Second), stage.Retry(stage.RetryPolicy{Attempts: 3}))
-					core := s.Core()
+					core := engine.CoreOf(s)
 					core.Install(core.NewVersion(func(of *worker.Version) worker.Instance { return ofVersion{d, of} }))
 					p := run(t, s)
 					for i := range 100 {

@@ -34,8 +34,8 @@ func (w *Worker) SettleBare(o behaviour.Outcome) (completed bool) {
 // applyOutcome is SettleBare for all outcomes that do not take the lane. It reports whether the command is completed: it is replied
 // to or goes on, and will never be read again.
 func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) (completed bool) {
-	kind, next, value := o.Open()
-	switch kind {
+	next, value := o.Way()
+	switch o.Kind() {
 	case behaviour.KindForward:
 		return w.forward(e, next, value)
 	case behaviour.KindOK:

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -93,14 +94,14 @@ func TestARestartedStageHasAsManyWorkersAsAreWanted(t *testing.T) {
 			return behaviour.OK(nil)
 		}), stage.Workers(1, 4), stage.Restart(stage.RestartPolicy{Limit: -1}))
 		p := run(t, s, pipeline.Intensity(5, time.Hour), pipeline.Grace(time.Hour))
-		s.Core().Scale(part.Seal{}, 4)
+		engine.CoreOf(s).Scale(part.Seal{}, 4)
 		synctest.Wait()
 		for _, cmd := range []string{"hold", "hold", "crash", "crash"} {
 			require.NoError(t, s.Submit(t.Context(), cmd))
 			synctest.Wait()
 		}
 		require.Equal(t, 4, s.Snapshot().Workers.Busy)
-		s.Core().Scale(part.Seal{}, 1)
+		engine.CoreOf(s).Scale(part.Seal{}, 1)
 		synctest.Wait()
 		close(crash)
 		synctest.Wait()
@@ -132,7 +133,7 @@ func TestCommandsInTheOutboxesOfWorkersThatARestartedStageDoesNotNeedAreDelivere
 			return behaviour.Forward(full, cmd)
 		}), stage.Workers(1, 8), stage.Restart(stage.RestartPolicy{Limit: -1}))
 		p := run(t, full, first, pipeline.Intensity(5, time.Hour), pipeline.Grace(time.Hour), pipeline.Supervise(supervisor.OneForOne))
-		first.Core().Scale(part.Seal{}, 6)
+		engine.CoreOf(first).Scale(part.Seal{}, 6)
 		synctest.Wait()
 		var tickets []*stage.Ticket
 		for i := range 6 { // one is being handled, one is queued, workers hold four
@@ -143,7 +144,7 @@ func TestCommandsInTheOutboxesOfWorkersThatARestartedStageDoesNotNeedAreDelivere
 			require.NoError(t, first.Submit(t.Context(), "crash"))
 			synctest.Wait()
 		}
-		first.Core().Scale(part.Seal{}, 1)
+		engine.CoreOf(first).Scale(part.Seal{}, 1)
 		synctest.Wait()
 		close(crash)
 		synctest.Wait()

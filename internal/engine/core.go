@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/states"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
@@ -174,10 +175,27 @@ func (c *Core) Outs() []behaviour.Outlet {
 	return slices.DeleteFunc(slices.Clone(c.config.Outs), IsMissing)
 }
 
+// Mark is embedded by stage.Stage. It makes a stage of any command type a
+// [Staged] and a part of a pipeline, by methods that users do not see.
+type Mark struct{}
+
+// Part makes a stage a part of a pipeline.
+func (Mark) Part(part.Seal) {}
+
+func (Mark) staged() {}
+
+// Staged is a stage of any command type. [CoreOf] returns its core.
+type Staged interface{ staged() }
+
+// CoreOf returns the core of a stage of any command type; nil for anything
+// else, and for a stage that was not made with a function of package stage.
+// That package sets it, so that its users do not see the core.
+var CoreOf = func(any) *Core { return nil }
+
 // IsMissing reports whether a stage declares nil, or a stage that was not made with a function of package stage.
 func IsMissing(p behaviour.Outlet) bool {
-	s, ok := p.(interface{ Core() *Core })
-	return IsNil(p) || ok && s.Core() == nil
+	_, ok := p.(Staged)
+	return IsNil(p) || ok && CoreOf(p) == nil
 }
 
 // Owes reports whether suspended handlers, or results that wait for their turn, have something for another stage.

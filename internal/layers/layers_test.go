@@ -24,7 +24,7 @@ internal/bigstack:
 internal/plain:
 internal/link:
 internal/part:
-behaviour:          internal/link internal/part
+behaviour:          internal/link
 controller:         internal/plain
 controller/policy:  controller
 internal/ring:

@@ -125,7 +125,7 @@ func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 // pipeline.Subgraph.
 func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
 	for _, p := range parts {
-		if _, is := p.(interface{ Core() *engine.Core }); is {
+		if _, is := p.(engine.Staged); is {
 			all = append(all, p)
 		} else if v := reflect.ValueOf(p); v.IsValid() && v.Kind() == reflect.Slice {
 			for i := range v.Len() {
