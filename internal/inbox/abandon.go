@@ -8,23 +8,33 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// A worker whose handler does not return keeps its batch. When a hard stop has waited for it long enough the worker is
-// *abandoned*: the inbox ends its commands. Should the worker come back, the inbox says so at each of its calls, and books
-// nothing for it.
+// A worker whose handler does not return keeps its batch. When a hard stop has
+// waited for it long enough the worker is *abandoned*: the inbox ends its
+// commands. If the handler returns later, each call of the worker reports that
+// it was abandoned, and the inbox books nothing for it.
 //
-// The worker's memory is its own, and there is no time for it to report of each command how far it is. So the inbox keeps
-// copies of what it gives out, and knows how many at their end were not booked as done. These it ends. Some of them may well
-// have been handled: then their outcome is lost. Which ones that are is known only if the worker says what it begins, see [Member.Begun]. The worker
-// stores that first and looks then whether the inbox is halted, and the inbox is halted before it is read: so no command behind is ever begun.
+// The inbox cannot read the worker's memory, and a report for each command
+// would cost too much. So the inbox keeps a copy of each batch that it gives
+// out, and knows how many commands at its end were not booked as done. The
+// inbox ends these. Some of them may have been handled: then their outcome is
+// lost. The inbox knows which command the worker is at only if the worker
+// stores that in [Member.Begun]. The worker stores it first and then looks
+// whether the inbox is halted, and the inbox is halted before Begun is read: so
+// no later command is ever begun.
 //
-// Where commands suspend, the inbox keeps no copies: a suspended command is in no worker's batch, and another worker, or none, may end
-// it. There a run says which goroutine ends its command, so the caller of [Inbox.EndWith] owns the worker or the run.
+// Where commands suspend, the inbox keeps no copies: a suspended command is in
+// no worker's batch, and another worker, or none, may end it. There each run
+// records which goroutine ends its command, so the caller of [Inbox.EndWith]
+// owns the worker or the run.
 //
-// Nothing of what is ended here may have gone on elsewhere. Commands leave a worker's batch before they are booked, but only
-// between the end of a batch and the next turn, when no handler runs: a worker that [Member.Delivers] is not abandoned, for
-// it will be here in a moment.
+// Every command ended here must still be in the batch; none may have been
+// handed to the next stage. Commands leave a worker's batch before they are
+// booked, but only between the end of a batch and the next turn, when no
+// handler runs. So a worker with [Member.Delivers] set is not abandoned: its
+// next turn is about to begin.
 
-// keepCopy keeps copies of what a worker was given. It does not where commands suspend.
+// keepCopy keeps a copy of the batch that a worker was given, except where
+// commands suspend.
 func (s *state) keepCopy(m *Member, n int) {
 	if !m.listed {
 		s.holding = m.link(s.holding)
@@ -42,14 +52,16 @@ func (s *state) keepCopy(m *Member, n int) {
 	}
 }
 
-// drop forgets what a worker was given, when it may be long until it is given more.
+// drop forgets what a worker was given, when it may be long until it is given
+// more.
 func (m *Member) drop() {
 	clear(m.copies)
 	m.copies = m.copies[:0]
 }
 
-// link lists a member before those that have been given commands. It stays listed until the worker leaves the inbox: to list
-// it for each batch would cost too much for a hop.
+// link puts a member at the front of the list of members that have been given
+// commands. It stays listed until the worker leaves the inbox: to list it for
+// each batch would cost too much for a hop.
 func (m *Member) link(first *Member) *Member {
 	m.listed, m.before, m.behind = true, nil, first
 	if first != nil {
@@ -86,10 +98,11 @@ func (in *Inbox) Holders() (held []*Member) {
 	return held
 }
 
-// Abandon gives a worker up: what it has in its batch at this inbox, which is halted, ends, and the command that the worker has not returned
-// from does so with err; see [Member.Begun]. It returns the function
-// that reports these ends; nil if the worker has nothing in its batch here, or delivers. The caller has the worker's own
-// lock; see [Member.Delivers].
+// Abandon gives up a worker of an inbox that is halted. The commands of its
+// batch end; the command that the worker has not returned from ends with err;
+// see [Member.Begun]. It returns the function that reports these ends; nil if
+// the worker has nothing in its batch here, or delivers. The caller has the
+// worker's own lock; see [Member.Delivers].
 func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 	var fx effects
 	in.mu.Lock()
@@ -123,8 +136,9 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 // errHandled is the error of a command whose handler had returned.
 var errHandled = fmt.Errorf("%w: the command was handled, and what came of it is lost", ErrStopped)
 
-// endLeft books the end of the commands that are left of a batch: the one that the worker has begun last ends with err. If that one is not
-// known, all do.
+// endLeft books the end of the commands that are left of a batch. The command
+// that the worker has begun last ends with err. If that command is not known,
+// all end with err.
 func (s *state) endLeft(m *Member, left []command.Envelope, given int, err error, fx *effects) {
 	begun := int(m.Begun.Load())
 	if begun == 0 {
@@ -140,8 +154,9 @@ func (s *state) endLeft(m *Member, left []command.Envelope, given int, err error
 	s.endStopped(left[through:], fx)
 }
 
-// EndWith ends the last commands of the batch of a worker, whose inbox is halted: the first of them with err, and the others as
-// [Inbox.End] does. The caller owns the worker. EndWith returns the function that reports these ends.
+// EndWith ends the last commands of the batch of a worker, whose inbox is
+// halted: the first of them with err, and the others as [Inbox.End] does. The
+// caller owns the worker. EndWith returns the function that reports these ends.
 func (in *Inbox) EndWith(m *Member, t *Tally, es []command.Envelope, err error) (report func()) {
 	var fx effects
 	in.mu.Lock()
@@ -158,8 +173,8 @@ func (in *Inbox) EndWith(m *Member, t *Tally, es []command.Envelope, err error) 
 	return report
 }
 
-// holds reports whether a worker has commands of this inbox in its batch. The member itself is not asked: it may be at
-// another inbox.
+// holds reports whether a worker has commands of this inbox in its batch. The
+// member itself is not asked: it may be at another inbox.
 func (s *state) holds(m *Member) bool {
 	if s.queue.woken.on {
 		return false

@@ -25,29 +25,32 @@ type Accounts struct {
 	Submitters                     int // callers and handlers that wait for a free slot
 	Senders                        int // workers of other inboxes that wait here to hand over
 	Reserved                       int // slots that were promised to such workers
-	Due                            int // what could be given out if the inbox were not paused and had enough workers
-	Live, Busy, Most, Out          int
-	Blocked, Idle                  int  // of the stage's own workers; Busy, Blocked and Idle are all of them
-	Stalled                        bool // shared pools take nothing, because an inbox ahead is full
-	Visits, Empties, Stuck         uint64
-	Abandoned                      int
-	Oldest                         time.Duration // how long the next command has waited; 0 if that is not known
-	Pool                           *SharedPool
-	Knobs                          Knobs
-	BusyTime                       time.Duration
-	BlockedTime, IdleTime          time.Duration
-	RateWait                       time.Duration        // for how long commands have waited for the rate
-	KeyCapacity                    int                  // slots that the commands of one key may hold; 0: there is no bound
-	RateKeys                       int                  // keys whose commands wait for the rate of their key
-	GuardHeld                      int                  // of those queued, held back by guards
-	Guards                         []line.GuardAccounts // nil if there are none
-	Wait, Work                     histogram.Histogram
-	Open, Halted                   bool
-	Draining, Drained              bool // Draining: it is being drained, or has been. Drained: and the inbox is empty
+	// commands that could be given out if the inbox were not paused and had
+	// enough workers
+	Due                    int
+	Live, Busy, Most, Out  int
+	Blocked, Idle          int  // of the stage's own workers; Busy, Blocked and Idle are all of them
+	Stalled                bool // shared pools take nothing, because an inbox ahead is full
+	Visits, Empties, Stuck uint64
+	Abandoned              int
+	Oldest                 time.Duration // how long the next command has waited; 0 if that is not known
+	Pool                   *SharedPool
+	Knobs                  Knobs
+	BusyTime               time.Duration
+	BlockedTime, IdleTime  time.Duration
+	RateWait               time.Duration        // for how long commands have waited for the rate
+	KeyCapacity            int                  // slots that the commands of one key may hold; 0: there is no bound
+	RateKeys               int                  // keys whose commands wait for the rate of their key
+	GuardHeld              int                  // of those queued, held back by guards
+	Guards                 []line.GuardAccounts // nil if there are none
+	Wait, Work             histogram.Histogram
+	Open, Halted           bool
+	Draining, Drained      bool // Draining: it is being drained, or has been. Drained: and the inbox is empty
 }
 
-// Snapshot copies the accounts of the inboxes of one pipeline, all at the same instant: it holds all their locks, taken in
-// order. No other function holds the locks of two inboxes.
+// Snapshot copies the accounts of the inboxes of one pipeline, all at the same
+// instant: it holds all their locks, taken in order. No other function holds
+// the locks of two inboxes.
 func Snapshot(inboxes []*Inbox) []Accounts {
 	return snapshot(inboxes, func(in *Inbox, now int64) Accounts {
 		s := in.accounts(now)
@@ -56,8 +59,9 @@ func Snapshot(inboxes []*Inbox) []Accounts {
 	})
 }
 
-// Counts is [Snapshot] without Wait and Work, which stay empty. They may be two kilobytes each, and the control loop, which
-// reads the accounts often, has no use for them.
+// Counts is [Snapshot] without Wait and Work, which stay empty. They may be two
+// kilobytes each, and the control loop, which reads the accounts often, has no
+// use for them.
 func Counts(inboxes []*Inbox) []Accounts {
 	return snapshot(inboxes, func(in *Inbox, now int64) Accounts { return in.accounts(now) })
 }
@@ -121,8 +125,9 @@ func (s *state) rateWait(now int64) time.Duration {
 	return sum
 }
 
-// rateKeys is how many keys have commands that wait for the rate of their key. It may count keys whose next permits are there, when no
-// worker has been free since.
+// rateKeys is how many keys have commands that wait for the rate of their key.
+// It may count keys whose next permits are there, when no worker has been free
+// since.
 func (s *state) rateKeys() int {
 	if s.queue.rates == nil {
 		return 0

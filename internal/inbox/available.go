@@ -7,24 +7,29 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// A queue that one worker finishes in no time is left to that worker while it is at work: to wake another costs as much as
-// the work, and they only get in each other's way. The inbox knows how long the handlers took so far, which may be wrong of
-// the next command. So a queue is left to one worker for long only if that worker gets on.
+// A queue that one worker finishes in no time is left to that worker while it
+// is at work: to wake another costs as much as the work, and they only get in
+// each other's way. The inbox knows how long the handlers took so far, which
+// may be wrong of the next command. So a queue is left to one worker for long
+// only if that worker gets on.
 const (
-	// soon is how long the work may take that is left to one worker: no longer than it takes another to come, on a machine
-	// that is busy.
+	// soon is how long the work may take that is left to one worker: no longer
+	// than it takes another to come, on a machine that is busy.
 	soon = quantum / 5
-	// stillness is for how long a worker to which a queue is left may complete nothing.
+	// stillness is for how long a worker to which a queue is left may complete
+	// nothing.
 	stillness = time.Millisecond
 )
 
-// mostAbandoned is how many abandoned handlers may still run. Each holds a goroutine and what it works on; beyond that
-// number the inbox gives out no command until one has returned.
+// mostAbandoned is how many abandoned handlers may still run. Each holds a
+// goroutine and its command; beyond that number the inbox gives out no command
+// until a handler has returned.
 const mostAbandoned = 1024
 
-// available is how many commands could be given out now, if there were enough workers. While the inbox is paused, or all
-// instances are taken, commands that were started go on; so they do while the others wait for the inbox's rate. A halted
-// inbox gives out nothing.
+// available is how many commands could be given out now, if there were enough
+// workers. While the inbox is paused, or all instances are taken, commands that
+// were started go on; so they do while the others wait for the inbox's rate. A
+// halted inbox gives out nothing.
 func (s *state) available() int {
 	if s.queue.woken.on {
 		return s.availableWoken()
@@ -41,7 +46,8 @@ func (s *state) available() int {
 	return s.takeable()
 }
 
-// advanceKeys lists what the rates of keys allow by now. If they allow nothing it sets an alarm.
+// advanceKeys lists what the rates of keys allow by now. If they allow nothing
+// it sets an alarm.
 func (s *state) advanceKeys() {
 	now := s.now()
 	if due, alarm := s.queue.rates.Advance(now); alarm {
@@ -67,7 +73,8 @@ func (s *state) availableWoken() int {
 	}
 }
 
-// startable is how many commands could be started, if the inbox were not paused and had no rate.
+// startable is how many commands could be started, if the inbox were not paused
+// and had no rate.
 func (s *state) startable() int {
 	if !s.queue.woken.on {
 		return s.takeable()
@@ -76,7 +83,8 @@ func (s *state) startable() int {
 	return max(min(s.takeable(), free), 0)
 }
 
-// takeable is how many of the queued commands a worker could take now. While too many abandoned handlers run, it is none.
+// takeable is how many of the queued commands a worker could take now. While
+// too many abandoned handlers run, it is none.
 func (s *state) takeable() int {
 	if s.counts.abandoned >= mostAbandoned {
 		return 0
@@ -96,7 +104,8 @@ func (s *state) demand(now int64) int {
 	return s.runnable() + n
 }
 
-// rated is how many of n commands may be started for the inbox's rate. If there are too few permits it sets an alarm.
+// rated is how many of n commands may be started for the inbox's rate. If there
+// are too few permits it sets an alarm.
 func (s *state) rated(n int) int {
 	if n == 0 {
 		if s.rate.Waits() { // for commands that have ended
@@ -115,8 +124,9 @@ func (s *state) rated(n int) int {
 	return 0
 }
 
-// atLeast is how many permits there must be for n commands to be started. A batch that lingers does so for its permits, too: as
-// many as come meanwhile. Otherwise a stage that always has work would be given batches of one.
+// atLeast is how many permits there must be for n commands to be started. A
+// batch that lingers does so for its permits, too: as many as come meanwhile.
+// Otherwise a stage that always has work would be given batches of one.
 func (s *state) atLeast(n int) int {
 	if s.knobs.Linger <= 0 {
 		return 1
@@ -142,7 +152,8 @@ func unwoken(batch []command.Envelope) []command.Envelope {
 	return slices.DeleteFunc(slices.Clone(batch), func(e command.Envelope) bool { return e.Woken() })
 }
 
-// returnPermits puts the permits of n commands back whose handlers were not called. The places are those of the commands.
+// returnPermits puts back the permits of n commands whose handlers were not
+// called, with their places.
 func (s *state) returnPermits(n int, of places) {
 	if s.rate != nil {
 		s.rate.Fill(s.now())
@@ -155,9 +166,12 @@ func (s *state) returnPermits(n int, of places) {
 	}
 }
 
-// isLaden reports whether a worker of an inbox whose handlers suspend carries as many commands as it may, because the inboxes
-// that they are for are full. It goes on with commands that were started, for no other worker may be there to do so, and
-// starts none. In a keyed stage it starts none while it carries any: the keys of what it carries wait until all of that has left.
+// isLaden reports whether a worker of an inbox whose handlers suspend carries
+// as many commands as it may, because the inboxes that they are for are full.
+// Such a worker continues commands that were started, since there may be no
+// other worker to do so, and starts none. In a keyed stage a worker that
+// carries any commands starts none: the keys of carried commands wait until all
+// of these have left.
 func (s *state) isLaden(m *Member) bool {
 	if s.cfg.Key != nil {
 		return s.queue.woken.on && m.Carried > 0
@@ -165,7 +179,8 @@ func (s *state) isLaden(m *Member) bool {
 	return s.queue.woken.on && int(m.Carried) >= s.knobs.Capacity
 }
 
-// give moves available commands to a worker's batch. Fresh says whether some of them have not been started.
+// give moves available commands to a worker's batch. Fresh says whether some of
+// them have not been started.
 func (s *state) give(batch []command.Envelope, fresh bool) int {
 	if !s.queue.woken.on {
 		return s.queue.popInto(batch)
@@ -177,7 +192,8 @@ func (s *state) give(batch []command.Envelope, fresh bool) int {
 // suspended is how many commands are suspended.
 func (s *state) suspended() int { return max(s.counts.suspended, 0) }
 
-// mayBeHeld is how many commands may wait for others of the inbox, which in a drain do not come any more.
+// mayBeHeld is how many commands may wait for others of the inbox, which in a
+// drain do not come any more.
 func (s *state) mayBeHeld() int {
 	if s.cfg.Holder == nil {
 		return 0
@@ -188,7 +204,8 @@ func (s *state) mayBeHeld() int {
 // runnable is how many queued commands have been started.
 func (s *state) runnable() int { return s.queue.woken.Len() }
 
-// lingering reports whether the queue is to fill up before a worker takes of it.
+// lingering reports whether the queue is to fill up before a worker takes of
+// it.
 func (s *state) lingering() bool {
 	linger := min(s.knobs.Linger, MostLinger)
 	if linger <= 0 || s.queue.Len() >= min(s.knobs.Batch, s.knobs.Capacity) || s.runnable() > 0 {
@@ -225,6 +242,6 @@ func (s *state) leftToOne() bool {
 // completed is how many commands have been handled.
 func (c *counts) completed() uint64 { return c.ok + c.forwarded + c.errors }
 
-// MostLinger is for how long a batch lingers at most: envelopes cannot say how long they have waited when it is more than a
-// day and a half.
+// MostLinger is for how long a batch lingers at most: envelopes cannot say how
+// long they have waited when it is more than a day and a half.
 const MostLinger = 24 * time.Hour

@@ -7,8 +7,9 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Book books what a worker did in the middle of its batch: before a caller learns of it that may read the accounts. It
-// returns false, and books nothing, if the worker was abandoned.
+// Book books what a worker did in the middle of its batch: before a caller
+// learns of it that may read the accounts. It returns false, and books nothing,
+// if the worker was abandoned.
 func (in *Inbox) Book(m *Member, t *Tally) bool {
 	var fx effects
 	in.mu.Lock()
@@ -22,16 +23,19 @@ func (in *Inbox) Book(m *Member, t *Tally) bool {
 	return ours
 }
 
-// startOthers calls a worker if commands have ended in the middle of a batch, and others may be under way in their place.
+// startOthers calls a worker if commands have ended in the middle of a batch,
+// and others may be under way in their place.
 func (s *state) startOthers(fx *effects) {
 	if s.queue.woken.on {
 		s.callWorker(fx)
 	}
 }
 
-// Unbegun books commands es of a worker's batch as failed that were not started, because their callers' contexts have ended.
-// Rest, unless it is nil, are the commands that remain in the batch, in the worker's order: es may be empty if only the order has
-// changed. It returns false if the worker was abandoned.
+// Unbegun books commands es of a worker's batch as failed that were not
+// started, because their callers' contexts have ended. Rest, unless it is nil,
+// are the commands that remain in the batch, in the worker's order: es may be
+// empty if only the order has changed. It returns false if the worker was
+// abandoned.
 func (in *Inbox) Unbegun(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	at := in.payers(es)
 	var fx effects
@@ -44,8 +48,8 @@ func (in *Inbox) Unbegun(m *Member, t *Tally, es, rest []command.Envelope) bool 
 	return ours
 }
 
-// Expire sheds commands of a worker's batch that were not started, because their time to live is over. Rest and the result
-// are as for [Inbox.Unbegun].
+// Expire sheds commands of a worker's batch that were not started, because
+// their time to live is over. Rest and the result are as for [Inbox.Unbegun].
 func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	at := in.payers(es)
 	var fx effects
@@ -58,8 +62,8 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	return ours
 }
 
-// skip takes commands out of a worker's batch that were not started. The caller counts what became of them. It returns
-// false if the worker was abandoned.
+// skip takes commands out of a worker's batch that were not started. The caller
+// counts what became of them. It returns false if the worker was abandoned.
 func (s *state) skip(m *Member, t *Tally, es []command.Envelope, at places, rest []command.Envelope, fx *effects) bool {
 	if m.abandoned {
 		return false
@@ -107,8 +111,9 @@ func (s *state) book(m *Member, t *Tally, fx *effects) {
 	*t = Tally{}
 }
 
-// measure fits the size of the next batches to the time of this one. The size at most doubles, so that a stage whose first
-// commands were cheap by chance is not given too many expensive ones.
+// measure fits the size of the next batches to the time of this one. The size
+// at most doubles, so that a stage whose first commands were cheap by chance is
+// not given too many expensive ones.
 func (s *state) measure(t *Tally) {
 	each := t.Busy / time.Duration(t.Timed)
 	s.counts.work.Record(each, uint64(t.Timed))
@@ -117,10 +122,12 @@ func (s *state) measure(t *Tally) {
 	s.limit = min(max(fit, 1), 2*s.limit, s.knobs.Batch)
 }
 
-// RetryLater takes back the present command of a worker, whose try ended in an error, to be tried once more. It returns false
-// if the command has been tried often enough, and then leaves it in the worker's batch, or if the worker was abandoned. The
-// command waits at least as long as asked. A keyed stage may also take back the rest of the batch, so that no later command of the same key is handled before; see
-// [Inbox.TakesBack].
+// RetryLater takes back the present command of a worker, whose try ended in an
+// error, to be tried once more. It returns false if the command has been tried
+// often enough, and then leaves it in the worker's batch, or if the worker was
+// abandoned. The command waits at least as long as asked. A keyed stage may
+// also take back the rest of the batch, so that no later command of the same
+// key is handled before; see [Inbox.TakesBack].
 func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []command.Envelope, asked time.Duration) bool {
 	if e.Tries() >= in.cfg.Retry.Attempts {
 		return false
@@ -146,7 +153,8 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 	return ok
 }
 
-// mayRetry books what a worker did and reports whether its present command may wait for another try.
+// mayRetry books what a worker did and reports whether its present command may
+// wait for another try.
 func (s *state) mayRetry(m *Member, t *Tally, fx *effects) bool {
 	if m.abandoned {
 		return false
@@ -155,8 +163,8 @@ func (s *state) mayRetry(m *Member, t *Tally, fx *effects) bool {
 	return !s.halted.Load()
 }
 
-// SpendRetry takes a retry out of the budget, and reports whether there was one. If not, it counts that. The tally is what
-// the worker has not booked yet.
+// SpendRetry takes a retry out of the budget, and reports whether there was
+// one. If not, it counts that. The tally is what the worker has not booked yet.
 func (in *Inbox) SpendRetry(t *Tally) bool {
 	if in.cfg.Retry.Budget == 0 {
 		return true
@@ -179,8 +187,9 @@ func (s *state) retryLater(m *Member, e command.Envelope, at place, asked time.D
 	s.callWorker(fx)
 }
 
-// End ends the commands at the end of a worker's batch that were not started when the inbox was halted, as [Inbox.Halt] ends
-// those that are queued. It returns false if the worker was abandoned.
+// End ends the commands at the end of a worker's batch that were not started
+// when the inbox was halted, as [Inbox.Halt] ends queued commands. It returns
+// false if the worker was abandoned.
 func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 	var fx effects
 	in.mu.Lock()
@@ -213,7 +222,8 @@ func (s *state) backToLanes(m *Member, rest []command.Envelope, at places, fx *e
 	s.release(m, len(rest))
 }
 
-// giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: the rest ends.
+// giveBack returns the rest of a batch to the front of the queue. A halted
+// inbox takes nothing back: the rest ends.
 func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
 	if s.halted.Load() {
 		s.endStopped(s.suspendWoken(m, rest), fx)

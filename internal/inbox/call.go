@@ -1,6 +1,7 @@
 package inbox
 
-// checkFull notes that the inbox has become full, once until half of it is free again.
+// checkFull notes that the inbox has become full, once until half of it is free
+// again.
 func (s *state) checkFull(fx *effects) {
 	if s.full || s.takenSlots() < s.knobs.Capacity {
 		return
@@ -8,7 +9,8 @@ func (s *state) checkFull(fx *effects) {
 	s.full, fx.full, fx.some = true, true, true
 }
 
-// checkQuiet notes that a drain may be waiting for the inbox, if the inbox is empty, or has only commands that wait for others.
+// checkQuiet notes that a drain may be waiting for the inbox, if the inbox is
+// empty, or has only commands that wait for others.
 func (s *state) checkQuiet(fx *effects) {
 	pl := s.Pipeline()
 	if pl == nil || !pl.Draining.Load() && s.phase() < draining || s.load() > s.mayBeHeld() {
@@ -17,17 +19,20 @@ func (s *state) checkQuiet(fx *effects) {
 	fx.quiet, fx.some = true, true
 }
 
-// lookAtEntries has the submitters that wait at the pipeline's entry check again whether they may enter. A submitter that is
-// not counted yet looks at the inbox after this transition.
+// lookAtEntries has the submitters that wait at the pipeline's entry check
+// again whether they may enter. A submitter that is not counted yet looks at
+// the inbox after this transition.
 func (s *state) lookAtEntries(fx *effects) {
 	if pl := s.Pipeline(); pl != nil && pl.entry.Waited() {
 		fx.entries, fx.some = true, true
 	}
 }
 
-// callWorker picks a worker for the work that is here. Of the stage's own workers that is one that is idle, or one that
-// was not started yet, unless another is on its way already. A shared pool gets a token; but a worker of the stage's own that
-// still carries commands from before has an instance, and is called too.
+// callWorker picks a worker for the work that is here. Of the stage's own
+// workers that is one that is idle, or one that was not started yet, unless
+// another is on its way already. A shared pool gets a token; but a worker of
+// the stage's own that still carries commands from before has an instance, and
+// is called too.
 func (s *state) callWorker(fx *effects) {
 	if s.pool != nil {
 		s.addTokens(fx)
@@ -49,11 +54,12 @@ func (s *state) callWorker(fx *effects) {
 	fx.wakeWorker(m)
 }
 
-// mayCome reports whether a worker has an instance that it counts for, or another may be used.
+// mayCome reports whether a worker has an instance that it counts for, or
+// another may be used.
 func (s *state) mayCome(m *Member) bool { return m.inUse || s.busyInstances < s.knobs.Instances }
 
-// canWork reports whether a worker that comes finds something to do: it has an instance, or will get one, and may take what
-// is available.
+// canWork reports whether a worker that is called would find work: it has an
+// instance, or will get one, and may take one of the available commands.
 func (s *state) canWork(m *Member) bool {
 	return s.mayCome(m) && (m.owns || s.equippable()) && (!s.isLaden(m) || s.runnable() > 0)
 }

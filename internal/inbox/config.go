@@ -52,42 +52,52 @@ type Config struct {
 	TTL      time.Duration
 	Overflow Overflow
 	Rate     rate.Limit
-	// RateBy bounds how many commands of each key are given out. Without Key, RateKey says what the keys are; it calls user code.
+	// RateBy bounds how many commands of each key are given out. Without Key,
+	// RateKey says what the keys are; it calls user code.
 	RateBy  rate.Limit
 	RateKey func(load any) uint64
 	Retry   Retry
 	// Instances is how many workers may be here at once.
 	Instances int
-	// KeyCapacity is how many commands of one key may hold slots, with Key; or [line.QuarterOfCapacity]; 0: any number.
+	// KeyCapacity is how many commands of one key may hold slots, with Key; or
+	// [line.QuarterOfCapacity]; 0: any number.
 	KeyCapacity int
 	// Discipline is the order of the queue; nil is first in, first out.
 	Discipline queue.Discipline
-	// Key makes the stage a keyed one: commands of one key are handled one after the other. It is given the command as its
-	// envelope has it, and calls user code.
+	// Key makes the stage a keyed one: commands of one key are handled one
+	// after the other. It is given the command as its envelope has it, and
+	// calls user code.
 	Key func(load any) uint64
 	// Guards hold commands back; nil: there are none.
 	Guards *line.Guards
-	// Ordered has what comes of the commands leave in the order of their arrival.
+	// Ordered makes the results of the commands leave in the order in which the
+	// commands arrived.
 	Ordered bool
-	// Holder is the behaviour if its handlers wait for one another; otherwise nil.
+	// Holder is the behaviour if its handlers wait for one another; otherwise
+	// nil.
 	Holder link.Holder
-	// Pauses says how long the stage pauses when its workers crash one after another; nil: not at all.
+	// Pauses says how long the stage pauses when its workers crash one after
+	// another; nil: not at all.
 	Pauses *Pauses
 	// StreakEnds is how long after a crash the next one begins a new streak.
 	StreakEnds time.Duration
-	// Together says that commands are handled together: a worker takes as many as there are, however long the last ones took.
+	// Together says that commands are handled together: a worker takes as many
+	// as there are, however long the last ones took.
 	Together bool
-	// Elsewhere is why commands are refused for good, nil if they are not: the stage runs in another process, which takes none.
+	// Elsewhere is why commands are refused for good, nil if they are not: the
+	// stage runs in another process, which takes none.
 	Elsewhere error
 }
 
 // Pauses are the pauses of a stage whose workers crash one after another.
 type Pauses struct {
-	// Crash returns the pause after a crash that was charged to a command, Start the one after a worker that could not start. Beyond is
-	// how many of them there were one after another, beyond one for each worker.
+	// Crash returns the pause after a crash that was charged to a command,
+	// Start the one after a worker that could not start. Beyond is how many of
+	// them there were one after another, beyond one for each worker.
 	Crash, Start func(beyond int) time.Duration
-	// Delay bounds the delay of a waiting command by the pauses after crashes, all of them together: however many commands before it
-	// crash. 0 is no bound.
+	// Delay bounds the delay of a waiting command by the pauses after crashes,
+	// all of them together: however many commands before it crash. 0 is no
+	// bound.
 	Delay time.Duration
 }
 
@@ -101,7 +111,7 @@ type Retry struct {
 	LongestAsked time.Duration
 }
 
-// Knobs are what can be changed about an inbox while it is open.
+// Knobs are the settings that can be changed while an inbox is open.
 type Knobs struct {
 	Capacity  int
 	Batch     int
@@ -113,7 +123,7 @@ type Knobs struct {
 	Quality   float64
 }
 
-// knobs are the knobs with what is derived from them.
+// knobs are the knobs with the values derived from them.
 type knobs struct {
 	Knobs
 	quality *atomic.Uint64 // Quality, to be read by handlers
@@ -137,8 +147,9 @@ func (cfg Config) knobs() knobs {
 	return k
 }
 
-// quantum is how long a batch should take: long enough that the lock and the clock cost nothing, short enough that no worker
-// hoards what others could do.
+// quantum is how long a batch should take: long enough that the lock and the
+// clock cost nothing, short enough that no worker hoards commands that others
+// could handle.
 const quantum = 100 * time.Microsecond
 
 // Summer returns the behaviour if letters of the stage may have results in

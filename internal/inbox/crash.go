@@ -12,17 +12,20 @@ type crash struct {
 	culprit *command.Envelope  // the command that is to blame; nil: not known, or none is
 	at      place              // of the culprit, if it is tried again
 	retry   bool               // the culprit may be tried again
-	rest    []command.Envelope // what goes back to the queue
+	rest    []command.Envelope // the commands that return to the queue
 	back    places             // of the rest, in a keyed or ordered stage
 	fault   fault              // how the crash counts in the streak
 	unbegun bool               // no handler was called
 	err     error
 }
 
-// Crash books the end of a worker's batch that did not end well: the culprit, if one is known, is charged, and with retry
-// tried again; the rest goes back to the front of the queue, in order. A crash whose culprit is not known yet does not count
-// in the streak: it will when the culprit is found; see [Narrow]. What the batch completed before is booked first, so it ends
-// an older streak, and this crash is the first of its own. Crash returns false if the worker was abandoned.
+// Crash books the end of a worker's batch that did not end well: the culprit,
+// if one is known, is charged, and with retry tried again; the rest goes back
+// to the front of the queue, in order. A crash whose culprit is not known yet
+// does not count in the streak: it will when the culprit is found; see
+// [Narrow]. What the batch completed before is booked first, so it ends an
+// older streak, and this crash is the first of its own. Crash returns false if
+// the worker was abandoned.
 func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
 	c := crash{culprit: culprit, retry: retry, rest: rest, err: err}
 	if culprit != nil && culprit.Tries() <= 1 {
@@ -34,8 +37,10 @@ func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []co
 	return in.endBatch(m, t, &c)
 }
 
-// NoInstance books the end of a batch for which no instance could be made: no command is to blame. It counts in the streak
-// all the same, for otherwise a stage whose factory fails would never break. It returns false if the worker was abandoned.
+// NoInstance books the end of a batch for which no instance could be made: no
+// command is to blame. It counts in the streak all the same, for otherwise a
+// stage whose factory fails would never break. It returns false if the worker
+// was abandoned.
 func (in *Inbox) NoInstance(m *Member, t *Tally, batch []command.Envelope, err error) bool {
 	return in.endBatch(m, t, &crash{rest: batch, fault: notStarted, unbegun: true, err: err})
 }
@@ -88,9 +93,10 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	s.lookAtEntries(fx)
 }
 
-// crashedWorker removes a worker whose handler has crashed: it takes no further command, so it is no worker any more. Of its
-// own inbox it keeps inUse until [Inbox.Yield], which it calls when nothing is left in its outboxes. A
-// shared pool knows no inboxes, so its next worker is counted as a restart here.
+// crashedWorker removes a worker whose handler has crashed: it takes no further
+// command, so it is no worker any more. Of its own inbox it keeps inUse until
+// [Inbox.Yield], which it calls when nothing is left in its outboxes. A shared
+// pool knows no inboxes, so its next worker is counted as a restart here.
 func (s *state) crashedWorker(m *Member, fx *effects) {
 	if m.visit == nil || m.at == nil {
 		s.leave(m)
@@ -107,8 +113,9 @@ func (s *state) crashedWorker(m *Member, fx *effects) {
 	}
 }
 
-// leaveAlone keeps the workers of shared pools away until a time that only grows: the inbox's handlers crash, and the workers
-// have other inboxes to go to.
+// leaveAlone keeps the workers of shared pools away until a time that only
+// grows: the inbox's handlers crash, and the workers have other inboxes to go
+// to.
 func (s *state) leaveAlone(pause time.Duration) {
 	now := s.now()
 	until := now + int64(pause)
@@ -130,7 +137,8 @@ func (in *Inbox) CrashIdle(m *Member) {
 	in.countCrash(m, notStarted)
 }
 
-// AddAbandoned counts a handler that was given up and still runs. It returns true if there are now as many as there may be.
+// AddAbandoned counts a handler that was given up and still runs. It returns
+// true if there are now as many as there may be.
 func (in *Inbox) AddAbandoned() (most bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

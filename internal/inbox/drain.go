@@ -10,8 +10,8 @@ func (in *Inbox) Open() {
 	in.unlock(&fx)
 }
 
-// Close refuses commands from outside from now on, those of submitters that wait for a slot too. What other inboxes hand
-// over is still taken.
+// Close refuses commands from outside from now on, also commands of submitters
+// that wait for a slot. Commands that other inboxes hand over are still taken.
 func (in *Inbox) Close() {
 	var fx effects
 	in.mu.Lock()
@@ -34,10 +34,12 @@ func (in *Inbox) Drain() {
 	in.unlock(&fx)
 }
 
-// BlockUpstream starts the second step of the drain: all inboxes before this one are empty.
+// BlockUpstream starts the second step of the drain: all inboxes before this
+// one are empty.
 func (in *Inbox) BlockUpstream() { in.proceed(toBar) }
 
-// BlockBackEdges starts the third step of the drain: the inbox was seen to be empty.
+// BlockBackEdges starts the third step of the drain: the inbox was seen to be
+// empty.
 func (in *Inbox) BlockBackEdges() { in.proceed(toSeal) }
 
 // proceed takes a step, unless the drain has ended or started anew meanwhile.
@@ -47,7 +49,8 @@ func (in *Inbox) proceed(ev event) {
 	in.change(ev)
 }
 
-// EndDrain ends the inbox's drain and leaves it closed. Handlers cannot submit to it any more.
+// EndDrain ends the inbox's drain and leaves it closed. Handlers cannot submit
+// to it any more.
 func (in *Inbox) EndDrain() {
 	var fx effects
 	in.mu.Lock()
@@ -58,7 +61,8 @@ func (in *Inbox) EndDrain() {
 	in.unlock(&fx)
 }
 
-// UnblockSenders has barred senders try again that are not barred any more, because their own stages are drained now.
+// UnblockSenders has barred senders try again that are not barred any more,
+// because their own stages are drained now.
 func (in *Inbox) UnblockSenders() {
 	var fx effects
 	in.mu.Lock()
@@ -66,9 +70,10 @@ func (in *Inbox) UnblockSenders() {
 	in.unlock(&fx)
 }
 
-// Halt ends everything that is queued or waits for its next try: it will not be done. A worker finishes the command that it
-// has started and ends the others in its batch; see [Inbox.Halted]. Suspended commands stay so. Halt returns the function
-// that reports the commands that ended, which may take its time.
+// Halt ends everything that is queued or waits for its next try: it will not be
+// done. A worker finishes the command that it has started and ends the others
+// in its batch; see [Inbox.Halted]. Suspended commands stay so. Halt returns
+// the function that reports the commands that ended, which may take its time.
 func (in *Inbox) Halt() (report func()) {
 	var fx effects
 	in.mu.Lock()
@@ -94,7 +99,8 @@ func (in *Inbox) Halt() (report func()) {
 	return report
 }
 
-// retrySenders has those barred senders try again that the present phase does not bar.
+// retrySenders has those barred senders try again that the present phase does
+// not bar.
 func (s *state) retrySenders(fx *effects) {
 	s.unbar(fx)
 	var ahead []sender

@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// SetAdmission sets the rules by which the inbox lets in what is submitted to it.
+// SetAdmission sets the rules by which the inbox admits submitted commands.
 func (in *Inbox) SetAdmission(a controller.Admission) {
 	if !in.rules.Any() && a == (controller.Admission{}) {
 		return // as it is for most
@@ -26,21 +26,23 @@ func (in *Inbox) SetAdmission(a controller.Admission) {
 	in.unlock(&fx)
 }
 
-// checksAdmission reports whether a command is to be checked before it is taken: by the rules, the bound of the entries, the
-// bound of loops, or a discipline that asks for keys. Most inboxes check nothing.
+// checksAdmission reports whether a command is to be checked before it is
+// taken: by the rules, the bound of the entries, the bound of loops, or a
+// discipline that asks for keys. Most inboxes check nothing.
 func (in *Inbox) checksAdmission(ctx context.Context) bool {
 	pl := in.Pipeline()
 	return in.queue.ranker.Load() != nil || pl != nil && (in.rules.Any() || pl.entry.Any() || in.submitsInLoop(ctx))
 }
 
-// checkAdmission checks a command by the rules of the pipeline and of the inbox, and waits at the pipeline's entry. Entered
-// says that [gate.Entry.Entered] must be called.
+// checkAdmission checks a command by the rules of the pipeline and of the
+// inbox, and waits at the pipeline's entry. Entered says that
+// [gate.Entry.Entered] must be called.
 func (in *Inbox) checkAdmission(ctx context.Context, e *command.Envelope) (why reason.Reason, entered bool, refused error) {
 	pl := in.Pipeline()
 	if pl == nil || ended(ctx) {
 		return "", false, nil // it is refused for that, and no rule need be asked
 	}
-	if in.submitsInLoop(ctx) && !pl.Allow() { // before the next check: a stage that is drained accepts what its handlers submit
+	if in.submitsInLoop(ctx) && !pl.Allow() { // before the next check: a stage that is drained accepts commands of its own handlers
 		return reason.MaxInFlight, false, in.LoopFull()
 	}
 	if !in.IsOpen() {
@@ -54,7 +56,8 @@ func (in *Inbox) checkAdmission(ctx context.Context, e *command.Envelope) (why r
 	return in.waitToEnter(ctx)
 }
 
-// waitToEnter waits at the pipeline's entry. Callers that wait are found by the name of this method, see package stacks.
+// waitToEnter waits at the pipeline's entry. Callers that wait are found by the
+// name of this method, see package stacks.
 //
 //go:noinline
 func (in *Inbox) waitToEnter(ctx context.Context) (why reason.Reason, entered bool, err error) {
@@ -71,7 +74,8 @@ func (in *Inbox) waitToEnter(ctx context.Context) (why reason.Reason, entered bo
 	return why, entered, err
 }
 
-// SetAdmission sets the rules by which the pipeline lets in what is submitted to any of its inboxes.
+// SetAdmission sets the rules by which the pipeline admits commands that are
+// submitted to any of its inboxes.
 func (pl *Pipeline) SetAdmission(a controller.Admission) {
 	pl.entry.Set(a, pl.Now())
 	pl.entry.Notify()
@@ -89,7 +93,8 @@ func (d *door) Filled() (queued, capacity int) {
 // Clock is for [gate.Door].
 func (d *door) Clock() int64 { return (*Inbox)(d).now() }
 
-// MayWait reports true if the overflow rule is to wait, unless the caller is a handler.
+// MayWait reports true if the overflow rule is to wait, unless the caller is a
+// handler.
 func (d *door) MayWait(ctx context.Context) bool {
 	return handlerOf(ctx) == nil && d.cfg.Overflow == Wait
 }

@@ -11,12 +11,15 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// HandOver takes commands that a worker brings from another stage of the pipeline, and returns how many: all of them, unless
-// the inbox is full and its overflow rule is to wait. Along a back edge it never waits: the commands are in the pipeline
-// already, and the entry keeps it from filling up. With park, a worker that cannot hand over all its commands is parked
-// behind those that are, and woken when there are slots for it.
+// HandOver takes commands that a worker brings from another stage of the
+// pipeline, and returns how many: all of them, unless the inbox is full and its
+// overflow rule is to wait. Along a back edge it never waits: the commands are
+// in the pipeline already, and the entry keeps it from filling up. With park, a
+// worker that cannot hand over all its commands is parked, behind the workers
+// that are parked already, and woken when there are slots for it.
 //
-// Now is the present reading of the pipeline's clock, 0 if it was not read. M is nil if no worker waits.
+// Now is the present reading of the pipeline's clock, 0 if it was not read. M
+// is nil if no worker waits.
 func (in *Inbox) HandOver(m *Member, es []command.Envelope, now int64, back, park bool) (taken int) {
 	at := in.queue.places(es)
 	var fx effects
@@ -27,7 +30,8 @@ func (in *Inbox) HandOver(m *Member, es []command.Envelope, now int64, back, par
 	return taken
 }
 
-// receive decides what becomes of commands that come from another stage.
+// receive queues, drops or refuses commands that come from another stage, as
+// the phase and the overflow rule say.
 func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, back, park bool, fx *effects) (taken int) {
 	switch {
 	case s.halted.Load():
@@ -46,7 +50,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	case s.knobs.Disabled:
 		s.unreserve(was.lane, was.places)
 		s.shedDisabled(es, fx)
-		s.grantSlots(fx) // those that it was promised are for the next
+		s.grantSlots(fx) // the slots that it was promised are for the next worker
 		return len(es)
 	case back && l != nil && m != nil && m.own == nil:
 		taken = len(es)
@@ -79,7 +83,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	s.callWorker(fx)
 	s.unreserve(was.lane, was.places)
 	if l != nil && (full != nil || l.HasVacated()) || known && s.waiters.n > 0 {
-		s.grantSlots(fx) // what was promised and not used, or to a submitter behind a worker that has left the line
+		s.grantSlots(fx) // slots that were promised and not used; or to a submitter behind a worker that has left the line
 	}
 	if m != nil && m.DefersWakes && fx.wake != nil && !fx.ends() {
 		m.Called, fx.wake = fx.wake, m.Called // the caller wakes it; dead letters may take their time
@@ -87,9 +91,11 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	return len(es) - len(left)
 }
 
-// receiveByKey queues the commands of a worker for which there are slots, and places of their keys, and moves the others to the end
-// of es. P is what the worker has been promised; it keeps what it did not use. The result is how many were taken, and the first
-// lane without a place, with how many commands are left for it.
+// receiveByKey queues the commands of a worker for which there are slots, and
+// places of their keys, and moves the others to the end of es. P has the slots
+// and places that the worker has been promised, and keeps the unused ones. The
+// result is how many were taken, and the first lane without a place, with how
+// many commands are left for it.
 func (s *state) receiveByKey(l line.Places, es []command.Envelope, at places, now int64, free int, p *sender) (taken int, full *line.Lane, n int) {
 	s.stamp(es, now)
 	s.watchLapses(es)
@@ -139,8 +145,9 @@ func (s *state) rankOf(at places, i int) (r line.Rank) {
 	return r
 }
 
-// force queues commands that a shared worker brings, which never waits. The pool takes no more from the inbox where they come from
-// while one of their keys is over its bound.
+// force queues commands that a shared worker brings, which never waits. The
+// pool takes no more from the inbox where they come from while one of their
+// keys is over its bound.
 func (s *state) force(l line.Places, es []command.Envelope, at places, now int64, from *Inbox) {
 	s.counts.received += uint64(len(es))
 	s.stamp(es, now)
@@ -180,8 +187,8 @@ func (s *state) admit(es []command.Envelope, at places, now int64) {
 	s.queue.pushAll(es, at)
 }
 
-// stamp notes when commands of another stage came: for all of them, if each may soon be the oldest or a batch's first, else
-// for one in so many.
+// stamp notes when commands of another stage came: for all of them, if each may
+// soon be the oldest or a batch's first, else for one in so many.
 func (s *state) stamp(es []command.Envelope, now int64) {
 	if now == 0 {
 		if s.cfg.TTL == 0 {
@@ -206,8 +213,9 @@ func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 	s.checkQuiet(fx)
 }
 
-// overflow deals with commands of another stage that find this inbox full and not waiting. They were accepted long ago, so a
-// refusal is an end: they are shed.
+// overflow deals with commands of another stage that find this inbox full and
+// not waiting. They were accepted long ago, so a refusal is an end: they are
+// shed.
 func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 	s.counts.received += uint64(len(es))
 	for i, e := range es {
@@ -219,10 +227,13 @@ func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 	}
 }
 
-// Send queues a command that a handler of the same pipeline emits or forwards, and waits until ctx ends for a free slot,
-// before all commands that wait outside. A command that is emitted is counted for the emitter, the inbox of the handler, at
-// the instant at which it is queued; emitter is nil if the command is counted already. Along a back edge the
-// command always gets a slot. So does that of a shared worker, which may be the only one to free slots.
+// Send queues a command that a handler of the same pipeline emits or forwards,
+// and waits until ctx ends for a free slot, before all commands that wait
+// outside. A command that is emitted is counted for the emitter, the inbox of
+// the handler, at the instant at which it is queued; emitter is nil if the
+// command is counted already. Along a back edge the command always gets a slot.
+// So does a command of a shared worker, which may be the only one to free
+// slots.
 func (in *Inbox) Send(ctx context.Context, e command.Envelope, emitter *Inbox, back, shared bool) error {
 	x := sending{es: []command.Envelope{e}, emitter: emitter, back: back, shared: shared}
 	x.at = in.queue.places(x.es)
@@ -272,8 +283,9 @@ const (
 	waitsForSlot
 )
 
-// send queues a command of a handler, or says what the handler has to wait for. A handler is barred as a worker that hands
-// over is; along a back edge it is refused instead.
+// send queues a command of a handler, or says what the handler has to wait for.
+// A handler is barred as a worker that hands over is; along a back edge it is
+// refused instead.
 func (s *state) send(x *sending, suspends bool, fx *effects) (sendStep, *waiter, error) {
 	if x.from != nil && s.bars(x.from.Inbox(), x.back) && !s.halted.Load() {
 		if x.back {
@@ -290,7 +302,8 @@ func (s *state) send(x *sending, suspends bool, fx *effects) (sendStep, *waiter,
 		return waitsForSlot, w, nil
 	}
 	x.emitter.countEmitted()
-	// An inbox whose rule is to wait takes the command in any case; one that drops may find itself full.
+	// An inbox whose rule is to wait takes the command in any case; one that
+	// drops may find itself full.
 	s.receive(nil, x.es, x.at, 0, x.back || s.cfg.Overflow == Wait, false, fx)
 	return sent, nil, nil
 }

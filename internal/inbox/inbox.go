@@ -15,8 +15,9 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Pipeline is a pipeline as its inboxes see it. Each pipeline makes one and gives it to all its inboxes. The functions are
-// called without the lock of any inbox, unless they say otherwise.
+// Pipeline is a pipeline as its inboxes see it. Each pipeline makes one and
+// gives it to all its inboxes. The functions are called without the lock of any
+// inbox, unless they say otherwise.
 type Pipeline struct {
 	loopBounds
 
@@ -24,30 +25,40 @@ type Pipeline struct {
 	Name string
 	// Base is the zero of the pipeline's clock.
 	Base time.Time
-	// Clock reads the pipeline's clock, in nanoseconds; nil is the time since Base. A test may have its own.
+	// Clock reads the pipeline's clock, in nanoseconds; nil is the time since
+	// Base. A test may have its own.
 	Clock func() int64
 	// AfterFunc sets a timer; nil is time.AfterFunc. A test may have its own.
 	AfterFunc func(d time.Duration, f func()) Timer
-	// Reach says how an edge leads from one inbox to another: whether it closes a loop, and ok false if the other is not of
-	// this pipeline.
+	// Reach says how an edge leads from one inbox to another: whether it closes
+	// a loop, and ok false if the other is not of this pipeline.
 	Reach func(from, to *Inbox) (back, ok bool)
-	// Keep keeps the letter of a command that ended without an answer, or with an error that leaves one. It is called
-	// before the ticket is settled: a caller that learns of the end may look for the letter. It does not block. May be nil.
+	// Keep keeps the letter of a command that ended without an answer, or with
+	// an error that leaves one. It is called before the ticket is settled: a
+	// caller that learns of the end may look for the letter. It does not block.
+	// May be nil.
 	Keep func(Ending) (letter uint64)
-	// Follows says that workers store in [Member.Begun] which command of a batch they begin. It is set before the stages start.
+	// Follows says that workers store in [Member.Begun] which command of a
+	// batch they begin. It is set before the stages start.
 	Follows bool
-	// Ended is called for the same commands, after their tickets were settled: it may take its time.
+	// Ended is called for the same commands, after their tickets were settled:
+	// it may take its time.
 	Ended func(Ending)
-	// Full is called when an inbox has become full, once until it is not. May be nil.
+	// Full is called when an inbox has become full, once until it is not. May
+	// be nil.
 	Full func(*Inbox)
-	// Slowed is called when an inbox pauses for the first time in a streak of crashes, and again at each pause by which the streak has
-	// doubled. Recovered is called when a command is completed after such a streak. Both get the length of the streak, and may be nil.
+	// Slowed is called when an inbox pauses for the first time in a streak of
+	// crashes, and again at each pause by which the streak has doubled.
+	// Recovered is called when a command is completed after such a streak. Both
+	// get the length of the streak, and may be nil.
 	Slowed, Recovered func(in *Inbox, crashes int)
-	// RoundEnd is called when the first worker has ended a round of a visit plan, and Visited after every so many visits as
-	// [SharedPool.ReportVisits] says. Both may be nil.
+	// RoundEnd is called when the first worker has ended a round of a visit
+	// plan, and Visited after every so many visits as [SharedPool.ReportVisits]
+	// says. Both may be nil.
 	RoundEnd, Visited func(*SharedPool)
-	// Draining says that the whole pipeline is being drained. An inbox that becomes empty sends to Quiet then, and also
-	// while it is drained by itself.
+	// Draining says that the whole pipeline is being drained. An inbox that
+	// becomes empty sends to Quiet then, and also while it is drained by
+	// itself.
 	Draining atomic.Bool
 	// Quiet has a buffer of one.
 	Quiet chan struct{}
@@ -55,13 +66,15 @@ type Pipeline struct {
 	InFlight func() int
 	// Held adds up how many of them guards hold back.
 	Held func() int
-	// InLoop reports whether commands can get from either of two inboxes to the other.
+	// InLoop reports whether commands can get from either of two inboxes to the
+	// other.
 	InLoop func(from, to *Inbox) bool
-	// MaxInFlight bounds the commands in flight that loops may add to; 0: not at all.
+	// MaxInFlight bounds the commands in flight that loops may add to; 0: not
+	// at all.
 	MaxInFlight int
 
 	deadLettered atomic.Uint64
-	answered     atomic.Uint64 // of deadLettered, those that left no letter
+	answered     atomic.Uint64 // dead-lettered commands that left no letter
 	settling     atomic.Int32  // goroutines that end commands which have lapsed
 
 	entry gate.Entry
@@ -96,7 +109,8 @@ func (pl *Pipeline) Now() int64 {
 	return int64(time.Since(pl.Base))
 }
 
-// NotifyQuiet has a drain look at the inboxes. It may be called in vain: the drain reads their accounts.
+// NotifyQuiet has a drain look at the inboxes. It may be called in vain: the
+// drain reads their accounts.
 func (pl *Pipeline) NotifyQuiet() {
 	select {
 	case pl.Quiet <- struct{}{}:
@@ -104,15 +118,17 @@ func (pl *Pipeline) NotifyQuiet() {
 	}
 }
 
-// allowance is how many commands handlers may still add to loops before the commands in flight are counted again. To count
-// them takes the lock of every inbox, so each count covers many commands.
+// allowance is how many commands handlers may still add to loops before the
+// commands in flight are counted again. To count them takes the lock of every
+// inbox, so each count covers many commands.
 type allowance struct {
 	left atomic.Int64
 
 	counting sync.Mutex // one goroutine counts at a time
 }
 
-// Ending is the end of a command without an answer, or, with reason.Error, with an error that leaves a letter.
+// Ending is the end of a command without an answer, or, with reason.Error, with
+// an error that leaves a letter.
 type Ending struct {
 	Inbox  *Inbox
 	Cmd    any
@@ -122,23 +138,29 @@ type Ending struct {
 	At     time.Time
 	From   int  // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
 	Heard  bool // the source of the command deals with its end; see command.NewWatch
-	// ComesAgain says that the next process has the command again if a hard stop has ended it.
+	// ComesAgain says that the next process has the command again if a hard
+	// stop has ended it.
 	ComesAgain bool
-	// Answered says that the command leaves no letter, because a caller has it and the error.
+	// Answered says that the command leaves no letter, because a caller has it
+	// and the error.
 	Answered bool
 	Letter   uint64 // the number of its letter; 0 if there is none, or it is not known yet
 }
 
-// Inbox is the queue of one stage, its accounts, and its view of the workers: a state machine behind a lock. An exported
-// method takes the lock, runs one transition of the [state], and releases the lock with [Inbox.unlock], which applies what
-// the transition asks for.
+// Inbox is the queue of one stage, its accounts, and its view of the workers: a
+// state machine behind a lock. An exported method takes the lock, runs one
+// transition of the [state], and releases the lock with [Inbox.unlock], which
+// applies what the transition asks for.
 type Inbox struct {
-	// StartWorker starts a worker of the stage's own that was called and has not been started; set before AddUnstarted is
-	// called. Like [Member.Wake] it does not block.
+	// StartWorker starts a worker of the stage's own that was called and has
+	// not been started; set before AddUnstarted is called. Like [Member.Wake]
+	// it does not block.
 	StartWorker func()
-	// Owner is what the stage wants to find again; set before the inbox is opened.
+	// Owner is what the stage wants to find again; set before the inbox is
+	// opened.
 	Owner any
-	// Place is the stage's place in its pipeline; set before the inbox is opened.
+	// Place is the stage's place in its pipeline; set before the inbox is
+	// opened.
 	Place int
 
 	inlet *behaviour.Inlet
@@ -178,10 +200,12 @@ func (in *Inbox) configure(cfg Config) {
 	in.rate, in.retryBudget = newLimit(cfg.Rate), newBudget(cfg.Retry.Budget)
 }
 
-// Relay makes an inbox that was not opened that of a stage whose commands are handled in another process. What waits here is on its way
-// there: one worker sends it, many commands together, in the order of their arrival. Instances bounds what is under way if commands
-// may be suspended. What the stage asks for otherwise holds there. If elsewhere is not nil, no commands can go there, and it is why they
-// are refused.
+// Relay makes an inbox that was not opened the inbox of a stage whose commands
+// are handled in another process. One worker sends the queued commands there,
+// many together, in the order of their arrival. If commands may be suspended,
+// instances bounds the commands under way. The other options of the stage apply
+// in the other process. If elsewhere is not nil, no commands can be sent there,
+// and they are refused with it.
 func (in *Inbox) Relay(batch, instances int, elsewhere error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -203,7 +227,8 @@ func (s *shared) Config() *Config { return s.cfg }
 // Waits reports whether the overflow rule is to wait.
 func (s *shared) Waits() bool { return s.cfg.Overflow == Wait }
 
-// Attach makes the inbox part of a pipeline, once. It reports whether it was part of none.
+// Attach makes the inbox part of a pipeline, once. It reports whether it was
+// part of none.
 func (s *shared) Attach(pl *Pipeline) bool { return s.pipeline.CompareAndSwap(nil, pl) }
 
 // Detach takes the inbox out of a pipeline that was never started.
@@ -262,8 +287,9 @@ type gauges struct {
 	suspended                      int // of those in hand, in no worker's batch; below 0 while a worker has not booked yet
 }
 
-// countEmitted counts a command that a handler of the inbox emits, at the instant at which another inbox queues it: the
-// lock of that one is held. Nil counts nothing.
+// countEmitted counts a command that a handler of the inbox emits, at the
+// instant at which another inbox queues it: the lock of that one is held. Nil
+// counts nothing.
 func (in *Inbox) countEmitted() {
 	if in != nil {
 		in.emittedSingly.Add(1)
@@ -277,5 +303,6 @@ func (in *Inbox) Knobs() Knobs {
 	return in.knobs.Knobs
 }
 
-// Quality is what handlers are asked for. Any goroutine may read it.
+// Quality is the quality that handlers are asked for. Any goroutine may read
+// it.
 func (in *Inbox) Quality() float64 { return math.Float64frombits(in.knobs.quality.Load()) }

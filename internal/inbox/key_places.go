@@ -8,16 +8,21 @@ import (
 	"github.com/golda-dev/golda/internal/line"
 )
 
-// A keyed stage bounds how many of its slots the commands of one key may hold, so that a key whose commands come faster than they are
-// handled leaves slots to the others. A command holds a place of its key while it holds a slot: while it is queued, or waits for its
-// next try. Nothing that is in the inbox already is refused for want of a place: commands that come back, and those that come along a
-// back edge, are let in beyond the bound, as they are beyond the capacity.
+// A keyed stage bounds how many of its slots the commands of one key may hold,
+// so that a key whose commands come faster than they are handled leaves slots
+// to the others. A command holds a place of its key while it holds a slot:
+// while it is queued, or waits for its next try. No command that is in the
+// pipeline already is refused for want of a place: commands that return to the
+// queue, and commands along a back edge, are accepted beyond the bound, as they
+// are beyond the capacity.
 //
-// What waits for a place waits at the lane of its key, and holds up no other key. When there is a place it is reserved, and the wait
-// goes on in the line for slots, behind those that wait there. So the line never has commands that have a slot and no place:
-// the first in it can always be queued.
+// A caller, handler or worker that waits for a place waits at the lane of the
+// key, and holds up no other key. When a place is free it is reserved, and the
+// wait continues at the end of the line for slots. So the first command in that
+// line always has a place, and can be queued as soon as there is a slot.
 
-// noKeyPlaceError is the ErrFull of a command whose key has as many commands here as it may have.
+// noKeyPlaceError is the ErrFull of a command whose key has as many commands
+// here as it may have.
 type noKeyPlaceError struct{ most int }
 
 // Error says that the key is full, not the stage.
@@ -28,7 +33,7 @@ func (e noKeyPlaceError) Error() string {
 // Unwrap returns ErrFull.
 func (noKeyPlaceError) Unwrap() error { return ErrFull }
 
-// waitsAt returns what waits at a lane, to be added to.
+// waitsAt returns the waiters at a lane, and makes the list if there is none.
 func (s *state) waitsAt(ln *line.Lane) *atLane {
 	w := s.atLanes[ln]
 	if w == nil {
@@ -42,7 +47,7 @@ func (s *state) waitsAt(ln *line.Lane) *atLane {
 	return w
 }
 
-// unwait forgets what waited at a lane, if nothing does any more.
+// unwait removes the list of a lane's waiters if it is empty.
 func (s *state) unwait(ln *line.Lane) {
 	if w := s.atLanes[ln]; w != nil && w.isEmpty() {
 		delete(s.atLanes, ln)
@@ -60,7 +65,8 @@ func (s *state) isKeyFull(at place) bool {
 	return ln != nil && !l.Lets(ln)
 }
 
-// fullError returns why a command is refused that finds no slot, or no place of its key.
+// fullError returns why a command is refused that finds no slot, or no place of
+// its key.
 func (s *state) fullError(at place) error {
 	if s.isKeyFull(at) {
 		return noKeyPlaceError{s.queue.bound.Most()}
@@ -68,7 +74,8 @@ func (s *state) fullError(at place) error {
 	return ErrFull
 }
 
-// keyCapacity is how many slots the commands of one key may hold; 0: any number.
+// keyCapacity is how many slots the commands of one key may hold; 0: any
+// number.
 func (s *state) keyCapacity() int {
 	if s.queue.bound == nil {
 		return 0
@@ -94,7 +101,8 @@ func (s *state) enterLane(l line.Places, e *command.Envelope, at place) bool {
 	return true
 }
 
-// awaitSlot puts a command into the line for slots, or into that of its lane.
+// awaitSlot puts a command into the line for slots, or into the line of its
+// lane if its key has no place.
 func (s *state) awaitSlot(x entrant, suspends, first bool) *waiter {
 	w := s.waiters.waiter(x, suspends)
 	l := s.queue.bound
@@ -142,7 +150,8 @@ func (s *state) dismissAtLanes(fx *effects) {
 	}
 }
 
-// grantPlaces gives the places that have come free to what waits for them. It goes on in the line for slots.
+// grantPlaces gives free places to the waiters of their keys. These then wait
+// in the line for slots.
 func (s *state) grantPlaces(fx *effects) {
 	l := s.queue.bound
 	if l == nil {
@@ -180,8 +189,9 @@ func (s *state) grantPlacesOf(l line.Places, ln *line.Lane, w *atLane, fx *effec
 	}
 }
 
-// promisePlaces reserves places for the worker that has waited for them for longest, when there are as many as it wants or half of
-// all: each waking is to move many commands.
+// promisePlaces reserves places for the worker that has waited for them for
+// longest, when there are as many as it wants or half of all: each waking is to
+// move many commands.
 func (s *state) promisePlaces(l line.Places, ln *line.Lane) bool {
 	i := slices.IndexFunc(s.forPlaces, func(p sender) bool { return p.lane == ln })
 	p := s.forPlaces[i]
@@ -196,7 +206,8 @@ func (s *state) promisePlaces(l line.Places, ln *line.Lane) bool {
 	return true
 }
 
-// awaitPlaces has a worker wait for n places, before the others if it has had some of them.
+// awaitPlaces has a worker wait for n places, before the others if it has had
+// some of them.
 func (s *state) awaitPlaces(ln *line.Lane, n int, m *Member, first bool) {
 	at := len(s.forPlaces)
 	if first {
@@ -206,7 +217,7 @@ func (s *state) awaitPlaces(ln *line.Lane, n int, m *Member, first bool) {
 	s.waitsAt(ln).senders++
 }
 
-// leaveLane takes a worker out of those that wait for places.
+// leaveLane removes a worker from the list of workers that wait for places.
 func (s *state) leaveLane(i int) {
 	ln := s.forPlaces[i].lane
 	s.forPlaces = slices.Delete(s.forPlaces, i, i+1)
@@ -220,7 +231,8 @@ func (s *state) isOverFor(behind *Inbox) bool {
 	return slices.ContainsFunc(s.overKeys, func(o overKey) bool { return o.from == behind })
 }
 
-// unstallOver unstalls the inboxes behind that wait until a key has a place; nil is any key.
+// unstallOver unstalls the inboxes behind that wait until a key has a place;
+// nil is any key.
 func (s *state) unstallOver(ln *line.Lane, fx *effects) {
 	s.overKeys = slices.DeleteFunc(s.overKeys, func(o overKey) bool {
 		over := ln == nil || o.lane == ln

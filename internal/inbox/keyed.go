@@ -5,11 +5,13 @@ import "github.com/golda-dev/golda/internal/command"
 // Keyed reports whether the stage is a keyed one.
 func (in *Inbox) Keyed() bool { return in.cfg.Key != nil }
 
-// HoldsLanes reports whether the commands of the stage hold the lanes of their keys, because handlers may suspend.
+// HoldsLanes reports whether the commands of the stage hold the lanes of their
+// keys, because handlers may suspend.
 func (in *Inbox) HoldsLanes() bool { return in.Keyed() && in.queue.woken.on } // which are not changed
 
-// placesBack returns the places of commands that may come back, the last ones of a worker's batch: the worker's part in the line
-// knows them, or the commands are asked.
+// placesBack returns the places of commands that may come back, the last ones
+// of a worker's batch: the worker's part in the line knows them, or the
+// commands are asked.
 func (in *Inbox) placesBack(m *Member, es []command.Envelope) places {
 	switch {
 	case in.queue.knows:
@@ -21,7 +23,8 @@ func (in *Inbox) placesBack(m *Member, es []command.Envelope) places {
 	}
 }
 
-// placeBack returns the place of a command that must be tried again. Behind it so many are left in the worker's batch.
+// placeBack returns the place of a command that must be tried again. Behind it
+// so many are left in the worker's batch.
 func (in *Inbox) placeBack(m *Member, load any, behind int) place {
 	if in.queue.knows {
 		return place{rank: m.Part.Before(behind)}
@@ -29,26 +32,29 @@ func (in *Inbox) placeBack(m *Member, load any, behind int) place {
 	return in.queue.place(load)
 }
 
-// TakesBack reports whether [Inbox.RetryLater] takes back the rest of a worker's batch: later commands of the same key may be
-// in it.
+// TakesBack reports whether [Inbox.RetryLater] takes back the rest of a
+// worker's batch: later commands of the same key may be in it.
 func (in *Inbox) TakesBack() bool { return in.Keyed() && !in.HoldsLanes() }
 
-// freeLanes ends a worker's hold on lanes, or that of its commands that have ended, unless it carries what came of their
-// commands: until that has been handed over, later results could overtake it.
+// freeLanes frees the lanes that a worker, or its ended commands, hold. It
+// frees none while the worker carries results of their commands: until these
+// are handed over, later results could overtake them.
 func (s *state) freeLanes(m *Member) {
 	if m.Carried == 0 {
 		s.forgetLanes(m)
 	}
 }
 
-// forgetLanes ends the hold on lanes of a worker that has crashed, was abandoned or leaves.
+// forgetLanes ends the hold on lanes of a worker that has crashed, was
+// abandoned or leaves.
 func (s *state) forgetLanes(m *Member) {
 	if m.Part != nil {
 		s.queue.line.Free(m.Part)
 	}
 }
 
-// payers returns the places of commands that may get permits of their keys back.
+// payers returns the places of commands that may get permits of their keys
+// back.
 func (in *Inbox) payers(es []command.Envelope) places {
 	if in.queue.rates != nil { // which is not changed
 		return in.queue.places(es)

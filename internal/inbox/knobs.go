@@ -6,8 +6,8 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// Adjust changes the knobs: change gets the present ones, under the lock. Adjust returns instances that are too many now;
-// the caller stops them.
+// Adjust changes the knobs: change gets the present ones, under the lock.
+// Adjust returns instances that are too many now; the caller stops them.
 func (in *Inbox) Adjust(change func(*Knobs)) (surplus []any) {
 	var fx effects
 	in.mu.Lock()
@@ -28,8 +28,9 @@ func (in *Inbox) Adjust(change func(*Knobs)) (surplus []any) {
 	return surplus
 }
 
-// Order changes the order in which the queue gives its commands out. What waits is put into the new order; a discipline
-// with keys asks the waiting commands for theirs here, under the lock.
+// Order changes the order in which the queue gives its commands out. The
+// waiting commands are put into the new order; a discipline with keys asks the
+// waiting commands for theirs here, under the lock.
 func (in *Inbox) Order(d queue.Discipline) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

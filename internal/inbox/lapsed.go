@@ -8,20 +8,27 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// A command that waits has lapsed if it would end unhandled when its turn came: its caller's context has ended, the deadline that it
-// was submitted with has passed, or it has waited for longer than the stage's TTL. A worker that takes the command finds that. But
-// its turn may be far away, or may not come at all: guards hold the command back, or the handler of its key is suspended, or a
-// rate is low, or the workers are stuck. So the inbox looks by itself: every now and then while commands wait that may lapse, and
-// when one more command finds no free slot. It ends what has lapsed as a worker does, with the same counts, error and letter.
+// A command that waits has lapsed if it would end unhandled when its turn came:
+// its caller's context has ended, the deadline that it was submitted with has
+// passed, or it has waited for longer than the stage's TTL. A worker that takes
+// the command finds that. But its turn may be far away, or may not come at all:
+// guards hold the command back, or the handler of its key is suspended, or a
+// rate is low, or the workers are stuck. So the inbox looks by itself: every
+// now and then while commands wait that may lapse, and when one more command
+// finds no free slot. It ends lapsed commands as a worker does, with the same
+// counts, error and letter.
 //
-// There is no timer for each command, and no index: a look goes through the queue. Contexts may be the user's, so they are asked without
-// the lock. That is why a look takes the lock twice: to learn the origins of the commands that wait, and to end those whose origins
-// have ended. Looks take a twentieth of the time at most, or one in a second.
+// There is no timer for each command, and no index: a look goes through the
+// queue. Contexts may be the user's, so they are asked without the lock. That
+// is why a look takes the lock twice: to learn the origins of the commands that
+// wait, and to end the commands whose origins have ended. Looks take a
+// twentieth of the time at most, or one in a second.
 //
-// What a worker has in its batch has left the queue, and is not looked at.
+// Commands in a worker's batch have left the queue, and are not looked at.
 
-// Lapsed returns nil if commands of an origin may be started, [ErrExpired] if the deadline that they were submitted with has passed, or
-// why their caller's context has ended. It may call the user's code.
+// Lapsed returns nil if commands of an origin may be started, [ErrExpired] if
+// the deadline that they were submitted with has passed, or why their caller's
+// context has ended. It may call the user's code.
 func Lapsed(o *command.Origin) error {
 	if o.Late() {
 		return ErrExpired
@@ -29,7 +36,8 @@ func Lapsed(o *command.Origin) error {
 	return o.Ended()
 }
 
-// lockFor takes the lock for n commands that come. If there are fewer free slots it first ends commands that have lapsed.
+// lockFor takes the lock for n commands that come. If there are fewer free
+// slots it first ends commands that have lapsed.
 func (in *Inbox) lockFor(n int) {
 	in.mu.Lock()
 	if in.lapsing.watched && in.looksFor(n) {
@@ -39,8 +47,8 @@ func (in *Inbox) lockFor(n int) {
 	}
 }
 
-// EndLapsed ends the commands that have lapsed and wait: for their turn, or for their next try. It does nothing if another goroutine is
-// about it.
+// EndLapsed ends the commands that have lapsed and wait: for their turn, or for
+// their next try. It does nothing if another goroutine is about it.
 func (in *Inbox) EndLapsed() {
 	in.mu.Lock()
 	if in.lapsing.looking {
@@ -70,7 +78,8 @@ func (in *Inbox) EndLapsed() {
 	}
 }
 
-// origins returns the origins that may have ended of the commands that wait. Neighbours often have the same.
+// origins returns the origins that may have ended of the commands that wait.
+// Neighbours often have the same.
 func (s *state) origins() (all []*command.Origin) {
 	s.count(func(e *command.Envelope) bool {
 		if e.From.MayEnd() && (len(all) == 0 || all[len(all)-1] != e.From) {
@@ -81,7 +90,8 @@ func (s *state) origins() (all []*command.Origin) {
 	return all
 }
 
-// lapsedUnlessItPanics leaves a command whose context panics to the worker that takes it: the command crashes there.
+// lapsedUnlessItPanics leaves a command whose context panics to the worker that
+// takes it: the command crashes there.
 func lapsedUnlessItPanics(o *command.Origin) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -123,7 +133,8 @@ func (s *state) endLapsed(lapsed map[*command.Origin]error, fx *effects) {
 	s.lookAtEntries(fx)
 }
 
-// breakPacks books that commands were taken out of their packs. What is left of the packs is tried one by one.
+// breakPacks books that commands were removed from their packs. The remaining
+// commands of these packs are tried one by one.
 func (s *state) breakPacks(removed []command.Envelope) {
 	packed := s.queue.packed
 	s.queue.unpack(removed...)
@@ -136,16 +147,17 @@ func (s *state) breakPacks(removed []command.Envelope) {
 	})
 }
 
-// removePostponed takes out the commands for which is is true of the commands that wait for their next try. If others wait
-// for them a worker ends them.
-func (s *state) removePostponed(is func(*command.Envelope) bool) (es []command.Envelope) {
+// removePostponed removes and returns the commands for which match returns true
+// among the commands that wait for their next try. If results of later commands
+// wait for them, a worker ends them.
+func (s *state) removePostponed(match func(*command.Envelope) bool) (es []command.Envelope) {
 	if s.queue.line.Awaited() {
 		return nil
 	}
 	kept := s.delayed.heap[:0]
 	for i := range s.delayed.heap {
 		d := s.delayed.heap[i]
-		if !is(&d.e) {
+		if !match(&d.e) {
 			kept = append(kept, d)
 			continue
 		}
@@ -157,7 +169,7 @@ func (s *state) removePostponed(is func(*command.Envelope) bool) (es []command.E
 	heap.Init(&s.delayed)
 	for w := s.waiters.first; w != nil; {
 		next := w.after
-		if w.retry && is(&w.e) {
+		if w.retry && match(&w.e) {
 			s.waiters.leave(w)
 			es = append(es, w.e)
 		}
@@ -166,7 +178,8 @@ func (s *state) removePostponed(is func(*command.Envelope) bool) (es []command.E
 	return es
 }
 
-// watchAgain sets the alarm for the next look, if commands wait that may lapse. The last look took so long.
+// watchAgain sets the alarm for the next look, if commands wait that may lapse.
+// The last look took so long.
 func (s *state) watchAgain(took time.Duration) {
 	pause := min(lookShare*took, longestPause)
 	s.lapsing.next = s.now() + int64(max(pause, lookPause))

@@ -2,8 +2,8 @@ package inbox
 
 import "github.com/golda-dev/golda/behaviour"
 
-// Mark marks the inbox. The workers that are here are woken: those that are parked with something to hand over look whether it is
-// for one of the others.
+// Mark marks the inbox and wakes its workers. A parked worker that has commands
+// to hand over must look whether any of them is for an inbox in Mark.To.
 func (in *Inbox) Mark(m *Mark) {
 	var fx effects
 	in.mu.Lock()
@@ -18,7 +18,8 @@ func (in *Inbox) Mark(m *Mark) {
 	in.unlock(&fx)
 }
 
-// Marked returns how many workers are left of those that had something here when the inbox was marked last.
+// Marked returns how many of the workers that had commands here when the inbox
+// was marked last may still have some of them.
 func (in *Inbox) Marked() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -28,11 +29,13 @@ func (in *Inbox) Marked() int {
 // Unmark ends the wait for a mark.
 func (in *Inbox) Unmark() { in.marks.Store(nil) }
 
-// Present returns the mark that is being waited for, nil if there is none. Workers that carry something ask for it.
+// Present returns the mark that is being waited for, nil if there is none.
+// Workers that carry something ask for it.
 func (in *Inbox) Present() *Mark { return in.marks.Load() }
 
-// Pass gives a worker the present mark, if that is still the one that it has asked for: the worker has handled its batch, and what it
-// carries is for none of the inboxes that the mark is about.
+// Pass gives a worker the present mark, if that is still the mark that it asked
+// for. The worker has handled its batch, and none of the commands that it
+// carries is for an inbox in Mark.To.
 func (in *Inbox) Pass(m *Member, asked *Mark) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -42,7 +45,8 @@ func (in *Inbox) Pass(m *Member, asked *Mark) {
 	}
 }
 
-// HasResultsFor reports whether results of an ordered inbox wait here until they may leave for another one.
+// HasResultsFor reports whether results of an ordered inbox wait here until
+// they may leave for another one.
 func (in *Inbox) HasResultsFor(to *behaviour.Inlet) bool {
 	if !in.Ordered() {
 		return false

@@ -9,60 +9,72 @@ import (
 	"github.com/golda-dev/golda/internal/steer"
 )
 
-// belong makes a worker one of the inbox's own. It does so once: other inboxes, where the worker may be parked, read own with
-// their own locks.
+// belong makes a worker one of the inbox's own. It does so once: other inboxes,
+// where the worker may be parked, read own with their own locks.
 func (m *Member) belong(in *Inbox) {
 	if m.own == nil {
 		m.own = in
 	}
 }
 
-// Member is a worker as its inbox, or its shared pool, sees it. It outlives the worker's actor.
+// Member is a worker as its inbox, or its shared pool, sees it. It outlives the
+// worker's actor.
 type Member struct {
 	*visit     // of a shared worker; only the worker touches it
 	attendance // guarded by the lock of the inbox or shared pool that the worker has joined
 	custody    // guarded by the lock of the inbox that the worker is at
 
-	// Wake has the worker come for its turn. Any goroutine may call it; it does not block.
+	// Wake has the worker come for its turn. Any goroutine may call it; it does
+	// not block.
 	Wake func()
 	// Batch is where a turn puts the commands.
 	Batch []command.Envelope
-	// Instance is what the worker handles them with. A turn at a shared inbox lends one, or nil: then the worker is to make
-	// one. It is the worker's for as long as it is at the inbox, and is returned to the idle instances.
+	// Instance is what the worker handles them with. A turn at a shared inbox
+	// lends one, or nil: then the worker is to make one. It is the worker's for
+	// as long as it is at the inbox, and is returned to the idle instances.
 	Instance any
-	// Part is the worker's part in the line of the stage where it is; nil until a line has one for it.
+	// Part is the worker's part in the line of the stage where it is; nil until
+	// a line has one for it.
 	Part *line.Part
 	// Surplus is an instance that the worker is to stop.
 	Surplus any
-	// Owner is the worker whose member it is, nil if there is none yet; set once.
+	// Owner is the worker whose member it is, nil if there is none yet; set
+	// once.
 	Owner any
-	// Since is when the present batch started, by the pipeline's clock; the same below zero when the batch is done, and 0
-	// before the first. The worker sets it; any goroutine may read it.
+	// Since is when the present batch started, by the pipeline's clock; the
+	// same below zero when the batch is done, and 0 before the first. The
+	// worker sets it; any goroutine may read it.
 	Since atomic.Int64
-	// Begun is one more than the index of the command of the batch that the worker has begun last; [NoneBegun] if it has begun none, and 0 if
-	// that is not known, or it has begun all at once. The worker sets it if [Pipeline.Follows] is set, before it looks whether the inbox is
-	// halted. Unless it is 0, the inbox sets it to NoneBegun with each batch.
+	// Begun is one more than the index of the command of the batch that the
+	// worker has begun last; [NoneBegun] if it has begun none, and 0 if that is
+	// not known, or it has begun all at once. The worker sets it if
+	// [Pipeline.Follows] is set, before it looks whether the inbox is halted.
+	// Unless it is 0, the inbox sets it to NoneBegun with each batch.
 	Begun atomic.Int32
-	// Called is an idle worker that a hand-over of this one has called with DefersWakes, for this one to wake. Only the
-	// worker touches the two.
+	// Called is an idle worker that a hand-over of this one has called with
+	// DefersWakes, for this one to wake. Only the worker touches the two.
 	Called *Member
 
 	own *Inbox // the inbox of whose stage the worker is; nil for a shared worker; set once
 
 	ready atomic.Bool // there may be a turn to take
 
-	// DefersWakes has an idle worker that a hand-over calls stored in Called instead of being woken.
+	// DefersWakes has an idle worker that a hand-over calls stored in Called
+	// instead of being woken.
 	DefersWakes bool
-	// Delivers says that the worker has handled its batch, and is about to hand over what came of it and to take its next
-	// turn. The worker sets it under a lock of its own, and the inbox clears it under the inbox's. So code that holds both
-	// may read it.
+	// Delivers says that the worker has handled its batch, and is about to hand
+	// over the results and to take its next turn. The worker sets it under a
+	// lock of its own, and the inbox clears it under the inbox's. So code that
+	// holds both may read it.
 	Delivers bool
 }
 
-// NoneBegun is the value of [Member.Begun] of a worker that has begun no command of its batch.
+// NoneBegun is the value of [Member.Begun] of a worker that has begun no
+// command of its batch.
 const NoneBegun = -1
 
-// attendance says what a worker of a set does. It is working unless it is idle, waking or blocked.
+// attendance says what a worker of a set does. It is working unless it is idle,
+// waking or blocked.
 type attendance struct {
 	joined  bool
 	idle    bool // is among the idle
@@ -75,29 +87,31 @@ type custody struct {
 	inUse     bool   // counts in the inbox's busyInstances
 	owns      bool   // counts in the inbox's made
 	mark      uint32 // the inbox's when the worker came; see marked
-	listed    bool   // is one of those that have been given commands in this visit
+	listed    bool   // is in the list of members that have been given commands in this visit
 	abandoned bool   // was given up
 	fault     fault  // how its last crash counts in the streak
 
-	// Carried is how many commands the worker has not been able to hand over, as the inbox knows it; see [Inbox.Carry]. Only
-	// the worker changes it.
+	// Carried is how many commands the worker has not been able to hand over,
+	// as the inbox knows it; see [Inbox.Carry]. Only the worker changes it.
 	Carried        int32
 	inHand         int32              // commands in its batch that are not done
 	timed          uint32             // when the last batch started whose time has been counted; the low half of it is enough
 	credited       time.Duration      // so much of the present batch's time has been counted
-	copies         []command.Envelope // what it was given last; see abandon.go
-	before, behind *Member            // neighbours among those that are listed
+	copies         []command.Envelope // the batch that it was given last; see abandon.go
+	before, behind *Member            // neighbours in that list
 }
 
 // fault is how a crash counts in a streak.
 type fault uint8
 
 const (
-	// faultless does not count: a further try of a command, or the search for the command of a batch that crashes.
+	// faultless does not count: a further try of a command, or the search for
+	// the command of a batch that crashes.
 	faultless fault = iota
 	// charged is a crash of a handler that was charged to a command.
 	charged
-	// notStarted is a worker that could not start: the stage is to blame, not a command.
+	// notStarted is a worker that could not start: the stage is to blame, not a
+	// command.
 	notStarted
 )
 
@@ -113,13 +127,15 @@ type visit struct {
 	began   int64
 }
 
-// Ready reports whether the worker should come for a turn. Parking makes it false, waking makes it true.
+// Ready reports whether the worker should come for a turn. Parking makes it
+// false, waking makes it true.
 func (m *Member) Ready() bool { return m.ready.Load() }
 
 // MarkReady makes the worker ready for a turn though it is parked somewhere.
 func (m *Member) MarkReady() { m.ready.Store(true) }
 
-// lastBatch is when the worker's last batch began, 0 if it never had one; running reports that it is not done.
+// lastBatch is when the worker's last batch began, 0 if it never had one;
+// running reports that it is not done.
 func (m *Member) lastBatch() (began int64, running bool) {
 	began = m.Since.Load()
 	if began < 0 {
@@ -128,7 +144,8 @@ func (m *Member) lastBatch() (began int64, running bool) {
 	return began, began > 0
 }
 
-// Tally is what a worker has done since it last booked. Only the worker touches it until then.
+// Tally is what a worker has done since it last booked. Only the worker touches
+// it until then.
 type Tally struct {
 	OK, Forwarded, Emitted, Errors int
 	Suspended                      int           // commands that were suspended

@@ -2,7 +2,8 @@ package inbox
 
 import "slices"
 
-// Join adds a worker of the stage's own. With again it comes in the place of one that crashed.
+// Join adds a worker of the stage's own. With again it comes in the place of
+// one that crashed.
 func (in *Inbox) Join(m *Member, again bool) {
 	m.belong(in)
 	var fx effects
@@ -18,14 +19,15 @@ func (in *Inbox) Join(m *Member, again bool) {
 	in.unlock(&fx)
 }
 
-// Leave removes a worker, for good or until it is started afresh. If its instance is still wanted it is taken back;
-// otherwise it stays with the worker, which stops it and then calls [Inbox.ReturnInstance].
+// Leave removes a worker, for good or until it is started afresh. If its
+// instance is still wanted it is taken back; otherwise it stays with the
+// worker, which stops it and then calls [Inbox.ReturnInstance].
 func (in *Inbox) Leave(m *Member) {
 	var fx effects
 	in.mu.Lock()
 	in.leave(m)
 	in.forgetLanes(m)
-	in.changed(&fx) // what it carried holds no slots here any more
+	in.changed(&fx) // commands that it carried hold no slots here any more
 	in.unlock(&fx)
 }
 
@@ -41,7 +43,8 @@ func (s *state) leave(m *Member) {
 	}
 }
 
-// Yield gives up a worker's place at the inbox after its last batch, when all that came of it has been handed over.
+// Yield gives up a worker's place at the inbox after its last batch, when all
+// that came of it has been handed over.
 func (in *Inbox) Yield(m *Member) {
 	var fx effects
 	in.mu.Lock()
@@ -51,8 +54,9 @@ func (in *Inbox) Yield(m *Member) {
 	in.unlock(&fx)
 }
 
-// Succeed puts another member in the place of one that is not used any more: if that still held an instance, because its
-// worker had something to hand over, its successor does.
+// Succeed puts another member in the place of one that is not used any more: if
+// that still held an instance, because its worker had something to hand over,
+// its successor does.
 func (in *Inbox) Succeed(from, to *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -60,8 +64,9 @@ func (in *Inbox) Succeed(from, to *Member) {
 	in.queue.line.Succeed(from.Part, to.Part)
 }
 
-// ForgetShrink forgets what the workers of a stage that broke had still to do and had done wrong: requests to leave, and the
-// streak of their crashes. It is called when none of them is left.
+// ForgetShrink forgets what the workers of a stage that broke had still to do
+// and had done wrong: requests to leave, and the streak of their crashes. It is
+// called when none of them is left.
 func (in *Inbox) ForgetShrink() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -69,7 +74,7 @@ func (in *Inbox) ForgetShrink() {
 	in.forgetStreak()
 }
 
-// Shrink asks n workers to leave, first those that were not started yet.
+// Shrink asks n workers to leave, first workers that were not started yet.
 func (in *Inbox) Shrink(n int) {
 	var fx effects
 	in.mu.Lock()
@@ -79,15 +84,18 @@ func (in *Inbox) Shrink(n int) {
 	in.unlock(&fx)
 }
 
-// Unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.
+// Unshrink takes back up to n requests to leave that no worker has followed
+// yet, and returns how many.
 func (in *Inbox) Unshrink(n int) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.unshrink(n)
 }
 
-// WakeAll wakes the idle workers that have an instance, though there may be nothing to do: they check their instances then.
-// The others stay idle: one that comes and can do nothing would be taken for the one that comes for the next command.
+// WakeAll wakes the idle workers that have an instance, though there may be
+// nothing to do: they check their instances then. The others stay idle: a woken
+// worker that cannot work would count as the worker that was called for the
+// next command.
 func (in *Inbox) WakeAll() {
 	var fx effects
 	in.mu.Lock()
@@ -105,15 +113,17 @@ func (in *Inbox) WakeAll() {
 	in.unlock(&fx)
 }
 
-// Claim asks for an instance for a worker of the stage's own, before it joins. An idle one is lent; with make, the worker
-// is to make one. If neither, there are as many as there may be, and the worker gets one with its first commands.
+// Claim asks for an instance for a worker of the stage's own, before it joins.
+// An idle one is lent; with make, the worker is to make one. If neither, there
+// are as many as there may be, and the worker gets one with its first commands.
 func (in *Inbox) Claim(m *Member) (make bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.equip(m)
 }
 
-// ReturnInstance adds a claimed instance to the idle ones, or gives up the claim.
+// ReturnInstance adds a claimed instance to the idle ones, or gives up the
+// claim.
 func (in *Inbox) ReturnInstance(m *Member) {
 	var fx effects
 	in.mu.Lock()
@@ -122,8 +132,9 @@ func (in *Inbox) ReturnInstance(m *Member) {
 	in.unlock(&fx)
 }
 
-// Borrow lends a member, which belongs to no worker, the first idle instance that fits. It is given back,
-// or another or none in its place, with [Inbox.ReturnInstance].
+// Borrow lends a member, which belongs to no worker, the first idle instance
+// that fits. It is given back, or another or none in its place, with
+// [Inbox.ReturnInstance].
 func (in *Inbox) Borrow(m *Member, fits func(inst any) bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -5,11 +5,14 @@ import (
 	"github.com/golda-dev/golda/internal/line"
 )
 
-// Ordered reports whether the results of the stage's commands leave in the order of their arrival.
+// Ordered reports whether the results of the stage's commands leave in the
+// order of their arrival.
 func (in *Inbox) Ordered() bool { return in.cfg.Ordered }
 
-// TakeResults books what a worker of an ordered stage did, and returns, behind what the slice has, results that may leave the
-// stage now. If there are any the worker is the only one that gets them, until it has handed all of them over and asks again.
+// TakeResults books what a worker of an ordered stage did, and returns, behind
+// what the slice has, results that may leave the stage now. If there are any
+// the worker is the only one that gets them, until it has handed all of them
+// over and asks again.
 func (in *Inbox) TakeResults(m *Member, t *Tally, into []line.Result) []line.Result {
 	var fx effects
 	in.mu.Lock()
@@ -24,8 +27,9 @@ func (in *Inbox) TakeResults(m *Member, t *Tally, into []line.Result) []line.Res
 	return into
 }
 
-// Flush hands over what may leave a halted inbox, for which no worker may come. The stages ahead take it, whether they have
-// free slots or not.
+// Flush hands over the results that may leave a halted inbox, since there may
+// be no worker to do so. The stages ahead take them, whether they have free
+// slots or not.
 func (in *Inbox) Flush() {
 	if !in.Ordered() {
 		return

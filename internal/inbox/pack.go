@@ -6,11 +6,14 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// Narrow cuts a batch that crashed, and whose culprit is not known, into packs: about √n packs of about √n commands. A batch
-// that was a pack already is cut into single commands. So a culprit among n is found with three crashes, its neighbours are
-// handled three times at most, and the innocent rest is soon handled in batches again. To halve the batch again and again
-// would cost a crash for each halving, and the neighbours as many tries. To go on one by one at once would lose the whole
-// batch the benefit of batching: a batch of 256 with one culprit takes 33 calls in packs, and 257 one by one.
+// Narrow cuts a batch that crashed, and whose culprit is not known, into packs:
+// about √n packs of about √n commands. A batch that was a pack already is cut
+// into single commands. So a culprit among n is found with three crashes, its
+// neighbours are handled three times at most, and the innocent rest is soon
+// handled in batches again. To halve the batch again and again would cost a
+// crash for each halving, and the neighbours as many tries. To go on one by one
+// at once would lose the whole batch the benefit of batching: a batch of 256
+// with one culprit takes 33 calls in packs, and 257 one by one.
 func Narrow(batch []command.Envelope) {
 	size := 1
 	if n := len(batch); batch[0].Pack() == 0 && n > 2 {
@@ -39,9 +42,10 @@ func (q *waiting) unpack(es ...command.Envelope) {
 	}
 }
 
-// apart cuts a batch of n commands to the pack that comes first, or before a pack that comes later. A discipline that does
-// not know yet what comes later may let a command that is tried again come among others; packs that were given back are
-// known.
+// apart cuts a batch of n commands to the pack that comes first, or before a
+// pack that comes later. A discipline that does not know its later commands yet
+// may put a command that is tried again among others; packs that were given
+// back are known.
 func (q *waiting) apart(n int) int {
 	if first := q.line.At(0); first.Pack() > 0 {
 		return min(n, first.Pack())

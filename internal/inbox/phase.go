@@ -1,17 +1,22 @@
 package inbox
 
-// phase says what the inbox takes, and from where. There is one phase at a time, and one table of transitions.
+// phase says from where the inbox accepts commands. There is one phase at a
+// time, and one table of transitions.
 //
-// A drain goes through three of them, step by step, at the drain's command. While draining, the inbox takes nothing from
-// outside. While barring, because all inboxes before it are empty, it takes nothing from stages in use either: their
-// workers keep what they have for it and wait, as for a full inbox. Along a back edge they still hand over, since the
-// inbox may need them to become empty. Once drained, because it was seen to be empty, it takes nothing along back edges
-// either.
+// A drain goes through three of them, step by step, at the drain's command.
+// While draining, the inbox takes nothing from outside. While barring, because
+// all inboxes before it are empty, it takes nothing from stages in use either:
+// their workers keep their commands for it and wait, as for a full inbox. Along
+// a back edge they still hand over, since the inbox may need them to become
+// empty. Once drained, because it was seen to be empty, it takes nothing along
+// back edges either.
 //
-// Stages that are drained themselves always hand over to it, and their handlers may submit to it: their commands were
-// accepted and have to end somewhere. So an order of stages that is not the best, because a handler takes an edge that
-// was not declared, delays the drain and stops nothing. Shared workers always hand over; their pool takes nothing from
-// an inbox in use that leads to a barring one.
+// Stages that are drained themselves always hand over to it, and their handlers
+// may submit to it: their commands were accepted and have to end somewhere. So
+// an order of stages that is not the best, because a handler takes an edge that
+// was not declared, delays the drain and stops nothing. Shared workers always
+// hand over; their pool takes nothing from an inbox in use that leads to a
+// barring one.
 type phase int32
 
 const (
@@ -25,7 +30,7 @@ const (
 	phases
 )
 
-// event is what changes the phase.
+// event is a cause of a change of phase.
 type event int
 
 const (

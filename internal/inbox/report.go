@@ -15,8 +15,9 @@ func (in *Inbox) ending(e *command.Envelope, why reason.Reason, err error, at ti
 		Heard: e.Ticket().Heard(), ComesAgain: e.From.ComesAgain(in.Pipeline())}
 }
 
-// report reports commands that ended unanswered. For each, the letter is kept before the ticket is settled: a caller that
-// learns of the end may look for the letter. Subscribers come last; they may take their time.
+// report reports commands that ended unanswered. For each, the letter is kept
+// before the ticket is settled: a caller that learns of the end may look for
+// the letter. Subscribers come last; they may take their time.
 func (in *Inbox) report(x endings) {
 	pl, now := in.Pipeline(), time.Now()
 	ends := make([]Ending, 0, 8)
@@ -36,10 +37,13 @@ func (in *Inbox) report(x endings) {
 	pl.deadLettered.Add(uint64(len(x.es)))
 }
 
-// answers reports whether the end of a command leaves no letter, because a caller has both the command and the error: the one that
-// submitted it with a ticket, if it was not tried again in vain. Nor does it if the caller's context has ended: the caller has given up the
-// command, and all that comes of it. A crash is a fault of the program, and leaves a letter in any case. So does a hard stop, which often ends
-// the caller too, unless the source of the command keeps it.
+// answers reports whether the end of a command leaves no letter, because a
+// caller has both the command and the error: the caller that submitted it with
+// a ticket, if the command was not tried again in vain. A command leaves no
+// letter either if its caller's context has ended, because the caller has given
+// up the command and all commands that it led to. A crash is a fault of the
+// program, and leaves a letter in any case. A hard stop leaves one, too,
+// because it often ends the caller, unless the source of the command keeps it.
 func (in *Inbox) answers(e *command.Envelope, why reason.Reason) bool {
 	t := e.Ticket()
 	switch {
@@ -50,7 +54,8 @@ func (in *Inbox) answers(e *command.Envelope, why reason.Reason) bool {
 	}
 }
 
-// keep has the pipeline keep a letter, and returns its number; 0 if it is not kept.
+// keep has the pipeline keep a letter, and returns its number; 0 if it is not
+// kept.
 func (pl *Pipeline) keep(e Ending) (letter uint64) {
 	if pl.Keep == nil {
 		return 0
@@ -58,31 +63,36 @@ func (pl *Pipeline) keep(e Ending) (letter uint64) {
 	return pl.Keep(e)
 }
 
-// ReportLost reports a message that was no command yet: there is no ticket for it.
+// ReportLost reports a message that was no command yet: there is no ticket for
+// it.
 func (pl *Pipeline) ReportLost(e Ending) {
 	e.At = time.Now()
 	e.Letter = pl.keep(e)
 	pl.Ended(e)
 }
 
-// DeadLettered returns how many of the commands that the accounts have as shed or dead-lettered were reported.
+// DeadLettered returns how many of the commands that the accounts have as shed
+// or dead-lettered were reported.
 func (pl *Pipeline) DeadLettered() uint64 { return pl.deadLettered.Load() }
 
-// Answered returns how many of the commands that DeadLettered counts left no letter, because a caller was answered.
+// Answered returns how many of the commands that DeadLettered counts left no
+// letter, because a caller was answered.
 func (pl *Pipeline) Answered() uint64 { return pl.answered.Load() }
 
-// Settles reports whether commands that wait are being ended because they have lapsed. They are booked, and not all of their tickets
-// have ended.
+// Settles reports whether commands that wait are being ended because they have
+// lapsed. They are booked, and not all of their tickets have ended.
 func (pl *Pipeline) Settles() bool { return pl.settling.Load() > 0 }
 
-// Answer settles the ticket of a command that ended with an error, if there is one.
+// Answer settles the ticket of a command that ended with an error, if there is
+// one.
 func (in *Inbox) Answer(e *command.Envelope, err error) {
 	if t := e.Ticket(); t != nil {
 		t.Settle(e.Child(), nil, plain.Wrap(fmt.Sprintf("stage %q", in.cfg.Name), err))
 	}
 }
 
-// Fail reports a command that ended with an error and is booked as such. It leaves a letter unless a caller is answered.
+// Fail reports a command that ended with an error and is booked as such. It
+// leaves a letter unless a caller is answered.
 func (in *Inbox) Fail(e *command.Envelope, err error) {
 	if in.answers(e, reason.Error) {
 		in.Answer(e, err)
@@ -101,8 +111,9 @@ func (in *Inbox) usedUp(e *command.Envelope) bool {
 	return most > 1 && e.Tries() >= most
 }
 
-// RefuseNew reports a command that a handler could not emit within a loop. It was not accepted, so the accounts have it
-// among those that were rejected, and it leaves a letter.
+// RefuseNew reports a command that a handler could not emit within a loop. It
+// was not accepted, so the accounts count it as rejected, and it leaves a
+// letter.
 func (in *Inbox) RefuseNew(load any, err error) {
 	in.mu.Lock()
 	_ = in.refuse(reason.MaxInFlight, nil)
@@ -110,16 +121,19 @@ func (in *Inbox) RefuseNew(load any, err error) {
 	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: link.Bare(load), Reason: reason.MaxInFlight, Err: err})
 }
 
-// Tickets counts the queued and delayed commands that a caller waits for. It reads each of them under the lock, so it is for
-// reports. Those in workers' batches are the workers' own: to read them would be a race.
+// Tickets counts the queued and delayed commands that a caller waits for. It
+// reads each of them under the lock, so it is for reports. Those in workers'
+// batches are the workers' own: to read them would be a race.
 func (in *Inbox) Tickets() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.count(func(e *command.Envelope) bool { return e.Ticket() != nil && !e.Ticket().Watches() })
 }
 
-// Has reports whether so is true of a command that is queued, waits for its next try or is in a worker's batch. It reads each
-// of them under the lock, so it is for reports. Of handlers that may suspend it does not see the commands under way.
+// Has reports whether so is true of a command that is queued, waits for its
+// next try or is in a worker's batch. It reads each of them under the lock, so
+// it is for reports. Of handlers that may suspend it does not see the commands
+// under way.
 func (in *Inbox) Has(so func(*command.Envelope) bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -8,18 +8,23 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// SharedPool is a pool of workers that several inboxes share. Its workers are parked here, not at the inboxes, and come to an
-// inbox for a visit.
+// SharedPool is a pool of workers that several inboxes share. Its workers are
+// parked here, not at the inboxes, and come to an inbox for a visit.
 //
-// An inbox that has work, and a free instance to do it, gives the shared pool a *token*; a shared pool with tokens has no
-// idle worker. In a shared pool that shares one queue the tokens are that queue, and an inbox has no more of them in it than
-// free instances. In a polled shared pool they only say that it is worth making a round.
+// An inbox that has work, and a free instance to do it, gives the shared pool a
+// *token*; a shared pool with tokens has no idle worker. In a shared pool that
+// shares one queue the tokens are that queue, and an inbox has no more of them
+// in it than free instances. In a polled shared pool they only say that it is
+// worth making a round.
 //
-// A worker of a shared pool never waits for a free slot: the inbox takes what it hands over, beyond the capacity if need be,
-// since the worker that could free slots there may be this one. Instead no shared pool takes from an inbox while an inbox ahead
-// of it is full. The last full inbox of a path has none ahead that is full, so there is always one to go on with.
+// A worker of a shared pool never waits for a free slot: the inbox takes its
+// commands, beyond the capacity if need be, since the worker that could free
+// slots there may be this one. Instead no shared pool takes from an inbox while
+// an inbox ahead of it is full. The last full inbox of a path has none ahead
+// that is full, so there is always an inbox to take from.
 //
-// A shared pool's lock is taken while an inbox's is held, never the other way round.
+// A shared pool's lock is taken while an inbox's is held, never the other way
+// round.
 type SharedPool struct {
 	workerSet // guarded by mu
 
@@ -61,7 +66,8 @@ type route struct {
 	ended *atomic.Bool // a worker ended a round; shared by all routes of one plan
 }
 
-// newRoute follows a plan through the inboxes of a shared pool. Inboxes that the plan leaves out come at the end.
+// newRoute follows a plan through the inboxes of a shared pool. Inboxes that
+// the plan leaves out come at the end.
 func newRoute(plan *controller.VisitPlan, members []*Inbox) *route {
 	rt := &route{plan: plan, ended: new(atomic.Bool)}
 	if plan != nil {
@@ -89,10 +95,12 @@ func (sp *SharedPool) SetPlan(plan *controller.VisitPlan) {
 	sp.route.Store(newRoute(plan, sp.members))
 }
 
-// ReportVisits asks for [Pipeline].Visited after every n visits; 0 and less for none.
+// ReportVisits asks for [Pipeline].Visited after every n visits; 0 and less for
+// none.
 func (sp *SharedPool) ReportVisits(n int) { sp.reportEvery.Store(int64(max(n, 0))) }
 
-// unlock ends a transition of the shared pool. All that it asks for is to wake workers.
+// unlock ends a transition of the shared pool. All that it asks for is to wake
+// workers.
 func (sp *SharedPool) unlock(fx *effects) {
 	sp.mu.Unlock()
 	if fx.wake != nil {
@@ -103,7 +111,8 @@ func (sp *SharedPool) unlock(fx *effects) {
 	}
 }
 
-// Pool returns the pool that visits the inbox, nil if it has workers of its own.
+// Pool returns the pool that visits the inbox, nil if it has workers of its
+// own.
 func (in *Inbox) Pool() *SharedPool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -7,11 +7,13 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// grantSlots gives away the slots that have come free. Parked workers wait until half of the inbox is free, so that each
-// waking moves many commands. If submitters wait too, the two take turns: neither can starve the other. So do inboxes
-// behind; see unstallBehind, which is called before.
+// grantSlots gives away the slots that have come free. Parked workers wait
+// until half of the inbox is free, so that each waking moves many commands. If
+// submitters wait too, the two take turns: neither can starve the other. So do
+// inboxes behind; see unstallBehind, which is called before.
 //
-// A command of a submitter is queued at once, so that its slot is never held for a goroutine that has still to run.
+// A command of a submitter is queued at once, so that its slot is never held
+// for a goroutine that has still to run.
 func (s *state) grantSlots(fx *effects) {
 	s.grantPlaces(fx)
 	free := s.free()
@@ -78,17 +80,20 @@ func (s *state) promise(n int) *Member {
 	return p.m
 }
 
-// unpark takes a worker out of the lines here and releases the slots and places that it was promised.
+// unpark takes a worker out of the lines here and releases the slots and places
+// that it was promised.
 func (s *state) unpark(m *Member) (known bool) {
 	_, known, p := s.unparkKeeping(m)
 	s.unreserve(p.lane, p.places)
 	return known
 }
 
-// unparkKeeping takes a worker out of the lines here and releases the slots that it was promised; the caller takes them at once.
-// The result is where in the line for slots it belongs if it has to wait on, and whether it was known here: first, if it
-// was promised slots; where it was, if it comes without having been woken, as a new actor of an old worker does; last, if it
-// was not known, or waited for places. The places in was stay reserved.
+// unparkKeeping takes a worker out of the lines here and releases the slots
+// that it was promised; the caller takes them at once. The result is where in
+// the line for slots it belongs if it has to wait on, and whether it was known
+// here: first, if it was promised slots; where it was, if it comes without
+// having been woken, as a new actor of an old worker does; last, if it was not
+// known, or waited for places. The places in was stay reserved.
 func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
 	is := func(p sender) bool { return p.m == m }
 	if i := slices.IndexFunc(s.promises, is); i >= 0 {
@@ -121,7 +126,8 @@ func (in *Inbox) InLine(m *Member) bool {
 	return slices.ContainsFunc(in.forSlots, is) || slices.ContainsFunc(in.barred, is) || slices.ContainsFunc(in.forPlaces, is)
 }
 
-// Withdraw takes a worker that goes on with other work out of the line. Others get the slots that it was promised.
+// Withdraw takes a worker that goes on with other work out of the line. Others
+// get the slots that it was promised.
 func (in *Inbox) Withdraw(m *Member) {
 	var fx effects
 	in.mu.Lock()
@@ -160,7 +166,8 @@ func (s *state) unbar(fx *effects) {
 	}
 }
 
-// Parked returns the workers that hold commands for the inbox and wait to hand them over.
+// Parked returns the workers that hold commands for the inbox and wait to hand
+// them over.
 func (in *Inbox) Parked() (all []*Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -170,8 +177,8 @@ func (in *Inbox) Parked() (all []*Member) {
 	return all
 }
 
-// dropFor makes a slot for e, or drops e itself, as the overflow rule says. Packs stay whole: only the command in front is ever
-// dropped from the queue.
+// dropFor makes a slot for e, or drops e itself, as the overflow rule says.
+// Packs stay whole: only the command in front is ever dropped from the queue.
 func (s *state) dropFor(e command.Envelope, at place, fx *effects) {
 	if s.cfg.Overflow == DropNewest || s.queue.line.Droppable() == 0 {
 		s.shedOne(e, reason.Newest, ErrShedNewest, fx)
@@ -187,7 +194,8 @@ func (s *state) dropFor(e command.Envelope, at place, fx *effects) {
 	s.shedOne(oldest, reason.Oldest, ErrShed, fx)
 }
 
-// dropOldest removes the oldest command of the queue, or of a key that has no place. It returns false if that has none which waits.
+// dropOldest removes the oldest command of the queue, or of a key that has no
+// place. It returns false if that has none which waits.
 func (s *state) dropOldest(at place) (oldest command.Envelope, ok bool) {
 	if !s.isKeyFull(at) {
 		return s.queue.line.Drop(), true
@@ -195,7 +203,8 @@ func (s *state) dropOldest(at place) (oldest command.Envelope, ok bool) {
 	return s.queue.bound.DropOf(s.queue.bound.Find(at.rank))
 }
 
-// unstallBehind unstalls the inboxes behind that wait for free slots here, if half of the slots is free.
+// unstallBehind unstalls the inboxes behind that wait for free slots here, if
+// half of the slots is free.
 func (s *state) unstallBehind(fx *effects) {
 	if !s.full && len(s.behind) == 0 || s.queue.fresh() > max(s.knobs.Capacity-s.delayed.Len(), 0)/2 || s.isFull() {
 		return
@@ -218,14 +227,16 @@ func (s *state) unstallBehind(fx *effects) {
 	fx.unstall(behind...)
 }
 
-// isFull reports whether commands hold all slots of the inbox, and inboxes behind wait for them. Slots that are promised do not
-// count: no transition would unstall the inboxes behind when they come free.
+// isFull reports whether commands hold all slots of the inbox, and inboxes
+// behind wait for them. Slots that are promised do not count: no transition
+// would unstall the inboxes behind when they come free.
 func (s *state) isFull() bool {
 	full := s.takenSlots() >= s.knobs.Capacity || s.ceiling > 0 && s.load() >= s.ceiling
 	return full && s.cfg.Overflow == Wait && !s.halted.Load()
 }
 
-// usePass uses up the pass of an inbox behind. It returns false if that has none.
+// usePass uses up the pass of an inbox behind. It returns false if that has
+// none.
 func (s *state) usePass(behind *Inbox) bool {
 	i := slices.Index(s.passes, behind)
 	if i >= 0 {
@@ -239,8 +250,9 @@ func (s *state) carry(m *Member, n int32) {
 	m.Carried = n
 }
 
-// changed collects what may have become possible after commands, slots or instances have come or gone: a worker for the
-// work that is here, inboxes behind, and free slots for those that wait for them.
+// changed is called after commands, slots or instances were added or removed.
+// It collects the effects that may be possible now: it calls a worker if there
+// is work, grants free slots to their waiters, and lets inboxes behind resume.
 func (s *state) changed(fx *effects) {
 	s.callWorker(fx)
 	s.unstallBehind(fx)

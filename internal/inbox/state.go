@@ -11,9 +11,11 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// state is all that the lock of an inbox guards. Its methods are the transitions and questions: they need the lock, and
-// call no code of users but a discipline's keys and guards. They read the pipeline's clock, which a test may replace. What must happen
-// outside they leave in [effects].
+// state is all that the lock of an inbox guards. Its methods are the
+// transitions and questions: they need the lock, and call no code of users but
+// a discipline's keys and guards. They read the pipeline's clock, which a test
+// may replace. Actions that must be done outside the lock they leave in
+// [effects].
 //
 // Each part has an invariant of its own, written where its type is.
 type state struct {
@@ -41,8 +43,8 @@ type state struct {
 	timers      timers
 }
 
-// shared is the part of the state that may be read without the lock, but for opened. It is written with it, unless it says
-// otherwise.
+// shared is the part of the state that may be read without the lock, but for
+// opened. It is written with it, unless it says otherwise.
 type shared struct {
 	cfg           *Config                  // not changed
 	pipeline      atomic.Pointer[Pipeline] // nil until the pipeline is checked; set without the lock, once
@@ -56,20 +58,24 @@ type shared struct {
 	emittedSingly atomic.Uint64            // commands emitted one by one; written with the lock of the inbox that takes them
 }
 
-// instances are the values that handle commands, with the state of user code in them: at most so many as the knob says.
-// made = out + len(idle) + claims of workers that hold none at the moment.
+// instances are the values that handle commands, with the state of user code in
+// them: at most so many as the knob says. made = out + len(idle) + claims of
+// workers that hold none at the moment.
 type instances struct {
 	busyInstances int   // workers that are here, each with an instance
 	made          int   // instances that there are, claims included
-	idleInstances []any // those that no worker uses
+	idleInstances []any // instances that no worker uses
 	marked        marked
 }
 
-// marked counts the workers that have been here since the inbox was marked. A worker that comes with a first batch has the
-// mark of that moment, and leaves when all that came of its batches has been handed over: also if it crashes, is given up or
-// has another one in its place. One that carries something longer gets the new mark when that is for none of the inboxes that
-// the mark is about. So when none is left, nothing is on its way to these that a handler sent before the mark, beside what
-// suspended handlers hold and the results of an ordered inbox.
+// marked counts the workers that may still hold commands sent before the mark.
+// A worker gets the present mark with its first batch, and is uncounted when it
+// has handed over every command of its batches, also if it crashes, is
+// abandoned or is replaced. A worker that carries commands for longer gets the
+// new mark as soon as none of them is for an inbox in Mark.To. So when left is
+// 0, no command that a handler sent before the mark is on its way to these
+// inboxes, except commands of suspended handlers and results of an ordered
+// inbox.
 //
 // Invariant: left is how many of busyInstances have another mark.
 type marked struct {
@@ -77,11 +83,13 @@ type marked struct {
 	left int32
 }
 
-// Mark is a mark of an inbox. It is about what is on its way to some others.
+// Mark is a mark of an inbox. It asks for the commands that are on their way to
+// the inboxes in To.
 type Mark struct{ To []*Inbox }
 
-// slots are the places for commands that the capacity bounds. Queued commands hold one, and those that wait for their
-// next try; so do the carried and the reserved.
+// slots are the places for commands that the capacity bounds. A command holds a
+// slot while it is queued, waits for its next try, or is carried by a worker. A
+// reserved slot counts as held, too.
 type slots struct {
 	carried  int32    // commands that the inbox's workers could not hand over; they keep their slots
 	reserved int32    // slots promised to parked workers: the sum of promises
@@ -91,8 +99,8 @@ type slots struct {
 	full     bool     // the inbox was full, and the pipeline knows
 }
 
-// sender is a worker of another inbox that could not hand over all its commands here: how many are left, or how many slots
-// it was promised.
+// sender is a worker of another inbox that could not hand over all its commands
+// here: how many are left, or how many slots it was promised.
 type sender struct {
 	m      *Member
 	n      int
@@ -101,19 +109,21 @@ type sender struct {
 	places int        // that it has
 }
 
-// senders are the workers of other inboxes that wait here until they can hand over.
+// senders are the workers of other inboxes that wait here until they can hand
+// over.
 type senders struct {
 	forSlots     []sender               // for free slots; first come, first served
 	forPlaces    []sender               // for places of keys; see key_places.go
-	atLanes      map[*line.Lane]*atLane // what waits for places, callers and handlers too
+	atLanes      map[*line.Lane]*atLane // by lane, the waiters for places of its key
 	linedAtLanes int                    // how many of these
 	overKeys     []overKey              // inboxes behind that wait until a key has a place
 	barred       []sender               // until the phase lets them, whether there are free slots or not
 	unbarred     chan struct{}          // closed when barred senders may try again; nil if none waits on it
 }
 
-// served is what a shared pool's visits need, and what inboxes behind know of this one when it is full, for the same visits.
-// Without a pool the stage's own workers come.
+// served is the state for the visits of a shared pool: whether the pool may
+// take from this inbox, and which inboxes behind wait until this one is no
+// longer full. Without a pool the stage's own workers come.
 type served struct {
 	pool    *SharedPool // nil: the stage's own workers
 	behind  []*Inbox    // stalled inboxes that this one will unstall
@@ -124,7 +134,8 @@ type served struct {
 	resting bool        // handlers crash, so the pool stays away for a moment
 }
 
-// pace fits the size of batches to the time that handlers take, and to the inbox's rate.
+// pace fits the size of batches to the time that handlers take, and to the
+// inbox's rate.
 type pace struct {
 	limit   int // commands that a worker may take at once
 	service time.Duration
@@ -138,24 +149,27 @@ type soleWorker struct {
 	over    bool // the watch has seen that the queue is not to be left to one worker
 }
 
-// unstarted are workers of the stage's own that count as its workers, and have neither an actor nor a member until they are
-// called. They are called after those that are idle, one at a time. A stage has a worker for each processor, and most stages
-// of a large pipeline rest: a fresh stage takes some 4 KB with any number of unstarted workers, and 5, 13 or 76 KB with 1, 8 or
-// 64 started ones.
+// unstarted are the stage's own workers that have neither an actor nor a member
+// until they are called. They count as workers of the stage. They are called
+// after the idle workers, one at a time. A stage has a worker for each
+// processor, and most stages of a large pipeline rest: a fresh stage takes some
+// 4 KB with any number of unstarted workers, and 5, 13 or 76 KB with 1, 8 or 64
+// started ones.
 type unstarted struct {
 	n      int32 // the called one included
 	called bool  // one is called; StartWorker has not brought it yet
 }
 
-// worktime is where the time of the workers went. Periods that have not ended are kept as a linear function of the time: n
-// workers that have been blocked since s add n·now − n·s, so blocked holds −n·s meanwhile.
+// worktime is where the time of the workers went. Periods that have not ended
+// are kept as a linear function of the time: n workers that have been blocked
+// since s add n·now − n·s, so blocked holds −n·s meanwhile.
 type worktime struct {
 	busy    time.Duration // in handlers; a batch that is not done counts up to when it was last credited
 	blocked time.Duration // and now·(blocked workers)
 	idle    time.Duration // of the stage's own workers: and now·live − blocked
 }
 
-// CrashStreak is what is known of a streak of crashes, beside its length.
+// CrashStreak describes a streak of crashes, beside its length.
 type CrashStreak struct {
 	Number uint64        // distinguishes it from the streak before
 	First  error         // how it started
@@ -177,7 +191,7 @@ type news struct {
 	length int   // 0: there was none
 }
 
-// atLane is what waits for a place of a key.
+// atLane has the waiters for a place of one key.
 type atLane struct {
 	line    waiters // callers, and handlers that emit
 	senders int     // workers, which are in forPlaces
@@ -185,7 +199,8 @@ type atLane struct {
 	outside bool    // the next place is for one in line, not for a worker
 }
 
-// overKey is a key that a shared pool has brought commands of beyond its bound, and the inbox where they came from.
+// overKey is a key that a shared pool has brought commands of beyond its bound,
+// and the inbox where they came from.
 type overKey struct {
 	lane *line.Lane
 	from *Inbox
@@ -199,12 +214,12 @@ func (s *shared) Pipeline() *Pipeline { return s.pipeline.Load() }
 // now reads the pipeline's clock.
 func (s *shared) now() int64 { return s.Pipeline().Now() }
 
-// takenSlots is how many commands hold a slot: those that are queued, and those that wait for the time of their next
-// try.
+// takenSlots is how many commands hold a slot: the queued commands, and the
+// commands that wait for the time of their next try.
 func (s *state) takenSlots() int { return s.queue.fresh() + s.delayed.Len() }
 
-// free is how many more commands may come in. It is below zero when retries, crashes or back edges have overfilled the
-// inbox.
+// free is how many more commands may come in. It is below zero when retries,
+// crashes or back edges have overfilled the inbox.
 func (s *state) free() int {
 	free := s.knobs.Capacity - s.takenSlots()
 	if s.ceiling > 0 {
@@ -213,8 +228,9 @@ func (s *state) free() int {
 	return free - int(s.reserved) - int(s.carried)
 }
 
-// half is how many free slots are worth waking workers for that wait for many: half of those that are left by commands
-// that wait for their next try, or are carried.
+// half is how many slots must be free before workers that wait for many slots
+// are woken: half of the slots that are not held by carried commands or by
+// commands that wait for their next try.
 func (s *state) half() int {
 	size := s.knobs.Capacity
 	if s.ceiling > 0 {
@@ -236,8 +252,8 @@ func (s *state) push(e *command.Envelope, p place) {
 	s.queue.push(e, p)
 }
 
-// note notes that a command is about to be queued. It reads the clock for one in so many, or for each if it matters how long they
-// have waited.
+// note notes that a command is about to be queued. It reads the clock for one
+// in so many, or for each if it matters how long they have waited.
 func (s *state) note(e *command.Envelope) {
 	if s.queue.untilStamp--; s.queue.untilStamp < 0 || s.knobs.Linger > 0 || s.cfg.TTL > 0 {
 		s.queue.untilStamp = int32(s.limit) - 1
@@ -266,16 +282,19 @@ func (s *state) change(ev event) {
 	}
 }
 
-// phase returns the present phase. It may be called without the lock, but may change at once.
+// phase returns the present phase. It may be called without the lock, but may
+// change at once.
 func (s *shared) phase() phase { return phase(s.phases.Load()) }
 
 // InUse reports whether the stage is neither being drained nor has been.
 func (s *shared) InUse() bool { return s.phase().inUse() }
 
-// Halted reports whether the inbox is halted. Workers ask before each command, so it is one atomic load, without the lock.
+// Halted reports whether the inbox is halted. Workers ask before each command,
+// so it is one atomic load, without the lock.
 func (s *shared) Halted() bool { return s.halted.Load() }
 
-// Halts returns the flag that says whether the inbox is halted. A worker reads it for as long as it is here.
+// Halts returns the flag that says whether the inbox is halted. A worker reads
+// it for as long as it is here.
 func (s *shared) Halts() *atomic.Bool { return &s.halted }
 
 // wrap says which stage an error is about.
@@ -286,7 +305,8 @@ func (s *shared) waitError(ctx context.Context, why error) error {
 	return &WaitError{Stage: s.cfg.Name, Err: command.EndedBy(ctx, why)}
 }
 
-// WaitError says why a command was not accepted whose submitter's context ended before the inbox had a free slot.
+// WaitError says why a command was not accepted whose submitter's context ended
+// before the inbox had a free slot.
 type WaitError struct {
 	Stage string
 	Err   error // the context's error, joined with its cause
@@ -298,7 +318,8 @@ func (e *WaitError) Error() string { return fmt.Sprintf("stage %q: not submitted
 // Unwrap returns why the context ended.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// postponed is how many commands wait for their next try, including those that have given up their slot.
+// postponed is how many commands wait for their next try, including commands
+// that have given up their slot.
 func (s *state) postponed() int { return s.delayed.Len() + int(s.waiters.retries) }
 
 // release notes that n commands have left a worker's batch.
@@ -310,8 +331,8 @@ func (s *state) release(m *Member, n int) {
 	}
 }
 
-// bars reports whether workers at an inbox cannot hand over to this one in its present phase. Nil stands for a shared
-// worker, which always can.
+// bars reports whether workers at an inbox cannot hand over to this one in its
+// present phase. Nil stands for a shared worker, which always can.
 func (s *shared) bars(from *Inbox, back bool) bool {
 	switch s.phase() {
 	case barring:
@@ -339,7 +360,8 @@ func (s *state) count(so func(*command.Envelope) bool) int {
 	return n
 }
 
-// watchLapse sets the alarm if a command that comes may lapse. It is called unless the alarm is set.
+// watchLapse sets the alarm if a command that comes may lapse. It is called
+// unless the alarm is set.
 func (s *state) watchLapse(e *command.Envelope) {
 	if s.cfg.TTL == 0 && !e.From.MayEnd() {
 		s.lapsing.lasts = e.From
@@ -352,7 +374,8 @@ func (s *state) watchLapse(e *command.Envelope) {
 	}
 }
 
-// watchLapses is watchLapse for commands that come together, from another stage of the pipeline or from a worker.
+// watchLapses is watchLapse for commands that come together, from another stage
+// of the pipeline or from a worker.
 func (s *state) watchLapses(es []command.Envelope) {
 	if s.lapsing.watched || s.cfg.TTL == 0 && !s.Pipeline().lapses.Load() {
 		return
@@ -365,12 +388,14 @@ func (s *state) watchLapses(es []command.Envelope) {
 	}
 }
 
-// looksFor reports whether commands that have lapsed are to be ended because there are fewer than n free slots.
+// looksFor reports whether commands that have lapsed are to be ended because
+// there are fewer than n free slots.
 func (s *state) looksFor(n int) bool {
 	return s.free() < n && s.mayLook()
 }
 
-// mayLook reports whether commands may have lapsed, and the last look is long ago.
+// mayLook reports whether commands may have lapsed, and the last look is long
+// ago.
 func (s *state) mayLook() bool {
 	return s.lapsing.watched && !s.lapsing.looking && s.now() >= s.lapsing.next
 }

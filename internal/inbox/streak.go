@@ -2,8 +2,10 @@ package inbox
 
 import "time"
 
-// countCrash counts a crash of a worker. Further tries of the same command do not lengthen the streak. A crash long ago ends it.
-// Workers that could not start are counted apart; a handler that runs shows that instances can be started.
+// countCrash counts a crash of a worker. Further tries of the same command do
+// not lengthen the streak. A crash long ago ends it. Workers that could not
+// start are counted apart; a handler that runs shows that instances can be
+// started.
 func (s *state) countCrash(m *Member, f fault) {
 	now := s.now()
 	streak := s.lastStreak()
@@ -49,7 +51,8 @@ func (s *state) endStreak(fx *effects) {
 	s.forgetStreak()
 }
 
-// slowDown returns how long the stage is to pause after a crash of one of so many workers.
+// slowDown returns how long the stage is to pause after a crash of one of so
+// many workers.
 func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration) {
 	p := s.cfg.Pauses
 	if p == nil {
@@ -71,8 +74,9 @@ func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration
 	return pause
 }
 
-// newsEvery is for how long after a report a later streak is reported only if it is twice as long: a stage that crashes and completes
-// commands in turn has many short ones.
+// newsEvery is for how long after a report a later streak is reported only if
+// it is twice as long: a stage that crashes and completes commands in turn has
+// many short ones.
 const newsEvery = int64(time.Minute)
 
 // isNews reports whether a streak of a length is to be reported.
@@ -83,9 +87,11 @@ func (c *CrashStreak) isNews(length int, now int64) bool {
 	return true
 }
 
-// bound shortens a pause, so that a command that waits is delayed by no more than Delay, however many of those before it crash. Half
-// of Delay is shared out among as many crashes as there are commands here, and then anew. So no command waits for more than the
-// rest of one such round and the whole of the next.
+// bound shortens a pause, so that a command that waits is delayed by no more
+// than Delay, however many of those before it crash. Half of Delay is shared
+// out among as many crashes as there are commands here, and then anew. So no
+// command waits for more than the rest of one such round and the whole of the
+// next.
 func (s *state) bound(pause time.Duration) time.Duration {
 	most := s.cfg.Pauses.Delay
 	if most == 0 {
@@ -108,8 +114,11 @@ type Verdict struct {
 	Pause     time.Duration // how long to wait before the worker is replaced
 }
 
-// Judge returns what follows from the last crash of a worker, one of so many. It is called once for each crash that the worker's
-// supervisor learns of. The workers of a shared pool do not pause: the pool leaves the inbox alone instead.
+// Judge returns the facts for the supervisor of a worker that has crashed, one
+// of so many workers: the length of the streak, and the pause before a restart.
+// It is called once for each crash that the worker's supervisor learns of. The
+// workers of a shared pool do not pause: the pool leaves the inbox alone
+// instead.
 func (in *Inbox) Judge(m *Member, workers int) Verdict {
 	var fx effects
 	in.mu.Lock()
@@ -139,7 +148,8 @@ func (in *Inbox) CrashStreak() CrashStreak {
 	return c
 }
 
-// Streak returns how many crashes have followed one another without a completed command between them.
+// Streak returns how many crashes have followed one another without a completed
+// command between them.
 func (in *Inbox) Streak() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()

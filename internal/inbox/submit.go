@@ -15,16 +15,20 @@ import (
 )
 
 var (
-	// errDismissed sends a waiter back: the inbox has changed before a slot came free.
+	// errDismissed sends a waiter back: the inbox has changed before a slot
+	// came free.
 	errDismissed = errors.New("stage: dismissed")
-	// errAskSubmitter says that the submitter's context has to be asked whose it is. That may run user code, so it is done
-	// without the lock, and only where it matters.
+	// errAskSubmitter says that the submitter's context has to be asked whose
+	// it is. That may run user code, so it is done without the lock, and only
+	// where it matters.
 	errAskSubmitter = errors.New("stage: the submitter is not known")
-	// errLook says that commands which have lapsed may hold the slots. They are ended without the lock.
+	// errLook says that commands which have lapsed may hold the slots. They are
+	// ended without the lock.
 	errLook = errors.New("stage: commands may have lapsed")
 )
 
-// submission is what is known about a command that is submitted, beside the command.
+// submission has the data about a submitted command that the envelope does not
+// have.
 type submission struct {
 	at      place
 	refused error         // by the admission rules; nil: it is not
@@ -33,7 +37,8 @@ type submission struct {
 	by      submitter
 }
 
-// submitter says what follows from whose the submitter's context is.
+// submitter describes a submitter, as known from its context: whether it is a
+// handler, and whether it may wait.
 type submitter struct {
 	asked      bool   // the rest is known
 	suspends   bool   // it is a handler that holds no worker while it waits
@@ -41,9 +46,10 @@ type submitter struct {
 	forbidWait string // why a handler would wait here for itself; "": it would not
 }
 
-// Submit takes a command from outside. The inbox has accepted the command if and only if the error is nil; an inbox that
-// drops accepts a command even if that is the one dropped. Waiting ends with ctx; if ctx has ended already, nothing is
-// accepted.
+// Submit takes a command from outside. The inbox has accepted the command if
+// and only if the error is nil; an inbox that drops accepts a command even if
+// that is the one dropped. Waiting ends with ctx; if ctx has ended already,
+// nothing is accepted.
 func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 	if in.checksAdmission(ctx) {
 		return in.submitChecked(ctx, e)
@@ -62,8 +68,9 @@ func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 	return in.submit(ctx, e, submission{})
 }
 
-// SubmitSince is Submit of a command that has waited elsewhere since a time, which counts for the stage's time to live; zero means since
-// now. Beyond that time to live it does not matter for how long.
+// SubmitSince is Submit of a command that has waited elsewhere since a time,
+// which counts for the stage's time to live; zero means since now. Beyond that
+// time to live it does not matter for how long.
 func (in *Inbox) SubmitSince(ctx context.Context, e *command.Envelope, since time.Time) error {
 	if in.cfg.TTL > 0 && !since.IsZero() {
 		waited := min(max(time.Since(since), 0), in.cfg.TTL+time.Millisecond)
@@ -72,9 +79,10 @@ func (in *Inbox) SubmitSince(ctx context.Context, e *command.Envelope, since tim
 	return in.Submit(ctx, e)
 }
 
-// SubmitAll takes n commands from outside, in order, as if each were submitted, and returns how many were accepted: all, or
-// those before the one that was refused with the error. As many as there are free slots for are taken at once. They have
-// the same origin.
+// SubmitAll takes n commands from outside, in order, as if each were submitted,
+// and returns how many were accepted: all, or the commands before the first
+// refused command, with its error. As many as there are free slots for are
+// taken at once. They have the same origin.
 func (in *Inbox) SubmitAll(ctx context.Context, from *command.Origin, n int, load func(i int) any) (int, error) {
 	for i := 0; i < n; i++ {
 		i += in.submitBatch(ctx, from, i, n, load)
@@ -88,8 +96,10 @@ func (in *Inbox) SubmitAll(ctx context.Context, from *command.Origin, n int, loa
 	return n, nil
 }
 
-// submitBatch takes as many of the commands from one number to before another as there are free slots for, and returns how
-// many. It takes none if there is anything to check, to wait for, or to refuse: a single Submit deals with that.
+// submitBatch takes as many of the commands from one number to before another
+// as there are free slots for, and returns how many. It takes none if there is
+// anything to check, to wait for, or to refuse: a single Submit deals with
+// that.
 func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, to int, load func(i int) any) int {
 	if in.checksAdmission(ctx) || ended(ctx) {
 		return 0
@@ -149,7 +159,8 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 	}
 }
 
-// enter takes a command from outside, refuses it, or puts it into the line of those that wait for a free slot.
+// enter takes a command from outside, refuses it, or puts it into the line for
+// a free slot.
 func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waiter, error) {
 	if s.phase() != open {
 		switch {
@@ -173,7 +184,8 @@ func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waite
 	}
 }
 
-// enterFree takes a command from outside if there is a free slot for which no other command waits, and a place of its key.
+// enterFree takes a command from outside if there is a free slot for which no
+// other command waits, and a place of its key.
 func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 	if s.knobs.Disabled || s.waiters.n > 0 || len(s.forSlots) > 0 || s.free() <= 0 {
 		return false
@@ -191,7 +203,8 @@ func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 	return true
 }
 
-// enterFull does what the overflow rule says with a command from outside that finds no free slot.
+// enterFull does what the overflow rule says with a command from outside that
+// finds no free slot.
 func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*waiter, error) {
 	switch {
 	case s.looksFor(1), s.isKeyFull(sub.at) && s.mayLook():
@@ -217,7 +230,8 @@ func (s *state) refuse(why reason.Reason, err error) error {
 	return err
 }
 
-// refuseCancelled counts a command whose submitter's context ended while it waited.
+// refuseCancelled counts a command whose submitter's context ended while it
+// waited.
 func (in *Inbox) refuseCancelled(err error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -231,8 +245,9 @@ func (in *Inbox) Mistyped() {
 	_ = in.refuse(reason.Type, nil)
 }
 
-// await waits until the inbox has queued a command that is in line. It returns errDismissed if the inbox has changed, so
-// that the caller has to try again, or why ctx ended.
+// await waits until the inbox has queued a command that is in line. It returns
+// errDismissed if the inbox has changed, so that the caller has to try again,
+// or why ctx ended.
 func (in *Inbox) await(ctx context.Context, w *waiter) error {
 	gaveUp := Until(ctx, w.ready)
 	var fx effects
@@ -256,7 +271,8 @@ func (in *Inbox) await(ctx context.Context, w *waiter) error {
 	return errDismissed
 }
 
-// handler is what the context of a handler of some pipeline says about the handler.
+// handler is what the context of a handler of some pipeline says about the
+// handler.
 type handler interface {
 	Inbox() *Inbox
 	Shared() bool // its worker is one of a shared pool
@@ -275,8 +291,10 @@ type holder interface {
 	Hold() line.Hold
 }
 
-// CallsItself reports whether ctx is that of a handler of the inbox that may suspend, and has the key of a command that is to be called:
-// the command would wait for the end of the handler, and the handler for that of the command.
+// CallsItself reports whether ctx belongs to a handler of the inbox that may
+// suspend and that works on the same key as the called command. The command
+// would wait for the end of the handler, and the handler for the end of the
+// command.
 func (in *Inbox) CallsItself(ctx context.Context, load any) bool {
 	if !in.HoldsLanes() {
 		return false
@@ -311,10 +329,12 @@ func suspends(ctx context.Context) bool {
 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
-// disabledError returns why the inbox takes nothing: a policy says so, or the stage runs in another process.
+// disabledError returns why the inbox takes nothing: a policy says so, or the
+// stage runs in another process.
 func (s *state) disabledError() error { return cmp.Or(s.cfg.Elsewhere, ErrDisabled) }
 
-// closedError returns why the inbox is not open: it never ran, it drains and may be opened again, or it is closed.
+// closedError returns why the inbox is not open: it never ran, it drains and
+// may be opened again, or it is closed.
 func (s *state) closedError() error {
 	switch {
 	case !s.opened:

@@ -9,22 +9,28 @@ import (
 	"github.com/golda-dev/golda/internal/line"
 )
 
-// The handlers of an inbox may suspend: a command is started, suspended, and goes on when it is woken. A suspended command is
-// in no worker's batch, but the accounts still count it as in hand. A woken one is an envelope again, which waits before all
-// others; so code that counts what is queued or in hand, or waits for an inbox to become empty, needs no case for it.
+// The handlers of an inbox may suspend: a command is started, suspended, and
+// goes on when it is woken. A suspended command is in no worker's batch, but
+// the accounts still count it as in hand. A woken one is an envelope again,
+// which waits before all others; so code that counts queued commands or
+// commands in hand, or waits for an inbox to become empty, needs no case for
+// it.
 //
-// For such an inbox the knob Instances bounds the commands that are under way: in the workers' batches, suspended, or woken.
-// It bounds the workers, too, but more of them would have nothing to do.
+// For such an inbox the knob Instances bounds the commands that are under way:
+// in the workers' batches, suspended, or woken. It bounds the workers, too, but
+// more of them would have nothing to do.
 
-// SetSuspends says that the inbox's handlers may suspend. It is called before the inbox is opened.
+// SetSuspends says that the inbox's handlers may suspend. It is called before
+// the inbox is opened.
 func (in *Inbox) SetSuspends() {
 	in.queue.woken.on = true
 	line.HoldByCommand(in.queue.line)
 	in.queue.knows = in.queue.line.Knows()
 }
 
-// Resume queues a suspended command that may go on. Its worker need not have booked yet that it was suspended. In a halted
-// inbox it stays suspended until [Inbox.TakeSuspended].
+// Resume queues a suspended command that may go on. Its worker need not have
+// booked yet that it was suspended. In a halted inbox it stays suspended until
+// [Inbox.TakeSuspended].
 func (in *Inbox) Resume(e command.Envelope) {
 	var fx effects
 	in.mu.Lock()
@@ -38,7 +44,8 @@ func (in *Inbox) Resume(e command.Envelope) {
 	in.unlock(&fx)
 }
 
-// TakeSuspended gives a suspended command of a halted inbox to the member that ends it, which is no worker and has not joined.
+// TakeSuspended gives a suspended command of a halted inbox to the member that
+// ends it, which is no worker and has not joined.
 func (in *Inbox) TakeSuspended(m *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -59,7 +66,8 @@ func (s *state) suspend(m *Member, n int) {
 	s.counts.suspended += n
 }
 
-// suspendWoken counts commands that come back to a halted inbox, and were woken, as suspended. It returns the rest.
+// suspendWoken counts commands that come back to a halted inbox, and were
+// woken, as suspended. It returns the rest.
 func (s *state) suspendWoken(m *Member, es []command.Envelope) (rest []command.Envelope) {
 	for i := range es {
 		if es[i].Woken() {
@@ -71,7 +79,8 @@ func (s *state) suspendWoken(m *Member, es []command.Envelope) (rest []command.E
 	return rest
 }
 
-// suspendQueued counts woken commands that are queued as suspended, as the inbox is halted.
+// suspendQueued counts woken commands that are queued as suspended, as the
+// inbox is halted.
 func (s *state) suspendQueued() {
 	if n := s.runnable(); n > 0 {
 		s.queue.woken.Ring = line.Ring{}
@@ -87,13 +96,15 @@ func (in *Inbox) Started() int {
 	return in.suspended() + in.runnable()
 }
 
-// apartSuspender is what a task of internal/coro offers beside: to be woken by a goroutine that runs beside the tasks, which a
-// test that steps through a pipeline distinguishes from the others.
+// apartSuspender is what a task of internal/coro offers beside: to be woken by
+// a goroutine that runs beside the tasks, which a test that steps through a
+// pipeline distinguishes from the others.
 type apartSuspender interface {
 	SuspendApart(start func(wake func())) error
 }
 
-// wait waits until a channel is closed or has a value, or ctx ends and that is the error.
+// wait waits until a channel is closed or has a value, or ctx ends and that is
+// the error.
 func wait(ctx context.Context, ready <-chan struct{}) error {
 	done := ctx.Done()
 	if done == nil { // it never ends; to wait for one thing is quicker than for one of two
@@ -108,8 +119,9 @@ func wait(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// Until waits until a channel is closed, or ctx ends and that is the error. A handler that may suspend does so, and holds no
-// worker: such waits are rare enough for a goroutine.
+// Until waits until a channel is closed, or ctx ends and that is the error. A
+// handler that may suspend does so, and holds no worker: such waits are rare
+// enough for a goroutine.
 func Until(ctx context.Context, closed <-chan struct{}) error {
 	c, ok := ctx.(behaviour.Suspender)
 	if !ok {
@@ -133,6 +145,6 @@ func Until(ctx context.Context, closed <-chan struct{}) error {
 	case <-closed:
 		return nil
 	default:
-		return cmp.Or(err, command.Ended(c)) //nolint:contextcheck // it is the one that was given
+		return cmp.Or(err, command.Ended(c)) //nolint:contextcheck // it is the caller's
 	}
 }

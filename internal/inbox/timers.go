@@ -11,15 +11,17 @@ const (
 	restAlarm                // an inbox whose handlers crash is served again
 	soleAlarm                // a queue is no longer left to one worker
 	rateAlarm                // the rate lets commands be started
-	keyAlarm                 // and that of a key does
+	keyAlarm                 // the rate of a key lets commands be started
 	lapseAlarm               // commands that wait may have lapsed
 	alarms
 )
 
-// timers are the inbox's timers. A transition sets an alarm with [state.setAlarm], which only notes it; [Inbox.unlock] arms
-// the timer before it releases the lock, so that two settings cannot overtake one another.
+// timers are the inbox's timers. A transition sets an alarm with
+// [state.setAlarm], which only notes it; [Inbox.unlock] arms the timer before
+// it releases the lock, so that two settings cannot overtake one another.
 //
-// The timers are made with the first alarm: most stages of a large pipeline rest and never have one.
+// The timers are made with the first alarm: most stages of a large pipeline
+// rest and never have one.
 type timers struct {
 	all *[alarms]alarmTimer // nil: no alarm was ever set
 	set uint8               // alarms that are to be armed, a bit for each
@@ -30,7 +32,8 @@ type alarmTimer struct {
 	timer Timer         // nil: never armed
 }
 
-// setAlarm has an alarm fire after a time. An earlier setting of the same alarm is void. A halted inbox has no alarms.
+// setAlarm has an alarm fire after a time. An earlier setting of the same alarm
+// is void. A halted inbox has no alarms.
 func (s *state) setAlarm(a alarm, after time.Duration) {
 	if s.halted.Load() {
 		return
@@ -42,8 +45,8 @@ func (s *state) setAlarm(a alarm, after time.Duration) {
 	s.timers.set |= 1 << a
 }
 
-// StopTimers stops the inbox's timers: each would keep a stopped pipeline in memory until it fires. The inbox must have
-// no workers any more.
+// StopTimers stops the inbox's timers: each would keep a stopped pipeline in
+// memory until it fires. The inbox must have no workers any more.
 func (in *Inbox) StopTimers() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

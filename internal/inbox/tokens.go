@@ -15,8 +15,8 @@ type token struct {
 	seq      uint64
 }
 
-// tokens is the shared queue: by priority, then first in, first out. It is not a container/heap, which allocates an
-// interface value for each token.
+// tokens is the shared queue: by priority, then first in, first out. It is not
+// a container/heap, which allocates an interface value for each token.
 type tokens []token
 
 // before reports whether the token at i comes before the one at j.
@@ -73,7 +73,8 @@ func (q *tokens) drop(in *Inbox) {
 	}
 }
 
-// add takes an inbox's token, and calls a worker for it. The inbox's lock is held.
+// add takes an inbox's token, and calls a worker for it. The inbox's lock is
+// held.
 func (sp *SharedPool) add(s *state, how controller.Dispatch, fx *effects) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -93,13 +94,14 @@ func (sp *SharedPool) add(s *state, how controller.Dispatch, fx *effects) {
 	fx.wakeWorker(sp.callIdle())
 }
 
-// addTokens gives the shared pool as many tokens as there is work for that can be done at once. It is called whenever there
-// may be more of it.
+// addTokens gives the shared pool as many tokens as there is work for that can
+// be done at once. It is called whenever there may be more of it.
 func (s *state) addTokens(fx *effects) {
 	if !s.servable() {
 		return
 	}
-	// The mode is read once: it may change at any time, and then all tokens are taken back.
+	// The mode is read once: it may change at any time, and then all tokens are
+	// taken back.
 	how := s.pool.Dispatch()
 	want := int32(1)
 	if how != controller.Polled {
@@ -112,13 +114,15 @@ func (s *state) addTokens(fx *effects) {
 	}
 }
 
-// servable reports whether a worker of the shared pool would find something to do here.
+// servable reports whether a worker of the shared pool would find something to
+// do here.
 func (s *state) servable() bool {
 	return s.available() > 0 && !s.stalled && !s.resting && !s.halted.Load() &&
 		s.busyInstances < s.knobs.Instances && s.equippable() && !s.lingering()
 }
 
-// voidTokens takes the inbox's tokens back: those that the shared pool has and those that a worker is on its way with.
+// voidTokens takes the inbox's tokens back: the tokens in the shared pool, and
+// the tokens of workers on their way.
 func (s *state) voidTokens() {
 	s.era++
 	s.tokens.Store(0)

@@ -2,10 +2,12 @@ package inbox
 
 import "github.com/golda-dev/golda/internal/command"
 
-// Turn books what a worker of the stage's own did and moves the next commands to its batch. All that came of the last ones
-// has been handed over, or the worker carries it; see [Inbox.Carry]. Turn returns how many commands: 0 if there is nothing
-// to do, and then, with park, the worker is parked until it is woken; -1 if the worker is to leave, which it need not while
-// it carries something.
+// Turn books what a worker of the stage's own did and moves the next commands
+// to its batch. All that came of the last ones has been handed over, or the
+// worker carries it; see [Inbox.Carry]. Turn returns how many commands: 0 if
+// there is nothing to do, and then, with park, the worker is parked until it is
+// woken; -1 if the worker is to leave, which it need not while it carries
+// something.
 func (in *Inbox) Turn(m *Member, t *Tally, park bool) int {
 	var fx effects
 	in.mu.Lock()
@@ -18,7 +20,7 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	s.book(m, t, fx)
 	s.cancelPermit(m)
 	m.finishTime()
-	if m.Carried == 0 { // otherwise a worker that came in its place would overtake what it carries
+	if m.Carried == 0 { // otherwise a worker in its place would overtake the commands that it carries
 		s.yield(m)
 	}
 	s.arrive(m)
@@ -42,7 +44,8 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	return n
 }
 
-// rest notes that a worker has found nothing to do: it is parked, or looks once more.
+// rest notes that a worker has found nothing to do: it is parked, or looks once
+// more.
 func (s *state) rest(m *Member, park bool, fx *effects) {
 	able := s.canWork(m)
 	switch {
@@ -58,9 +61,10 @@ func (s *state) rest(m *Member, park bool, fx *effects) {
 	s.checkQuiet(fx)
 }
 
-// Carry notes how many commands a worker carries because the inboxes that they are for were full. They keep their slots
-// here, so that the capacity bounds them. It reports whether the worker may stay parked: it is among the idle, and is not to
-// leave now that it carries nothing.
+// Carry notes how many commands a worker carries because the inboxes that they
+// are for were full. They keep their slots here, so that the capacity bounds
+// them. It reports whether the worker may stay parked: it is among the idle,
+// and is not to leave now that it carries nothing.
 func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	var fx effects
 	in.mu.Lock()
@@ -76,7 +80,8 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	return rests
 }
 
-// take moves up to a fair share of the queue into a worker's batch, and no more than most, if that is not 0.
+// take moves up to a fair share of the queue into a worker's batch, and no more
+// than most, if that is not 0.
 func (s *state) take(m *Member, most int) int {
 	n, laden := s.available(), s.isLaden(m)
 	if laden {
@@ -117,9 +122,10 @@ func (s *state) take(m *Member, most int) int {
 	return n
 }
 
-// share is how many of n commands a worker takes at once: it leaves to the other workers what they could do as well. Of an
-// inbox with a rate, for itself or for keys, it takes one: what it took and has not started would come on top of what the
-// rate allows later.
+// share is how many of n commands a worker takes at once: it leaves commands to
+// other workers that could take them as well. Of an inbox with a rate, for
+// itself or for keys, it takes one: commands that it took and has not started
+// would be started later, in excess of the rate.
 func (s *state) share(n int) int {
 	if s.knobs.Linger > 0 || s.cfg.Together {
 		return min(n, s.knobs.Batch)
@@ -145,9 +151,10 @@ func (m *Member) grow(n, most int) {
 	}
 }
 
-// Blocked notes that a worker of the stage's own has handled its batch and is blocked: it waits until a stage ahead has free
-// slots, and is not at work until its next turn. Now is the pipeline's clock. Blocked books how long the batch took, since
-// the worker may wait for longer than that.
+// Blocked notes that a worker of the stage's own has handled its batch and is
+// blocked: it waits until a stage ahead has free slots, and is not at work
+// until its next turn. Now is the pipeline's clock. Blocked books how long the
+// batch took, since the worker may wait for longer than that.
 func (in *Inbox) Blocked(m *Member, t *Tally, now int64) {
 	var fx effects
 	in.mu.Lock()

@@ -1,7 +1,8 @@
 package inbox
 
-// AddUnstarted counts n workers as joined that are started when they are called, and not before. StartWorker is called for
-// each, and then [Inbox.TakeCalled] says whether the worker is still wanted.
+// AddUnstarted counts n workers as joined that are started when they are
+// called, and not before. StartWorker is called for each, and then
+// [Inbox.TakeCalled] says whether the worker is still wanted.
 func (in *Inbox) AddUnstarted(n int) {
 	var fx effects
 	in.mu.Lock()
@@ -13,7 +14,8 @@ func (in *Inbox) AddUnstarted(n int) {
 	in.unlock(&fx)
 }
 
-// TakeCalled has a worker, which is about to be started, join as the one that was called, and reports whether one was.
+// TakeCalled makes a worker that is about to be started join in the place of
+// the called worker. It reports whether one was called.
 func (in *Inbox) TakeCalled(m *Member) bool {
 	m.belong(in)
 	in.mu.Lock()
@@ -29,7 +31,8 @@ func (in *Inbox) TakeCalled(m *Member) bool {
 	return true
 }
 
-// DropUnstarted dismisses all workers that were not started, the called one too.
+// DropUnstarted dismisses all workers that were not started, the called one
+// too.
 func (in *Inbox) DropUnstarted() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -37,7 +40,8 @@ func (in *Inbox) DropUnstarted() {
 	in.dropUnstarted(int(in.unstarted.n))
 }
 
-// dropUnstarted dismisses up to n workers that were not called, and returns how many.
+// dropUnstarted dismisses up to n workers that were not called, and returns how
+// many.
 func (s *state) dropUnstarted(n int) int {
 	most := int(s.unstarted.n)
 	if s.unstarted.called {

@@ -6,9 +6,11 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Turn books what a worker of the shared pool did, and moves the next commands to its batch: of the inbox where it is, if the
-// visit goes on, or else of the next. The worker has handed over all that came of the last batch. Turn returns the inbox and
-// how many commands: 0 if there is nothing to do anywhere, -1 if the worker is to leave. With park, a worker that gets 0 is
+// Turn books what a worker of the shared pool did, and moves the next commands
+// to its batch: of the inbox where it is, if the visit goes on, or else of the
+// next. The worker has handed over all that came of the last batch. Turn
+// returns the inbox and how many commands: 0 if there is nothing to do
+// anywhere, -1 if the worker is to leave. With park, a worker that gets 0 is
 // parked until it is woken.
 func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	gone := sp.arriveOrRetire(m)
@@ -41,8 +43,8 @@ func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	}
 }
 
-// arriveOrRetire notes that a worker has come for its turn, and reports whether it is to leave. If so and there are tokens, it
-// wakes another.
+// arriveOrRetire notes that a worker has come for its turn, and reports whether
+// it is to leave. If so and there are tokens, it wakes another.
 func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
 	var fx effects
 	sp.mu.Lock()
@@ -55,14 +57,16 @@ func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
 	return gone
 }
 
-// looksOnceMore notes that a worker has found nothing to do, and comes for another turn before it is parked.
+// looksOnceMore notes that a worker has found nothing to do, and comes for
+// another turn before it is parked.
 func (sp *SharedPool) looksOnceMore(m *Member) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.expect(m)
 }
 
-// parked parks a worker, unless there is a token, or a worker is to leave. It reports whether it did.
+// parked parks a worker, unless there is a token, or a worker is to leave. It
+// reports whether it did.
 func (sp *SharedPool) parked(m *Member) bool {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -88,8 +92,8 @@ func (sp *SharedPool) next(m *Member) (*Inbox, uint64) {
 	return t.inbox, t.era
 }
 
-// walk goes on through the plan until it comes to an inbox with work. It returns nil after one round of empty visits if there
-// is no token.
+// walk goes on through the plan until it comes to an inbox with work. It
+// returns nil after one round of empty visits if there is no token.
 func (sp *SharedPool) walk(m *Member) *Inbox {
 	if m.route == nil {
 		m.route = sp.route.Load()
@@ -138,15 +142,16 @@ func (sp *SharedPool) endVisit(m *Member, handled int, bounded bool) {
 	}
 }
 
-// turnTo makes a worker leave its route in the middle if the fresh route is of the same plan, for other inboxes, or of a plan
-// with Now.
+// turnTo makes a worker leave its route in the middle if the fresh route is of
+// the same plan, for other inboxes, or of a plan with Now.
 func (sp *SharedPool) turnTo(m *Member, fresh *route) {
 	if fresh.plan == m.route.plan || fresh.plan != nil && fresh.plan.Now {
 		sp.adopt(m, fresh)
 	}
 }
 
-// adopt makes a worker follow the fresh route from its first place, unless it follows it already.
+// adopt makes a worker follow the fresh route from its first place, unless it
+// follows it already.
 func (sp *SharedPool) adopt(m *Member, fresh *route) {
 	if fresh != m.route {
 		m.route = fresh
@@ -196,8 +201,9 @@ func (s *state) visited(sp *SharedPool, era uint64, m *Member, aheadFull bool, f
 	return n
 }
 
-// claimToken takes the token with which a worker comes, or, if it polls, the one that it finds. It returns false if the inbox
-// is no longer the shared pool's, or the token was taken back.
+// claimToken takes the token that a worker brings, or, if the worker polls, the
+// token that it finds. It returns false if the inbox is no longer the shared
+// pool's, or the token was taken back.
 func (s *state) claimToken(sp *SharedPool, era uint64, walked bool) bool {
 	switch {
 	case s.pool != sp:
@@ -216,7 +222,8 @@ func (s *state) claimToken(sp *SharedPool, era uint64, walked bool) bool {
 	}
 }
 
-// stay goes on with a visit or ends it. If the worker is gone it ends the visit. It returns how many commands the worker got.
+// stay goes on with a visit or ends it. If the worker is gone it ends the
+// visit. It returns how many commands the worker got.
 func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 	polled := m.walked && sp.polled()
 	ends := !polled || gone || in.aheadFull()
@@ -234,8 +241,9 @@ func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 	return n
 }
 
-// goOn books a shared worker's batch and gives it the next, unless the visit ends. Bounded says that the visit plan ended the
-// visit though there was more to do.
+// goOn books a shared worker's batch and gives it the next, unless the visit
+// ends. Bounded says that the visit plan ended the visit though there was more
+// to do.
 func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects) (n int, bounded bool) {
 	s.book(m, t, fx)
 	s.cancelPermit(m)
@@ -262,7 +270,8 @@ func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects
 	return n, bounded
 }
 
-// left is how many commands a worker may still take in its visit: 0 for any number, -1 for none.
+// left is how many commands a worker may still take in its visit: 0 for any
+// number, -1 for none.
 func (sp *SharedPool) left(s *state, m *Member) int {
 	rt := m.route
 	if rt == nil || !sp.polled() {

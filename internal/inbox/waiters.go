@@ -5,8 +5,10 @@ import (
 	"github.com/golda-dev/golda/internal/line"
 )
 
-// waiter is a command that waits in line for a free slot. When one comes free the inbox queues the command itself and
-// signals the goroutine that brought it, so a slot is never held for a goroutine or a handler that has still to run.
+// waiter is a command that waits in line for a free slot. When one comes free
+// the inbox queues the command itself and signals the goroutine that brought
+// it, so a slot is never held for a goroutine or a handler that has still to
+// run.
 type waiter struct {
 	entrant
 	ready         chan struct{} // has capacity for one signal
@@ -23,21 +25,25 @@ type waiter struct {
 type entrant struct {
 	e  command.Envelope
 	at place
-	// inside reports whether the command comes from a handler of the same pipeline that sent it on its way: it is
-	// received, not submitted.
+	// inside reports whether the command comes from a handler of the same
+	// pipeline that sent it on its way: it is received, not submitted.
 	inside bool
-	// emitter is the inbox whose handler emitted the command, nil if the command was accepted before.
+	// emitter is the inbox whose handler emitted the command, nil if the
+	// command was accepted before.
 	emitter *Inbox
-	// retry reports whether the command is in the inbox already and waits for its next try: no goroutine waits with it.
+	// retry reports whether the command is in the inbox already and waits for
+	// its next try: no goroutine waits with it.
 	retry bool
 }
 
-// waiters holds the commands that wait for a free slot, first come, first served. Where a queue is always full each command
-// waits, most often that of the one submitter; so it keeps the last waiter for the next command. A pool for all
-// inboxes would not do: a channel of one bubble of testing/synctest must not come to another.
+// waiters holds the commands that wait for a free slot, first come, first
+// served. If a queue is always full, each command waits, most often the command
+// of one submitter; so waiters keeps the last waiter for the next command. One
+// sync.Pool for all inboxes would not do: a channel of one bubble of
+// testing/synctest must not be used in another.
 type waiters struct {
 	first, last *waiter
-	n, retries  int32 // commands in line, and those of them that wait for their next try
+	n, retries  int32 // commands in line, and the retries among them
 	spare       *waiter
 }
 
@@ -104,8 +110,9 @@ func (l *waiters) keep(w *waiter) {
 	}
 }
 
-// signal has the goroutine that brought the command go on. A handler that suspends may be resumed by a goroutine that looks
-// at the channel too, so that one is closed.
+// signal has the goroutine that brought the command go on. A handler that
+// suspends may be resumed by a goroutine that looks at the channel too, so that
+// one is closed.
 func (w *waiter) signal() {
 	if w.suspends {
 		close(w.ready)

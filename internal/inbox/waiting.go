@@ -28,7 +28,8 @@ type waiting struct {
 	untilStamp int32 // commands to come before the clock is read again
 }
 
-// kind is what does not change when the order of a line does. It may be read without the lock.
+// kind has the properties of a line that stay when its order changes. It may be
+// read without the lock.
 type kind struct {
 	rates       line.Rates  // nil: the line has none
 	bound       line.Places // nil: the line bounds no keys
@@ -39,7 +40,7 @@ type kind struct {
 // It calls user code.
 type rankFunc func(load any) line.Rank
 
-// install makes the queue that of an inbox that was not opened.
+// install gives the line to the queue of an inbox that was not opened.
 func (q *waiting) install(l line.Line, plain bool) {
 	q.kind = kind{line.RatesOf(l), line.PlacesOf(l), l.Knows(), l.Asks()}
 	q.set(l, plain)
@@ -54,10 +55,10 @@ func (q *waiting) set(l line.Line, plain bool) {
 	}
 }
 
-// Len is how many commands wait, those that may go on included.
+// Len is how many commands wait, including woken commands, which may resume.
 func (q *waiting) Len() int { return q.fresh() + q.woken.Len() }
 
-// fresh is how many commands wait that have not been started: those that hold a slot.
+// fresh is how many waiting commands have not been started. These hold a slot.
 func (q *waiting) fresh() int {
 	if q.plain {
 		return q.ring.Len()
@@ -71,14 +72,16 @@ type place struct {
 	of   *rankFunc
 }
 
-// places are those of many commands; the zero places say nothing, for a queue that asks nothing.
+// places has the place of each of many commands; the zero places are for a
+// queue that asks for none.
 type places struct {
 	ranks []line.Rank
 	of    *rankFunc
 	from  *[]line.Rank // of spareRanks, that ranks is to be put back with
 }
 
-// place asks a command where it belongs. It calls user code, so the lock is not held. A command that panics has no rank.
+// place asks a command where it belongs. It calls user code, so the lock is not
+// held. A command that panics has no rank.
 func (q *waiting) place(load any) place {
 	f := q.ranker.Load()
 	if f == nil {
@@ -87,8 +90,9 @@ func (q *waiting) place(load any) place {
 	return place{q.ask(*f, load), f}
 }
 
-// ask asks one command. One that ends the goroutine cannot be stopped; but from then on commands are asked on goroutines of
-// their own, so that the same command does not end the next goroutine too.
+// ask asks one command. One that ends the goroutine cannot be stopped; but from
+// then on commands are asked on goroutines of their own, so that the same
+// command does not end the next goroutine too.
 func (q *waiting) ask(f rankFunc, load any) (r line.Rank) {
 	if q.wary.Load() {
 		rank := make(chan line.Rank, 1)
@@ -131,10 +135,12 @@ func (q *waiting) places(es []command.Envelope) places {
 	return places{ranks, f, from}
 }
 
-// spareRanks has slices of ranks: every hand-over to a stage with ranks needs one.
+// spareRanks has slices of ranks: every hand-over to a stage with ranks needs
+// one.
 var spareRanks sync.Pool
 
-// recycle lets the slice of ranks be used again. The places are not used any more.
+// recycle lets the slice of ranks be used again. The places are not used any
+// more.
 func (p places) recycle() {
 	if p.from != nil {
 		*p.from = p.ranks
@@ -154,7 +160,8 @@ func (p places) at(i int) place {
 	return place{}
 }
 
-// push adds a command to the line. A rank that another discipline gave, before the order was changed, counts for nothing.
+// push adds a command to the line. A rank that another discipline gave, before
+// the order was changed, counts for nothing.
 func (q *waiting) push(e *command.Envelope, p place) {
 	if p.of != q.ranker.Load() {
 		p.rank = line.Rank{}
@@ -192,8 +199,10 @@ func (q *waiting) popInto(es []command.Envelope) int {
 	return q.line.PopInto(es)
 }
 
-// waited is how long the oldest command has waited, or the next of so many that has a time; 0 if none has. Of commands that
-// came together the last has one, so the result is exact for them; submitted commands have waited at least so long.
+// waited is how long the oldest command has waited, or the next of so many that
+// has a time; 0 if none has. Of commands that came together the last has one,
+// so the result is exact for them; submitted commands have waited at least so
+// long.
 func (q *waiting) waited(now int64, many int) time.Duration {
 	if !q.plain {
 		d, _ := q.line.Oldest().Waited(now)
@@ -207,7 +216,8 @@ func (q *waiting) waited(now int64, many int) time.Duration {
 	return 0
 }
 
-// order changes the discipline; nil is first in, first out. The order of a line that has one of its own does not change.
+// order changes the discipline; nil is first in, first out. The order of a line
+// that has one of its own does not change.
 func (q *waiting) order(d queue.Discipline) {
 	if _, plain := d.(queue.FIFO); plain {
 		d = nil
@@ -221,8 +231,8 @@ func (q *waiting) order(d queue.Discipline) {
 	}
 }
 
-// woken is the queue of commands that were started and suspended, and may go on: before all others, whatever the line, and
-// without slots.
+// woken is the queue of commands that were started and suspended, and may go
+// on: before all others, whatever the line, and without slots.
 type woken struct {
 	line.Ring
 
@@ -230,8 +240,10 @@ type woken struct {
 	yielded bool // the last batch that they would have filled left a place for a fresh one
 }
 
-// pop takes up to len(es) commands out. If they would fill the batch, every other time they leave the last place of it to a
-// fresh one, if there is any: handlers that yield again and again must not keep other commands from ever starting.
+// pop takes up to len(es) commands out. If they would fill the batch, every
+// other time they leave the last place of it to a fresh one, if there is any:
+// handlers that yield again and again must not keep other commands from ever
+// starting.
 func (q *woken) pop(es []command.Envelope, fresh bool) int {
 	if fresh && q.Len() >= len(es) {
 		if q.yielded = !q.yielded; q.yielded {
@@ -241,7 +253,8 @@ func (q *woken) pop(es []command.Envelope, fresh bool) int {
 	return q.PopInto(es)
 }
 
-// back puts commands that were woken back before all others, and returns the rest.
+// back puts commands that were woken back before all others, and returns the
+// rest.
 func (q *woken) back(es []command.Envelope) (rest []command.Envelope) {
 	var mine []command.Envelope
 	for i := range es {

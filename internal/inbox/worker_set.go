@@ -2,9 +2,11 @@ package inbox
 
 import "slices"
 
-// workerSet is the set of workers of one inbox, or of a shared pool. The lock of the inbox or pool guards it.
+// workerSet is the set of workers of one inbox, or of a shared pool. The lock
+// of the inbox or pool guards it.
 //
-// Each worker is working, idle, or on its way (waking); excess workers are to leave at their next turn.
+// Each worker is working, idle, or on its way (waking); excess workers are to
+// leave at their next turn.
 type workerSet struct {
 	live   int // workers that have joined
 	most   int // the highest value of live so far
@@ -32,7 +34,8 @@ func (ws *workerSet) depart(m *Member) bool {
 	return true
 }
 
-// pickIdle picks the fit worker that has been idle for the shortest time, nil if there is none. The caller wakes it.
+// pickIdle picks the fit worker that has been idle for the shortest time, nil
+// if there is none. The caller wakes it.
 func (ws *workerSet) pickIdle(fit func(*Member) bool) *Member {
 	for i, m := range slices.Backward(ws.idle) {
 		if fit(m) {
@@ -57,7 +60,8 @@ func (ws *workerSet) expect(m *Member) {
 	ws.waking++
 }
 
-// arrive notes that a worker has come for its turn: it was woken, or it was idle and comes for another reason.
+// arrive notes that a worker has come for its turn: it was woken, or it was
+// idle and comes for another reason.
 func (ws *workerSet) arrive(m *Member) {
 	if m.waking {
 		m.waking = false
@@ -76,17 +80,19 @@ func (ws *workerSet) park(m *Member) {
 	ws.idle = append(ws.idle, m)
 }
 
-// retires reports whether a worker that has come is to leave: any worker is, while there are excess workers.
+// retires reports whether a worker that has come is to leave: any worker is,
+// while there are excess workers.
 func (ws *workerSet) retires() bool { return ws.unshrink(1) == 1 }
 
-// shrink asks n workers to leave: those that come first for a turn. It returns as many idle ones, those that have been idle
-// for longest. The caller wakes them.
+// shrink asks n workers to leave: the first workers to take a turn will. It
+// returns as many idle workers, the longest idle first. The caller wakes them.
 func (ws *workerSet) shrink(n int) []*Member {
 	ws.excess += n
 	return ws.wakeIdle(n)
 }
 
-// wakeIdle marks up to n idle workers as on their way, and returns them. The caller wakes them.
+// wakeIdle marks up to n idle workers as on their way, and returns them. The
+// caller wakes them.
 func (ws *workerSet) wakeIdle(n int) []*Member {
 	n = min(n, len(ws.idle))
 	woken := slices.Clone(ws.idle[:n])
@@ -97,7 +103,8 @@ func (ws *workerSet) wakeIdle(n int) []*Member {
 	return woken
 }
 
-// unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.
+// unshrink takes back up to n requests to leave that no worker has followed
+// yet, and returns how many.
 func (ws *workerSet) unshrink(n int) int {
 	n = min(n, ws.excess)
 	ws.excess -= n

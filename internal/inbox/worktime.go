@@ -4,17 +4,21 @@ import "time"
 
 // At any time a worker of the stage's own is in one of three states:
 //
-//   - Busy: it has commands in hand, and runs its handler or is about to run it.
-//   - Blocked: its batch is done, and what came of it waits for free slots in a stage ahead.
+//   - Busy: it has commands in hand, and runs its handler or is about to run
+//     it.
+//   - Blocked: its batch is done, and the results wait for free slots in a
+//     stage ahead.
 //   - Idle: neither.
 //
-// Idle time is what remains of the workers' time, so the three always add up. The clock is read where a batch is
-// timed anyway, when a worker blocks or goes on, when one joins or leaves, and when the accounts are read.
+// Idle time is the rest of the workers' time, so the three always add up. The
+// clock is read where a batch is timed anyway, when a worker blocks or goes on,
+// when one joins or leaves, and when the accounts are read.
 //
-// A worker of a shared pool is never blocked, and its idle time belongs to the shared pool: only its busy time is the inbox's.
+// A worker of a shared pool is never blocked, and its idle time belongs to the
+// shared pool: only its busy time is the inbox's.
 
-// staff notes that so many workers of the stage's own have joined, or have left if more is negative. It is called before
-// their number changes.
+// staff notes that so many workers of the stage's own have joined, or have left
+// if more is negative. It is called before their number changes.
 func (s *state) staff(more int) {
 	if pl := s.Pipeline(); pl != nil {
 		s.spent.idle -= time.Duration(pl.Now() * int64(more))
@@ -55,7 +59,8 @@ func (s *state) unblock(m *Member) {
 	}
 }
 
-// credit counts the time of a worker's present batch that was not counted before. The batch need not be done.
+// credit counts the time of a worker's present batch that was not counted
+// before. The batch need not be done.
 func (s *state) credit(m *Member, now int64) {
 	began, running := m.lastBatch()
 	if running || uint32(began) != m.timed {
@@ -63,7 +68,8 @@ func (s *state) credit(m *Member, now int64) {
 	}
 }
 
-// spend counts the time of a worker's present batch, which has lasted so long, except what was counted before.
+// spend counts the time of a worker's present batch, which has lasted so long,
+// except time that was counted before.
 func (s *state) spend(m *Member, lasted time.Duration) {
 	fresh := lasted - m.credited
 	if fresh <= 0 {
