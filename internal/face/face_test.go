@@ -53,7 +53,7 @@ adapter/http     16
 adapter/nats     38
 adapter/nats/fleet 14
 adapter/watermill 11
-stage/stagetest  44
+stage/stagetest  40
 `
 
 func TestAPackageExportsNoMoreNamesThanItsBudget(t *testing.T) {

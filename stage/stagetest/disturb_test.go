@@ -24,9 +24,9 @@ func idle(ctx context.Context, _ func(int) error) error {
 func TestDisturbDoesEveryAction(t *testing.T) {
 	faults := stagetest.Inject(t, 7, stagetest.Faults{Panic: 0.1})
 	end := stage.Func("end", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
-	begin := stage.Func("begin", stagetest.WrapFunc(faults, func(_ context.Context, n int) behaviour.Outcome {
+	begin := stage.Func("begin", func(_ context.Context, n int) behaviour.Outcome {
 		return behaviour.Forward(end, n)
-	}))
+	}, stage.Middleware(faults.Middleware))
 	grouped := stage.Func("grouped", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	trial := stagetest.Run(t, pipeline.Subgraph(begin, pipeline.Subgraph(end)),
 		pipeline.Group("group", 1, 1, grouped), pipeline.Feed("idle", behaviour.Target[int](grouped), idle))

@@ -10,14 +10,13 @@
 // overlap.
 //
 // [Inject] makes faults from a seed; [Injector.Middleware] puts them before the
-// handlers of a stage, and [Wrap], [WrapFunc] and [WrapFactory] before a
-// behaviour. When the test is over, the trial stops the pipeline and checks
-// that the accounts were balanced in every snapshot, that the pipeline drained,
-// that nothing crashed except by injected faults, and that no goroutine is
-// left; [Trial.Await] checks that tickets are answered. A test that hangs fails
-// at once with a report of which handler waits for which stage, and its
-// pipeline is stopped hard. [Watch], [Balanced], [AtRest] and [Diagnose] are
-// the checks by themselves.
+// handlers of a stage, and [Wrap] before a behaviour. When the test is over,
+// the trial stops the pipeline and checks that the accounts were balanced in
+// every snapshot, that the pipeline drained, that nothing crashed except by
+// injected faults, and that no goroutine is left; [Trial.Await] checks that
+// tickets are answered. A test that hangs fails at once with a report of which
+// handler waits for which stage, and its pipeline is stopped hard. [Watch],
+// [AtRest] and [Diagnose] are the checks by themselves.
 //
 // [Trial.Disturb] disturbs a trial while it works: it kills workers and other
 // actors, changes the policy, rescales and pauses.

@@ -11,17 +11,18 @@ import (
 )
 
 // With a key that identifies commands, a command meets the same faults in every run.
-func ExampleWrapFunc() {
+func ExampleWrap() {
 	faults, err := stagetest.NewInjector(7, stagetest.Faults{
 		Error: 0.5,
 		Key:   func(cmd any) uint64 { return uint64(len(cmd.(string))) },
 	})
 	fmt.Println(err)
-	handle := stagetest.WrapFunc(faults, func(_ context.Context, name string) behaviour.Outcome {
+	hello := behaviour.Func[string](func(_ context.Context, name string) behaviour.Outcome {
 		return behaviour.OK("hello, " + name)
 	})
+	wrapped := stagetest.Wrap[string](faults, hello)
 	for _, name := range []string{"Ada", "Grace", "Golda M", "Barbara L."} {
-		o := handle(context.Background(), name)
+		o := wrapped.HandleCommand(context.Background(), name)
 		fmt.Println(o.Kind(), o.Result(), o.Err())
 	}
 	fmt.Println(faults.Counts())

@@ -17,9 +17,9 @@ func store(_ context.Context, order int) behaviour.Outcome { return behaviour.OK
 func TestTheShopKeepsItsPromises(t *testing.T) {
 	faults := stagetest.Inject(t, 42, stagetest.Faults{Panic: 0.02, Error: 0.05, Delay: 0.1})
 	save := stage.Func("save", store)
-	price := stage.Func("price", stagetest.WrapFunc(faults, func(_ context.Context, order int) behaviour.Outcome {
+	price := stage.Func("price", func(_ context.Context, order int) behaviour.Outcome {
 		return behaviour.Forward(save, order)
-	}), stage.Retry(stage.RetryPolicy{Attempts: 5}))
+	}, stage.Middleware(faults.Middleware), stage.Retry(stage.RetryPolicy{Attempts: 5}))
 
 	trial := stagetest.Run(t, price, save)
 	trial.Disturb(42, stagetest.Disturbances{KillWorker: 10 * time.Millisecond, KillSupervisor: 20 * time.Millisecond, KillControlLoop: 20 * time.Millisecond})

@@ -115,7 +115,7 @@ func (e *InjectedError) Error() string {
 // Unwrap returns the cause.
 func (e *InjectedError) Unwrap() error { return e.Cause }
 
-// Injector injects faults: [Wrap], [WrapFunc] and [WrapFactory] put it between
+// Injector injects faults: [Injector.Middleware] and [Wrap] put it between
 // a stage and its behaviour. Its methods are safe for concurrent use.
 type Injector struct {
 	seed     uint64

@@ -15,6 +15,11 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
+// wrapFunc puts an injector before a function.
+func wrapFunc(in *stagetest.Injector, f behaviour.Func[int]) behaviour.Func[int] {
+	return stagetest.Wrap[int](in, f).HandleCommand
+}
+
 func TestCheckReturnsAllInvalidFaults(t *testing.T) {
 	err := stagetest.Faults{Panic: -1, Goexit: math.NaN(), Error: 2, Longest: -1}.Check()
 	for _, says := range []string{"panic: -1", "goexit: NaN", "error: 2", "longest: -1ns"} {
@@ -35,7 +40,7 @@ func fates(t *testing.T, seed uint64, f stagetest.Faults, n int) (said []string,
 	t.Helper()
 	in, err := stagetest.NewInjector(seed, f)
 	require.NoError(t, err)
-	handle := stagetest.WrapFunc(in, func(context.Context, int) behaviour.Outcome { return behaviour.OK("done") })
+	handle := wrapFunc(in, func(context.Context, int) behaviour.Outcome { return behaviour.OK("done") })
 	for i := range n {
 		said = append(said, fate(handle, i))
 	}
@@ -62,7 +67,7 @@ func TestTheSameSeedGivesACommandTheSameFaultInAnyOrder(t *testing.T) {
 
 	in, err := stagetest.NewInjector(7, f)
 	require.NoError(t, err)
-	handle := stagetest.WrapFunc(in, func(context.Context, int) behaviour.Outcome { return behaviour.OK("done") })
+	handle := wrapFunc(in, func(context.Context, int) behaviour.Outcome { return behaviour.OK("done") })
 	for i := 99; i >= 0; i-- {
 		require.Equal(t, first[i], fate(handle, i))
 	}
@@ -110,7 +115,7 @@ func TestAWrappedBehaviourKeepsItsInterfaces(t *testing.T) {
 
 	_, many := stagetest.Wrap[int](in, behaviour.Func[int](nil)).(behaviour.Batcher[int])
 	require.False(t, many, "a behaviour without batches does not become a batcher")
-	require.Nil(t, stagetest.WrapFactory(in, func() behaviour.Behaviour[int] { return nil })(), "the stage reports it")
+	require.Nil(t, stagetest.Wrap[int](in, nil), "the stage reports it")
 }
 
 func TestAnErrorInABatchIsRemovedFromIt(t *testing.T) {
@@ -143,10 +148,10 @@ func TestAHandlerHangsUntilItsContextEndsAndIsStuckUntilItIsReleased(t *testing.
 		began := time.Now()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, stage.ErrTimeout)
 		defer cancel()
-		require.ErrorIs(t, stagetest.WrapFunc(hang, ok)(ctx, 1).Err(), stage.ErrTimeout)
+		require.ErrorIs(t, wrapFunc(hang, ok)(ctx, 1).Err(), stage.ErrTimeout)
 		require.Equal(t, time.Second, time.Since(began))
 		time.AfterFunc(time.Hour, stuck.Release)
-		require.ErrorContains(t, stagetest.WrapFunc(stuck, ok)(ctx, 1).Err(), "injected stuck")
+		require.ErrorContains(t, wrapFunc(stuck, ok)(ctx, 1).Err(), "injected stuck")
 		require.Equal(t, time.Hour+time.Second, time.Since(began))
 		stuck.Release()
 		require.Equal(t, map[string]uint64{"hang": 1}, hang.Counts())
@@ -156,7 +161,7 @@ func TestAHandlerHangsUntilItsContextEndsAndIsStuckUntilItIsReleased(t *testing.
 func TestADelayIsNoLongerThanTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := stagetest.Inject(t, 1, stagetest.Faults{Delay: 1, Longest: time.Minute})
-		handle := stagetest.WrapFunc(in, func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
+		handle := wrapFunc(in, func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
 		longest := time.Duration(0)
 		for range 100 {
 			began := time.Now()

@@ -36,7 +36,7 @@ func TestAWrappedBehaviourKeepsItsStateOverFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := stagetest.Inject(t, 1, stagetest.Faults{Panic: 0.2, Goexit: 0.1})
-			s := stage.Each("sum", stagetest.WrapFactory(in, factory), stage.Workers(1, 1), stage.Retry(stage.RetryPolicy{Attempts: 10}))
+			s := stage.Each("sum", func() behaviour.Behaviour[int] { return stagetest.Wrap(in, factory()) }, stage.Workers(1, 1), stage.Retry(stage.RetryPolicy{Attempts: 10}))
 			stagetest.Run(t, s)
 			for want := 1; want <= 200; want++ {
 				n, err := stage.Call[int](t.Context(), s, want)

@@ -251,14 +251,6 @@ func atRest(s pipeline.Snapshot) *BreachError {
 	return nil
 }
 
-// Balanced fails the test unless the law holds in the pipeline now.
-func Balanced(tb testing.TB, p *pipeline.Pipeline) {
-	tb.Helper()
-	if s := p.Snapshot(); !s.Balanced() {
-		tb.Errorf("%s: %s\n%s", oracle.Law, s.Law(), Diagnose(s))
-	}
-}
-
 // AtRest fails the test unless the law holds and nothing is in flight.
 func AtRest(tb testing.TB, p *pipeline.Pipeline) {
 	tb.Helper()

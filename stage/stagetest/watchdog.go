@@ -135,10 +135,11 @@ func (w *Watchdog) watch() {
 }
 
 // stall returns the breach of a pipeline that has made no progress for some
-// time.
+// time: for how long, which stages hold commands, which handlers wait for which
+// stages, and the stacks of all goroutines.
 func (w *Watchdog) stall(d time.Duration, s pipeline.Snapshot, handlers []stage.Stuck) *BreachError {
-	stalled := &StallError{For: d, Snapshot: s, Waits: waits(handlers), Goroutines: oracle.Stacks()}
-	return &BreachError{oracle.Progress, stalled.Error()}
+	return &BreachError{oracle.Progress, fmt.Sprintf("nothing has happened for %v with %d commands in flight\n%s\n%s\n%s",
+		d.Round(time.Millisecond), s.InFlight, Diagnose(s), waits(handlers), oracle.Stacks())}
 }
 
 // retrying returns the names of the stages whose commands wait for a time at
@@ -191,21 +192,6 @@ func progress(s pipeline.Snapshot) (sum uint64) {
 		sum += c.Forwarded + c.Received + c.Emitted + c.Retries + c.Crashes
 	}
 	return sum
-}
-
-// StallError means that nothing happened although commands were in flight.
-type StallError struct {
-	For        time.Duration
-	Snapshot   pipeline.Snapshot
-	Waits      string // which handlers wait for which stages, a line for each place where they do
-	Goroutines string // the stacks of all goroutines
-}
-
-// Error returns for how long, which stages hold commands, which handlers wait
-// for which stages, and the stacks of all goroutines.
-func (e *StallError) Error() string {
-	return fmt.Sprintf("nothing has happened for %v with %d commands in flight\n%s\n%s\n%s",
-		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Waits, e.Goroutines)
 }
 
 // Diagnose describes where a pipeline's commands are, and what may block them:

@@ -46,16 +46,6 @@ type state interface {
 	behaviour.Restorer
 }
 
-// WrapFunc is [Wrap] for a function, as stage.Func takes one.
-func WrapFunc[C any](in *Injector, f func(ctx context.Context, cmd C) behaviour.Outcome) behaviour.Func[C] {
-	return Wrap(in, behaviour.Behaviour[C](behaviour.Func[C](f))).HandleCommand
-}
-
-// WrapFactory is [Wrap] for each instance that a factory makes, as stage.Each takes one.
-func WrapFactory[C any](in *Injector, make behaviour.Factory[C]) behaviour.Factory[C] {
-	return func() behaviour.Behaviour[C] { return Wrap(in, make()) }
-}
-
 // wrapped is a behaviour with an injector before it.
 type wrapped[C any] struct {
 	in *Injector
