@@ -6,7 +6,7 @@ import "github.com/golda-dev/golda/internal/command"
 func (w *Worker) pass(e *command.Envelope, load any) {
 	slot := &w.Batch[w.lane.n]
 	slot.Continue(load, e)
-	if slot.From != nil { // to check whether it has a ticket would cost more
+	if slot.From != nil { // a ticket may wait for the command; to look for one would cost more than to book
 		w.mustBook = true
 	}
 	w.lane.n++

@@ -192,7 +192,7 @@ func (s *Stage) detachRun(t *coro.Task) {
 	case s.Timeout > 0 && !w.returned():
 		<-w.over // until then the run is not marked as lost
 	case !w.running.CompareAndSwap(run, nil):
-		w.emitting.Lock()   // likewise; see Worker.takeRun
+		w.emitting.Lock()   // until then the run is not marked as lost; see Worker.takeRun
 		w.emitting.Unlock() //nolint:staticcheck // it was locked for the wait
 	}
 	if !t.Ended() {

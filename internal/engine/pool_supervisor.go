@@ -13,9 +13,11 @@ import (
 // errVanished is the failure of a worker that reported none.
 var errVanished = errors.New("a worker ended without being asked to")
 
-// poolSupervisor is the actor of a pool: it supervises the pool's workers. A stage's own pool has one even while a shared
-// pool works for the stage, because it also starts and stops the stage's shared behaviour and its idle instances. All that
-// it does happens in its own goroutine, one message at a time.
+// poolSupervisor is the actor of a pool: it supervises the pool's workers. A
+// stage's own pool has one even while a shared pool works for the stage,
+// because it also starts and stops the stage's shared behaviour and its idle
+// instances. All that it does happens in its own goroutine, one message at a
+// time.
 type poolSupervisor struct {
 	pool    *Pool
 	ready   func(error) // nil once it was called: all workers were up once, or the pool could not start
@@ -70,14 +72,16 @@ func (ps *poolSupervisor) Receive(ctx actor.Context) {
 	}
 }
 
-// HandleFailure is called when a worker failed. It stops the worker and never restarts it in place: the end of the worker
-// comes as a message, and workerEnded deals with it.
+// HandleFailure is called when a worker failed. It stops the worker and never
+// restarts it in place: the end of the worker comes as a message, and
+// workerEnded deals with it.
 func (ps *poolSupervisor) HandleFailure(system *actor.System, _ actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, _, _ any) {
 	actor.Stop(system, child)
 }
 
-// start starts the shared instance and the first workers. It publishes the supervisor's PID before it reads how many
-// workers are wanted, so that a change of that number is either read here or comes as a message.
+// start starts the shared instance and the first workers. It publishes the
+// supervisor's PID before it reads how many workers are wanted, so that a
+// change of that number is either read here or comes as a message.
 func (ps *poolSupervisor) start(ctx actor.Context) {
 	ps.pool.supervisor.Store(ctx.Self())
 	if ps.pool.retiring.Load() {
@@ -103,10 +107,12 @@ func (ps *poolSupervisor) start(ctx actor.Context) {
 	}
 }
 
-// addUnstarted leaves the first workers to be started when the inbox calls them, most often for a stage's first command. It
-// does so for workers that have nothing to start, so that nothing can fail, and nothing to hand over. A worker and its actor
-// take two kilobytes, and many stages never get a command. Several workers with instances of their own are not left: they
-// make these at once, in parallel, and all must start.
+// addUnstarted leaves the first workers to be started when the inbox calls
+// them, most often for a stage's first command. It does so for workers that
+// have nothing to start, so that nothing can fail, and nothing to hand over. A
+// worker and its actor take two kilobytes, and many stages never get a command.
+// Several workers with instances of their own are not left: they make these at
+// once, in parallel, and all must start.
 func (ps *poolSupervisor) addUnstarted() {
 	c := ps.pool.core
 	if c == nil || !c.shares && ps.target > 1 {
@@ -130,8 +136,9 @@ func (ps *poolSupervisor) startCalled(ctx actor.Context) {
 	ps.spawn(ctx, w, false)
 }
 
-// startInstances starts a stage's shared behaviour. If the stage has instances instead, and no worker that makes one now,
-// it makes and starts one idle instance: a factory that fails is reported at the start.
+// startInstances starts a stage's shared behaviour. If the stage has instances
+// instead, and no worker that makes one now, it makes and starts one idle
+// instance: a factory that fails is reported at the start.
 func (ps *poolSupervisor) startInstances() error {
 	c := ps.pool.core
 	if c == nil {
@@ -151,7 +158,8 @@ func (ps *poolSupervisor) allStarted(ctx actor.Context) {
 	ps.scale(ctx) // the number that is wanted may have changed meanwhile
 }
 
-// reportReady reports whether all workers could start. Only the first call counts.
+// reportReady reports whether all workers could start. Only the first call
+// counts.
 func (ps *poolSupervisor) reportReady(err error) {
 	if ps.ready != nil {
 		ps.ready(err)
@@ -182,8 +190,9 @@ func (ps *poolSupervisor) spawn(ctx actor.Context, w *worker.Worker, again bool)
 	ps.workers = append(ps.workers, spawned{pid, w})
 }
 
-// scale starts workers, or asks workers to leave, until there are as many as are wanted. To get more it first keeps workers
-// that were asked to leave and have not left yet.
+// scale starts workers, or asks workers to leave, until there are as many as
+// are wanted. To get more it first keeps workers that were asked to leave and
+// have not left yet.
 func (ps *poolSupervisor) scale(ctx actor.Context) {
 	if ps.doomed || ps.ready != nil {
 		return
@@ -218,8 +227,8 @@ func (ps *poolSupervisor) workerEnded(ctx actor.Context, pid *actor.PID) {
 	ps.replace(ctx, w)
 }
 
-// replace starts a fresh actor for a worker that crashed, at once or after a pause, or gives up if there were too many
-// crashes in a row.
+// replace starts a fresh actor for a worker that crashed, at once or after a
+// pause, or gives up if there were too many crashes in a row.
 func (ps *poolSupervisor) replace(ctx actor.Context, w *worker.Worker) {
 	err := w.Failure()
 	if err == nil { // something stopped its actor from outside: no worker ends in this way
@@ -263,8 +272,8 @@ func (ps *poolSupervisor) restartAfter(ctx actor.Context, w *worker.Worker, paus
 	ps.records().pauses[m] = time.AfterFunc(pause, func() { actor.Tell(system, self, m) })
 }
 
-// restart starts a fresh actor for a worker that crashed, unless fewer workers are wanted now: it need not be started to be
-// dismissed.
+// restart starts a fresh actor for a worker that crashed, unless fewer workers
+// are wanted now: it need not be started to be dismissed.
 func (ps *poolSupervisor) restart(ctx actor.Context, w *worker.Worker) {
 	if ps.doomed || !w.Loaded() && ps.pool.group.Unshrink(1) == 1 {
 		w.Unclaim()
@@ -283,15 +292,19 @@ func (ps *poolSupervisor) retire(ctx actor.Context) {
 	ps.endRetirement(ctx)
 }
 
-// endRetirement ends the supervisor of a pool that retires when the last worker has ended.
+// endRetirement ends the supervisor of a pool that retires when the last worker
+// has ended.
 func (ps *poolSupervisor) endRetirement(ctx actor.Context) {
 	if len(ps.workers) == 0 && ps.pool.retiring.Load() {
-		ps.stopped() // here, because the supervisor above waits for the end of an actor, and not for long
+		// Before the actor ends: stopped may stop instances for long, and the
+		// supervisor above waits only briefly for the end of an actor.
+		ps.stopped()
 		actor.Fail(ctx, ErrRetired)
 	}
 }
 
-// dismiss takes back all that would start a worker. It is called before the workers are stopped.
+// dismiss takes back all that would start a worker. It is called before the
+// workers are stopped.
 func (ps *poolSupervisor) dismiss() {
 	ps.doomed = true
 	if ps.crashes != nil {
@@ -313,8 +326,8 @@ func (ps *poolSupervisor) stopped() {
 	}
 }
 
-// Spawn starts the pool's supervisor as a child of the spawner. The supervisor calls ready once, when all workers have
-// started or one of them could not.
+// Spawn starts the pool's supervisor as a child of the spawner. The supervisor
+// calls ready once, when all workers have started or one of them could not.
 func (p *Pool) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
 	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor { return newPoolSupervisor(p, ready) })
 }
@@ -333,8 +346,8 @@ func (ps *poolSupervisor) records() *crashRecords {
 	return ps.crashes
 }
 
-// crashHistory returns the history of a stage. It starts a new one if the stage has completed a command since its last
-// crash.
+// crashHistory returns the history of a stage. It starts a new one if the stage
+// has completed a command since its last crash.
 func (ps *poolSupervisor) crashHistory(s *worker.Stage) *crashHistory {
 	streak := s.Inbox.CrashStreak().Number
 	histories := ps.records().histories

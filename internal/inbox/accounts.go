@@ -126,8 +126,8 @@ func (s *state) rateWait(now int64) time.Duration {
 }
 
 // rateKeys is how many keys have commands that wait for the rate of their key.
-// It may count keys whose next permits are there, when no worker has been free
-// since.
+// It may count a key whose next permit is there by now, if no worker has taken
+// a command since.
 func (s *state) rateKeys() int {
 	if s.queue.rates == nil {
 		return 0

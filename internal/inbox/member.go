@@ -117,13 +117,13 @@ const (
 
 // visit is what a worker of a shared pool knows about its route.
 type visit struct {
-	at      *Inbox // where it is; nil between visits
+	at      *Inbox // the inbox that it visits; nil between visits
 	route   *route
 	walk    steer.Walk
-	empty   int  // places in a row with nothing to do
+	empty   int  // places in a row without work
 	walked  bool // it came along its route, not with a token
-	handled int  // in this visit
-	queued  int  // when it began
+	handled int  // commands, in this visit
+	queued  int  // commands in the inbox's queue when the visit began
 	began   int64
 }
 

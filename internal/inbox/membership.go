@@ -44,7 +44,7 @@ func (s *state) leave(m *Member) {
 }
 
 // Yield gives up a worker's place at the inbox after its last batch, when all
-// that came of it has been handed over.
+// results of the batch have been handed over.
 func (in *Inbox) Yield(m *Member) {
 	var fx effects
 	in.mu.Lock()

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	// errDismissed sends a waiter back: the inbox has changed before a slot
-	// came free.
+	// errDismissed tells a waiter to submit its command again, because the
+	// inbox has changed before a slot was free.
 	errDismissed = errors.New("stage: dismissed")
 	// errAskSubmitter says that the submitter's context has to be asked whose
 	// it is. That may run user code, so it is done without the lock, and only
@@ -151,7 +151,7 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 			sub = submission{at: sub.at} // the inbox may refuse the command now, or may have free slots
 		case err == errAskSubmitter: //nolint:errorlint // it is never wrapped
 			sub.by = in.submitterOf(ctx)
-		case err == errLook: //nolint:errorlint // nor is this
+		case err == errLook: //nolint:errorlint // it is never wrapped either
 			in.EndLapsed()
 		default:
 			return err

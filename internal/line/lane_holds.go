@@ -9,13 +9,13 @@ import (
 // A worker of a keyed stage holds the lanes of its batch until the batch is
 // done and its results have been handed over.
 //
-// If handlers suspend, it is not a worker that holds a lane, but the one
-// command of it that was given out: until nothing more comes of the command and
-// its results have been handed over, by whichever worker that is; until it is
-// to be tried again, and then it blocks the lane as in any keyed stage; or
-// until it comes back unstarted. That a handler is suspended and woken changes
-// nothing. So a lane is free as soon as its command is done, whatever else its
-// worker has to do.
+// If handlers suspend, a lane is not held by a worker, but by its one command
+// that was given out. The command holds the lane until it has ended and its
+// results have been handed over, by whichever worker; or until it waits for
+// another try, and then it blocks the lane as in any keyed stage; or until it
+// returns to the queue unstarted. Suspending and waking do not change this. So
+// a lane is free as soon as its command is done, whatever else its worker has
+// to do.
 
 // HoldByCommand has the commands of a keyed line hold their lanes, because
 // handlers may suspend. It is called while the line is empty.
@@ -28,9 +28,10 @@ func HoldByCommand(l Line) {
 // Knows reports whether commands hold lanes.
 func (l *lanes) Knows() bool { return l.byOne }
 
-// Give gives the lanes that were taken last to a worker, or to the commands of
-// its batch of n. The first ones may be commands that were suspended, whose
-// holds their runs know.
+// Give gives the lanes that were taken last to a worker or, if commands hold
+// lanes, to the last commands of its batch of n. The first commands of the
+// batch may be woken ones: they took their lanes when they were started, and
+// their runs keep the holds.
 func (l *lanes) Give(p *Part, n int) *Part {
 	if !l.keyed {
 		return p
@@ -49,8 +50,7 @@ func (l *lanes) Give(p *Part, n int) *Part {
 	return p
 }
 
-// Free ends the hold of a worker on lanes, or that of its commands that have
-// ended.
+// Free ends the hold on lanes of a worker, or of its commands that have ended.
 func (l *lanes) Free(p *Part) {
 	for _, ln := range p.lanes {
 		if ln.held = false; ln.again == 0 {
