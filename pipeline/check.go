@@ -260,6 +260,7 @@ func (p *plan) check() error {
 	p.checkLetters()
 	p.checkEdges()
 	p.checkPlaces()
+	p.checkStanding()
 	p.checkCheckpoint()
 	return errors.Join(p.faults...)
 }
@@ -393,6 +394,7 @@ func (p *plan) checkAdded() error {
 	p.checkStages()
 	p.checkWires()
 	p.checkFeeds()
+	p.checkStanding()
 	p.checkLetters()
 	p.checkAddedStates()
 	if len(p.groups) > 0 {
@@ -734,12 +736,22 @@ func (p *plan) checkFeeds() {
 			p.faultf(part, "%s", f.problem)
 		case f.refused != "":
 			p.faultf(part, "%s", f.refused)
-		default:
-			f.stands = passage{p.after}.standsStill(f.core)
-			f.standsFor = p.standsFor(f)
-			if why := f.standsFor(f.bound); why != "" {
-				p.faultf(part, "%s", why)
-			}
+		}
+	}
+}
+
+// checkStanding checks that no feed waits for ever. It comes when it is known
+// which stages and feeds run in this process.
+func (p *plan) checkStanding() {
+	for _, f := range p.feeds {
+		if f.carried || f.problem != "" || f.refused != "" {
+			continue
+		}
+		part := fmt.Sprintf("Feed %q", f.name)
+		f.stands = passage{p.after}.standsStill(f.core)
+		f.standsFor = p.standsFor(f)
+		if why := f.standsFor(f.bound); why != "" {
+			p.faultf(part, "%s", why)
 		}
 		if p.set.checkpoint != nil {
 			f.stands = "has a checkpoint of its own, and the pipeline has a Checkpoint: use one of the two"
@@ -816,7 +828,8 @@ func (p *plan) checkAddedStates() {
 	}
 }
 
-// after returns the stages that the ports of a stage lead to.
+// after returns the stages of this process that the ports of a stage lead to. A
+// command that is sent to another process has ended here.
 func (p *plan) after(c *engine.Core) (next []*engine.Core) {
 	all := slices.Concat(p.present, p.stages)
 	for _, port := range c.Outs() {
@@ -826,5 +839,5 @@ func (p *plan) after(c *engine.Core) (next []*engine.Core) {
 			next = append(next, all[i])
 		}
 	}
-	return next
+	return slices.DeleteFunc(next, func(to *engine.Core) bool { _, away := p.away[to]; return away })
 }
