@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -313,6 +314,56 @@ func (m *marker) HandleCommand(context.Context, int) behaviour.Outcome {
 }
 func (m *marker) Snapshot() any     { return mark{m.n} }
 func (m *marker) Restore(any) error { return nil }
+
+// New sees that instances have snapshots only if the factory returns their type.
+func TestASnapshotterBehindAnInterfaceIsNoStateThatACheckpointLeavesOut(t *testing.T) {
+	each := stage.Each("each", func() behaviour.Behaviour[int] { return &marker{} }, stage.Restart(stage.RestartPolicy{Limit: 1}))
+	p, err := pipeline.New("test", pipeline.Feed("numbers", each, few), pipeline.Logger(slog.New(slog.DiscardHandler)),
+		pipeline.Checkpoint(filepath.Join(t.TempDir(), "state"), time.Hour))
+	require.NoError(t, err)
+	require.ErrorContains(t, p.Run(t.Context()), `stage "each": the factory made a Snapshotter, whose state the Checkpoint of the pipeline cannot save`)
+
+	gob.Register(sums(0))
+	file := filepath.Join(t.TempDir(), "state")
+	var last atomic.Int64
+	for begun := range 3 {
+		numbers := source.Source[int](func(ctx context.Context, submit func(int) error) error {
+			for n := int(source.Position(ctx)); n < 10*(begun+1); n++ {
+				if err := submit(n); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		keyed := stage.Keyed("keyed", func(int) string { return "all" }, func(string) behaviour.Behaviour[int] { return &adder{last: &last} })
+		p, err = pipeline.New("test", pipeline.Feed("numbers", keyed, numbers), pipeline.Logger(slog.New(slog.DiscardHandler)),
+			pipeline.Checkpoint(file, time.Hour))
+		require.NoError(t, err)
+		require.NoError(t, p.Run(t.Context()))
+		require.EqualValues(t, 10*(begun+1), last.Load(), "process %d begins with the state of the one before", begun)
+	}
+}
+
+// sums is a snapshot of an adder.
+type sums int64
+
+// adder counts its commands.
+type adder struct {
+	n    sums
+	last *atomic.Int64
+}
+
+func (a *adder) HandleCommand(context.Context, int) behaviour.Outcome {
+	a.n++
+	a.last.Store(int64(a.n))
+	return behaviour.OK(nil)
+}
+func (a *adder) Snapshot() any { return a.n }
+
+func (a *adder) Restore(state any) error {
+	a.n = state.(sums)
+	return nil
+}
 
 func TestASnapshotThatCannotBeSavedEndsThePipeline(t *testing.T) {
 	marks := stage.Keyed("marks", func(n int) int { return n }, func(int) *marker { return &marker{} })

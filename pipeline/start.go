@@ -116,8 +116,12 @@ func (p *Pipeline) environment(ctx context.Context) engine.Env {
 		system = actor.Shared()
 	}
 	handling := valued{p.halting, context.WithoutCancel(ctx)}
+	unsaved := ""
+	if p.set.checkpoint != nil {
+		unsaved = "whose state the Checkpoint of the pipeline cannot save: it belongs to no key: make the stage a Keyed one"
+	}
 	return engine.Env{
-		Host: p.host, System: system, Name: actor.Unique(system, "golda/"+p.name),
+		Unsaved: unsaved, Host: p.host, System: system, Name: actor.Unique(system, "golda/"+p.name),
 		Log: p.log, Crashed: p.crashed, Context: handling, Around: p.set.around,
 	}
 }

@@ -41,6 +41,8 @@ type Stage struct {
 	// EnduresStart how many failures to start. Failures to start are endured for StartsFor at least, however many there are.
 	Endures, EnduresStart int32
 	StartsFor             time.Duration
+	// Unsaved is why no instance may have snapshots; empty if any may.
+	Unsaved string
 	// Defers says that handlers may call [link.Deferrer.Defer].
 	Defers bool
 	// Runs has the coroutines of handlers that may suspend; it is nil if no handler of the stage may.

@@ -117,6 +117,8 @@ func (s *Stage) checkInstance(inst Instance, shared bool) error {
 	switch suspends := inst.Suspends(); {
 	case shared && inst.Saved() != nil:
 		return fmt.Errorf("stage %q: the factory made a Snapshotter, but all workers share it; a crash leaves it as it is", s.Inbox.Name())
+	case s.Unsaved != "" && inst.Saved() != nil:
+		return fmt.Errorf("stage %q: the factory made a Snapshotter, %s", s.Inbox.Name(), s.Unsaved)
 	case suspends && s.Runs == nil:
 		return fmt.Errorf("stage %q: the factory made a behaviour that suspends; "+
 			"only one that all workers share may, from the start on: stage.New, stage.Coroutine", s.Inbox.Name())

@@ -236,7 +236,7 @@ func (c *Core) Attach(env *Env) {
 	s := c.staff
 	s.TTL, s.ExpiresAt = c.config.Inbox.TTL, c.config.ExpiresAt
 	s.Timeout, s.Grace, s.RetryIf = c.config.Timeout, c.config.Grace, c.config.RetryIf
-	s.Refusal = c.config.Refusal
+	s.Refusal, s.Unsaved = c.config.Refusal, env.Unsaved
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, labelled(env.Context, env.Name, c.Name())
 	s.Endures, s.EnduresStart, s.StartsFor = int32(c.config.Endures), int32(c.config.EnduresStart), c.config.StartsFor
 	s.Apart = actor.Apart(env.System)

@@ -26,6 +26,8 @@ type Env struct {
 	Context context.Context
 	// Around is the middleware of all stages, a []stage.MiddlewareFunc. This package does not know that type.
 	Around any
+	// Unsaved is why no instance of a worker may have snapshots; empty if any may.
+	Unsaved string
 }
 
 // Pool is a set of workers: a stage's own, or one that several stages share.
