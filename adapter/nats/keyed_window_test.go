@@ -25,6 +25,7 @@ func TestWindowsThatOnlyTheirCountClosesDoNotHoldUpAKeyedStageForEver(t *testing
 			t.Parallel()
 			conn := embed(t, t.TempDir(), nats.Store{})
 			var handled tally
+			var windows []*stage.Flow[int, window.Window[int, []int]]
 			place := func(process string) (*pipeline.Pipeline, *stage.Flow[int, int]) {
 				route := stage.Map("route", func(_ context.Context, n int) (int, error) { return n, nil }, stage.Workers(1, 1))
 				out := behaviour.NewPort[int]("out")
@@ -37,6 +38,7 @@ func TestWindowsThatOnlyTheirCountClosesDoNotHoldUpAKeyedStageForEver(t *testing
 					})
 				}, stage.Out(out))
 				of := window.By("collect", func(n int) int { return n % c.keys }, window.Bounds[int]{Count: 2})
+				windows = append(windows, of)
 				sink := stage.Sink("sink", func(ctx context.Context, w window.Window[int, []int]) error {
 					return handled.handleAll(ctx, w.Value)
 				}, stage.Workers(1, 1))
@@ -62,7 +64,11 @@ func TestWindowsThatOnlyTheirCountClosesDoNotHoldUpAKeyedStageForEver(t *testing
 			}
 			eventually(t, "all steps are handled, or in a window", func() bool {
 				st, err := conn.Status(t.Context(), "ledger_enter")
-				return err == nil && st.Published == uint64(c.steps) && st.Pending == st.InFlight
+				held := 0
+				for _, of := range windows {
+					held += of.Snapshot().Queue.Suspended
+				}
+				return err == nil && st.Published == uint64(c.steps) && st.Pending == st.InFlight && handled.len()+held == c.steps
 			})
 			for _, p := range backs {
 				require.NoError(t, p.Stop(t.Context()))

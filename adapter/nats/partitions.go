@@ -176,6 +176,7 @@ type sharer struct {
 	conn    *Conn
 	parts   int
 	receive func(ctx context.Context, part int)
+	joined  func() // called when it has begun to listen to the others
 
 	others  map[string]time.Time // when each was heard last
 	mine    map[int]context.CancelFunc
@@ -184,11 +185,14 @@ type sharer struct {
 
 // share receives from the partitions that are this process's, until ctx ends.
 func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(error)) {
+	waits := &waiting{of: map[int]error{}, tell: away}
 	c := &sharer{
 		id: rand.Text(), subject: "golda.members." + i.name, conn: i.conn, parts: i.keys.parts,
 		others: map[string]time.Time{}, mine: map[int]context.CancelFunc{},
+		joined: func() { waits.set(noPart, nil) },
 		receive: func(ctx context.Context, part int) {
-			newPartReceiver(i.tracker, i.conn, part, i.restore, ready).run(ctx, away)
+			defer waits.set(part, nil) // another receiver, or process, has the partition
+			newPartReceiver(i.tracker, i.conn, part, i.restore, ready).run(ctx, func(err error) { waits.set(part, err) })
 		},
 	}
 	defer c.working.Wait()
@@ -196,13 +200,52 @@ func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(er
 	for ctx.Err() == nil {
 		err := c.run(ctx)
 		if ctx.Err() == nil {
-			away(explain(err))
+			waits.set(noPart, explain(err))
 			select {
 			case <-time.After(firstRetry):
 			case <-ctx.Done():
 			}
 		}
 	}
+}
+
+// noPart stands for the members among the partitions of a waiting.
+const noPart = -1
+
+// waiting has the reasons for which receivers of the partitions of an inlet wait.
+// The inlet waits while one of them does.
+type waiting struct {
+	tell func(error) // gets all reasons as one error, nil if there is none
+
+	mu sync.Mutex // guards of, and is held while tell is called
+	of map[int]error
+}
+
+// set sets the reason for which the receiver of a partition waits; nil if it does
+// not wait.
+func (w *waiting) set(part int, why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if why == nil && w.of[part] == nil && len(w.of) > 0 {
+		return
+	}
+	if delete(w.of, part); why != nil {
+		w.of[part] = why
+	}
+	w.tell(w.allLocked())
+}
+
+// allLocked returns the reasons, those with one text once.
+func (w *waiting) allLocked() error {
+	byText := map[string]error{}
+	for _, why := range w.of {
+		byText[why.Error()] = why
+	}
+	var all []error
+	for _, text := range slices.Sorted(maps.Keys(byText)) {
+		all = append(all, byText[text])
+	}
+	return errors.Join(all...)
 }
 
 // lookForQueues reports to the pipeline, about every second until ctx ends,
@@ -255,6 +298,7 @@ func (c *sharer) run(ctx context.Context) error {
 		c.working.Wait() // messages in flight are answered before others learn that the partitions are free
 		c.say('-')
 	}()
+	c.joined()
 	c.say('?')
 	beat, settled := time.NewTicker(memberBeat), time.NewTimer(memberSettle)
 	defer beat.Stop()
