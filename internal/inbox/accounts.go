@@ -140,7 +140,7 @@ func (s *state) oldest() time.Duration {
 	if s.queue.fresh() == 0 {
 		return 0
 	}
-	return s.queue.waited(s.now(), s.knobs.Batch) // of so many submitted commands one has a timestamp
+	return s.queue.waited(s.now(), s.knobs.Batch) // one in each batch of submitted commands has a timestamp
 }
 
 // Sum adds up the counts of all reasons.

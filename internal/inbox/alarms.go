@@ -50,7 +50,8 @@ func (in *Inbox) fire(a alarm) {
 	in.unlock(&fx)
 }
 
-// checkSole calls another worker if the one to which the queue was left has completed nothing.
+// checkSole calls another worker if the one to which the queue was left has
+// completed nothing.
 func (s *state) checkSole(fx *effects) {
 	s.sole.watched = false
 	s.sole.over = s.counts.completed() == s.sole.done

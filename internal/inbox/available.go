@@ -27,9 +27,9 @@ const (
 const mostAbandoned = 1024
 
 // available is how many commands could be given out now, if there were enough
-// workers. While the inbox is paused, or all instances are taken, commands that
-// were started go on; so they do while the others wait for the inbox's rate. A
-// halted inbox gives out nothing.
+// workers. While the inbox is paused, or all instances are taken, or commands
+// wait for the inbox's rate, only commands that were started before may be
+// given out. A halted inbox gives out nothing.
 func (s *state) available() int {
 	if s.queue.woken.on {
 		return s.availableWoken()

@@ -28,7 +28,8 @@ func (in *Inbox) restoreTokens() {
 	in.unlock(&fx)
 }
 
-// Bind has the shared pool's workers visit the inbox; nil gives it back to the stage's own.
+// Bind has the shared pool's workers visit the inbox; nil gives it back to the
+// stage's own.
 func (in *Inbox) Bind(sp *SharedPool) {
 	var fx effects
 	in.mu.Lock()
@@ -61,7 +62,8 @@ func (sp *SharedPool) addInbox(in *Inbox) {
 	sp.reroute()
 }
 
-// reroute fits the plan to the inboxes. It is no new plan, so the end of its first round is reported once only.
+// reroute fits the plan to the inboxes. It is no new plan, so the end of its
+// first round is reported once only.
 func (sp *SharedPool) reroute() {
 	old := sp.route.Load()
 	fresh := newRoute(old.plan, sp.members)
@@ -77,8 +79,8 @@ func (sp *SharedPool) Join(m *Member) {
 	m.visit = new(visit)
 }
 
-// Leave removes a worker, and ends its visit if it is at an inbox. If there is something to do, another worker is called for
-// it.
+// Leave removes a worker, and ends its visit if it is at an inbox. If there is
+// something to do, another worker is called for it.
 func (sp *SharedPool) Leave(m *Member, t *Tally) {
 	if m.visit != nil && m.at != nil {
 		sp.stay(m.at, m, t, true)
@@ -101,14 +103,16 @@ func (sp *SharedPool) Shrink(n int) {
 	sp.unlock(&fx)
 }
 
-// Unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.
+// Unshrink takes back up to n requests to leave that no worker has followed
+// yet, and returns how many.
 func (sp *SharedPool) Unshrink(n int) int {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	return sp.unshrink(n)
 }
 
-// ForgetShrink forgets requests to leave, and the inboxes' streaks of crashes. It is called when no worker is left.
+// ForgetShrink forgets requests to leave, and the inboxes' streaks of crashes.
+// It is called when no worker is left.
 func (sp *SharedPool) ForgetShrink() {
 	sp.mu.Lock()
 	sp.excess = 0

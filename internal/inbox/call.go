@@ -28,11 +28,10 @@ func (s *state) lookAtEntries(fx *effects) {
 	}
 }
 
-// callWorker picks a worker for the work that is here. Of the stage's own
-// workers that is one that is idle, or one that was not started yet, unless
-// another is on its way already. A shared pool gets a token; but a worker of
-// the stage's own that still carries commands from before has an instance, and
-// is called too.
+// callWorker wakes one idle worker of the stage, or starts one, unless a worker
+// is already on its way. A shared pool gets a token instead. Even then a worker
+// of the stage's own is called if it still carries commands: it has an
+// instance, and no other worker can hand these commands over.
 func (s *state) callWorker(fx *effects) {
 	if s.pool != nil {
 		s.addTokens(fx)
@@ -42,7 +41,7 @@ func (s *state) callWorker(fx *effects) {
 	}
 	full := s.busyInstances >= s.knobs.Instances
 	switch {
-	case len(s.idle)+int(s.unstarted.n) == 0 || s.waking > 0 || s.unstarted.called, // none can come, or one does
+	case len(s.idle)+int(s.unstarted.n) == 0 || s.waking > 0 || s.unstarted.called, // none can be called, or one is on its way
 		full && s.carried == 0 || s.available() == 0 || s.leftToOne(): // none is needed
 		return
 	}

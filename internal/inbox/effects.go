@@ -5,12 +5,14 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// effects are what a transition of the state asks of the world outside: workers to wake, submitters to release,
-// commands that have ended. A transition runs under the lock and only collects them; [Inbox.unlock] releases the lock and
+// effects are what a transition of the state asks of the world outside: workers
+// to wake, submitters to release, commands that have ended. A transition runs
+// under the lock and only collects them; [Inbox.unlock] releases the lock and
 // applies them. The zero effects are none.
 //
-// A transition has one effects value, which its caller keeps on the stack. Effects of most hops, a worker to wake and a
-// submitter to release, allocate nothing; the others are apart, so that there is little to clear for each hop.
+// A transition has one effects value, which its caller keeps on the stack.
+// Effects of most hops, a worker to wake and a submitter to release, allocate
+// nothing; the others are apart, so that there is little to clear for each hop.
 type effects struct {
 	wake        *Member // the first worker to wake; most transitions wake one at most
 	first, last *waiter // a chain of waiters to signal: their commands were queued, or must be submitted again
@@ -29,7 +31,7 @@ type others struct {
 	unstalled []*Inbox      // inboxes behind from which shared pools may take again
 	ended     []endings
 	failed    []failure
-	slowed    int        // the length of a streak of crashes whose pause is to be reported
+	slowed    int        // the length of a streak of crashes whose pause must be reported
 	recovered int        // the length of a streak of crashes with pauses that has ended
 	first     [1]endings // the store of ended, and of one command: most often there is no more
 	one       [1]command.Envelope
@@ -42,7 +44,8 @@ type endings struct {
 	err error
 }
 
-// failure is a command that has failed because its caller has given up, so that it leaves no letter.
+// failure is a command that has failed because its caller has given up, so that
+// it leaves no letter.
 type failure struct {
 	e   command.Envelope
 	err error
@@ -68,7 +71,7 @@ func (fx *effects) wakeWorker(m *Member) {
 	}
 }
 
-// signal asks for the goroutine of a waiter to go on.
+// signal makes unlock resume the goroutine of a waiter.
 func (fx *effects) signal(w *waiter) {
 	if fx.last == nil {
 		fx.first = w
@@ -89,7 +92,8 @@ func (fx *effects) unstall(inboxes ...*Inbox) {
 // unbar asks for a channel to be closed.
 func (fx *effects) unbar(unbarred chan struct{}) { fx.other().unbarred = unbarred }
 
-// end asks for dead letters, one for each command. The commands are booked already.
+// end asks for dead letters, one for each command. The commands are booked
+// already.
 func (fx *effects) end(es []command.Envelope, why reason.Reason, err error) {
 	if len(es) > 0 {
 		fx.other().end(es, why, err)
@@ -107,7 +111,8 @@ func (fx *effects) endOne(e command.Envelope, why reason.Reason, err error) {
 	x.end(es, why, err)
 }
 
-// fail asks for the ticket of a command to be settled with an error. The command is booked already.
+// fail asks for the ticket of a command to be settled with an error. The
+// command is booked already.
 func (fx *effects) fail(e command.Envelope, err error) {
 	x := fx.other()
 	x.failed = append(x.failed, failure{e, err})
@@ -131,7 +136,8 @@ func (s *state) shedOne(e command.Envelope, why reason.Reason, err error, fx *ef
 	fx.endOne(e, why, s.wrap(err))
 }
 
-// endStopped books the end of commands that are not done because the inbox is halted.
+// endStopped books the end of commands that are not done because the inbox is
+// halted.
 func (s *state) endStopped(es []command.Envelope, fx *effects) {
 	s.counts.dead.add(reason.Stopped, len(es))
 	fx.end(es, reason.Stopped, s.wrap(ErrStopped))
@@ -140,8 +146,8 @@ func (s *state) endStopped(es []command.Envelope, fx *effects) {
 // ends reports whether commands have ended.
 func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended) > 0 }
 
-// unlock ends a transition. It sets the timers that the transition asked for, releases the lock, and applies the effects
-// in an order on which others rely:
+// unlock ends a transition. It sets the timers that the transition asked for,
+// releases the lock, and applies the effects in an order on which others rely:
 //
 //  1. The counts are booked: the transition did that, under the lock.
 //  2. Workers are woken, and submitters go on.
@@ -151,8 +157,10 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 //     caller that learns of the end finds the letter. Subscribers come after all tickets, for they may take their time.
 //  6. The pipeline logs that a streak of crashes slows the stage down, or has ended.
 //
-// No other function wakes workers or signals waiters on behalf of an inbox. There are two exceptions: a worker that hands over
-// with [Member.DefersWakes] wakes the called worker itself, and callers of effects.later report ended commands themselves.
+// No other function wakes workers or signals waiters on behalf of an inbox.
+// There are two exceptions: a worker that hands over with [Member.DefersWakes]
+// wakes the called worker itself, and callers of effects.later report ended
+// commands themselves.
 func (in *Inbox) unlock(fx *effects) {
 	in.finish()
 	fx.happen(in)
@@ -213,7 +221,8 @@ func (x *others) wakeAll() {
 	}
 }
 
-// reportStreak notifies the pipeline of a streak of crashes that slows the stage down, or has ended.
+// reportStreak notifies the pipeline of a streak of crashes that slows the
+// stage down, or has ended.
 func (x *others) reportStreak(in *Inbox) {
 	if x.slowed+x.recovered == 0 {
 		return
@@ -239,8 +248,9 @@ func (fx *effects) notify(pl *Pipeline, in *Inbox) {
 	}
 }
 
-// later takes the reports of commands that ended out of the effects, for callers that make them at a better time. It
-// returns the function that makes them.
+// later takes the reports of commands that ended out of the effects, for
+// callers that make them at a better time. It returns the function that makes
+// them.
 func (fx *effects) later(in *Inbox) (report func()) {
 	var all []endings
 	if fx.others != nil {

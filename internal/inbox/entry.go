@@ -26,9 +26,9 @@ func (in *Inbox) SetAdmission(a controller.Admission) {
 	in.unlock(&fx)
 }
 
-// checksAdmission reports whether a command is to be checked before it is
-// taken: by the rules, the bound of the entries, the bound of loops, or a
-// discipline that asks for keys. Most inboxes check nothing.
+// checksAdmission reports whether a command must be checked before it is taken:
+// by the rules, the bound of the entries, the bound of loops, or a discipline
+// that asks for keys. Most inboxes check nothing.
 func (in *Inbox) checksAdmission(ctx context.Context) bool {
 	pl := in.Pipeline()
 	return in.queue.ranker.Load() != nil || pl != nil && (in.rules.Any() || pl.entry.Any() || in.submitsInLoop(ctx))

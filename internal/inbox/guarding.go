@@ -20,8 +20,8 @@ func (in *Inbox) Held() int {
 	return in.queue.line.Held()
 }
 
-// Begin moves the permit of a command to its handler, which begins. The context is the handler's. The handler gives the permit back by
-// [Inbox.Completed].
+// Begin moves the permit of a command to its handler, which begins. The context
+// is the handler's. The handler gives the permit back by [Inbox.Completed].
 func (in *Inbox) Begin(ctx context.Context) (p line.Permit) {
 	h, ok := ctx.Value(link.EmitterKey{}).(interface{ AsMember() *Member })
 	if !ok {
@@ -32,7 +32,8 @@ func (in *Inbox) Begin(ctx context.Context) (p line.Permit) {
 	return h.AsMember().Part.TakePermit()
 }
 
-// Completed gives a permit back: the handler has ended, in whatever way. It is called once.
+// Completed gives a permit back when its handler has ended: returned, crashed
+// or was given up. It is called once.
 func (in *Inbox) Completed(p line.Permit) {
 	var fx effects
 	in.mu.Lock()
@@ -41,7 +42,8 @@ func (in *Inbox) Completed(p line.Permit) {
 	in.unlock(&fx)
 }
 
-// cancelPermit gives back the permit that a worker still has: no handler of its batch has begun with it, and none will.
+// cancelPermit gives back the permit that a worker still has: no handler of its
+// batch has begun with it, and none will.
 func (s *state) cancelPermit(m *Member) {
 	if m.Part != nil {
 		s.queue.line.Cancel(m.Part)

@@ -1,7 +1,8 @@
 package inbox
 
-// equip gives a worker an instance, or the right to make one, and reports whether it is to make one. If that is false and
-// the worker has none, there is none to be had.
+// equip gives a worker an instance, or the right to make one, and reports
+// whether it is to make one. If that is false and the worker has none, there is
+// none to be had.
 func (s *state) equip(m *Member) (make bool) {
 	switch {
 	case m.owns:
@@ -23,7 +24,8 @@ func (s *state) equip(m *Member) (make bool) {
 // equippable reports whether a worker that comes will have an instance.
 func (s *state) equippable() bool { return len(s.idleInstances) > 0 || s.made < s.knobs.Instances }
 
-// returnInstance takes a worker's instance back, if the worker has one that is fit.
+// returnInstance takes a worker's instance back, if the worker has one that is
+// fit.
 func (s *state) returnInstance(m *Member) {
 	if !m.owns {
 		return
@@ -41,7 +43,8 @@ func (s *state) returnInstance(m *Member) {
 	m.Instance = nil
 }
 
-// surplusInstances removes the idle instances that are more than there should be.
+// surplusInstances removes the idle instances that are more than there should
+// be.
 func (s *state) surplusInstances() []any {
 	n := min(max(s.made-s.knobs.Instances, 0), len(s.idleInstances))
 	if n == 0 {
@@ -63,7 +66,8 @@ func (in *Inbox) TakeIdleInstances() []any {
 	return gone
 }
 
-// Stopped reports whether the inbox was open once and takes nothing from outside any more, and whether it is halted.
+// Stopped reports whether the inbox was open once and takes nothing from
+// outside any more, and whether it is halted.
 func (in *Inbox) Stopped() (closed, halted bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

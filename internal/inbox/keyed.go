@@ -9,9 +9,9 @@ func (in *Inbox) Keyed() bool { return in.cfg.Key != nil }
 // keys, because handlers may suspend.
 func (in *Inbox) HoldsLanes() bool { return in.Keyed() && in.queue.woken.on } // which are not changed
 
-// placesBack returns the places of commands that may come back, the last ones
-// of a worker's batch: the worker's part in the line knows them, or the
-// commands are asked.
+// placesBack returns the places of commands that may return to the queue, the
+// last ones of a worker's batch: the worker's part in the line knows them, or
+// the commands are asked.
 func (in *Inbox) placesBack(m *Member, es []command.Envelope) places {
 	switch {
 	case in.queue.knows:
@@ -23,8 +23,8 @@ func (in *Inbox) placesBack(m *Member, es []command.Envelope) places {
 	}
 }
 
-// placeBack returns the place of a command that must be tried again. Behind it
-// so many are left in the worker's batch.
+// placeBack returns the place of a command that must be tried again. Behind is
+// how many commands are left after it in the worker's batch.
 func (in *Inbox) placeBack(m *Member, load any, behind int) place {
 	if in.queue.knows {
 		return place{rank: m.Part.Before(behind)}

@@ -8,20 +8,22 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// ErrMaxInFlight refuses a further command that a handler sends along an edge of a loop: the pipeline holds as many commands
-// as it may.
+// ErrMaxInFlight refuses a further command that a handler sends along an edge
+// of a loop: the pipeline holds as many commands as it may.
 var ErrMaxInFlight = errors.New("stage: too many commands in flight; see pipeline.MaxInFlight")
 
-// Commands on back edges are let in beyond the capacity of an inbox, for otherwise the stages of the loop could wait for one
-// another. So a loop whose handlers add commands could grow for ever, and the pipeline's MaxInFlight bounds what they add:
-// what they emit, or submit, along any edge of the loop. A forwarded command is in flight already and adds nothing.
+// Commands on back edges are accepted beyond the capacity of an inbox;
+// otherwise the stages of the loop could wait for one another. So a loop whose
+// handlers add commands could grow for ever. The pipeline's MaxInFlight bounds
+// the commands that handlers emit or submit along any edge of the loop. A
+// forwarded command is in flight already and adds nothing.
 
-// refill is the part of the free places that one count gives out. The rest covers what other edges bring in before the next
-// count.
+// refill is the part of the free places that one count gives out. The rest
+// covers what other edges bring in before the next count.
 const refill = 8
 
-// Allow takes a command off the allowance. It reports false if the pipeline holds as many commands as it may. It must not be
-// called with an inbox's lock.
+// Allow takes a command off the allowance. It reports false if the pipeline
+// holds as many commands as it may. It must not be called with an inbox's lock.
 func (pl *Pipeline) Allow() bool {
 	if pl.MaxInFlight <= 0 {
 		return true
@@ -38,7 +40,8 @@ func (pl *Pipeline) Allow() bool {
 	}
 }
 
-// count counts the commands in flight and takes a command off a fresh allowance.
+// count counts the commands in flight and takes a command off a fresh
+// allowance.
 func (pl *Pipeline) count() bool {
 	a := &pl.loops
 	a.counting.Lock()
@@ -61,7 +64,8 @@ func (pl *Pipeline) EdgesChanged() { pl.edges.Add(1) }
 // EdgesVersion changes with each edge that comes or goes.
 func (pl *Pipeline) EdgesVersion() uint32 { return pl.edges.Load() }
 
-// submitsInLoop reports whether ctx is the context of a handler whose stage is in a loop with this one.
+// submitsInLoop reports whether ctx is the context of a handler whose stage is
+// in a loop with this one.
 func (in *Inbox) submitsInLoop(ctx context.Context) bool {
 	pl := in.Pipeline()
 	if !pl.looped.Load() {
@@ -71,8 +75,10 @@ func (in *Inbox) submitsInLoop(ctx context.Context) bool {
 	return h != nil && pl.InLoop(h.Inbox(), in)
 }
 
-// BoundEntries keeps commands from outside waiting while half of MaxInFlight is in flight, if inboxes of so much capacity in
-// all could hold more: loops have the other half. Otherwise the capacities do so without counting.
+// BoundEntries makes commands from outside wait while half of MaxInFlight is in
+// flight, so that loops have the other half. The capacity is the sum over all
+// inboxes. If it is at most half of MaxInFlight, it is a bound by itself, and
+// commands are not counted.
 func (pl *Pipeline) BoundEntries(capacity int) {
 	pl.looped.Store(true)
 	if pl.MaxInFlight > 0 && capacity > pl.MaxInFlight/2 {

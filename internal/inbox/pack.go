@@ -11,9 +11,9 @@ import (
 // into single commands. So a culprit among n is found with three crashes, its
 // neighbours are handled three times at most, and the innocent rest is soon
 // handled in batches again. To halve the batch again and again would cost a
-// crash for each halving, and the neighbours as many tries. To go on one by one
-// at once would lose the whole batch the benefit of batching: a batch of 256
-// with one culprit takes 33 calls in packs, and 257 one by one.
+// crash for each halving, and the neighbours as many tries. To handle all
+// commands one by one at once would lose the benefit of batching: a batch of
+// 256 with one culprit takes 33 calls in packs, and 257 one by one.
 func Narrow(batch []command.Envelope) {
 	size := 1
 	if n := len(batch); batch[0].Pack() == 0 && n > 2 {

@@ -122,8 +122,8 @@ func (in *Inbox) RefuseNew(load any, err error) {
 }
 
 // Tickets counts the queued and delayed commands that a caller waits for. It
-// reads each of them under the lock, so it is for reports. Those in workers'
-// batches are the workers' own: to read them would be a race.
+// reads each of them under the lock, so it is for reports. Commands in workers'
+// batches belong to the workers: to read them would be a race.
 func (in *Inbox) Tickets() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -9,13 +9,15 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// mostYielding is how many commands may have given up their slot while they wait for their next try, in a small stage; in a
-// larger one it is its capacity. Beyond that they keep it.
+// mostYielding is how many commands may have given up their slot while they
+// wait for their next try, in a small stage; in a larger one it is its
+// capacity. Beyond that they keep it.
 const mostYielding = 1024
 
-// postpone keeps a command until its next try. Meanwhile it holds a slot, so retries are never refused: an inbox that is
-// full of them takes nothing else. The caller has checked that the command may be tried again, and that the inbox is not
-// halted.
+// postpone keeps a command until its next try. Meanwhile it holds a slot, so
+// retries are never refused: an inbox that is full of them takes nothing else.
+// The caller has checked that the command may be tried again, and that the
+// inbox is not halted.
 //
 // The pause is at least as long as asked.
 func (s *state) postpone(e command.Envelope, at place, asked time.Duration) {
@@ -37,14 +39,17 @@ func (s *state) postpone(e command.Envelope, at place, asked time.Duration) {
 	}
 }
 
-// pause is how long to wait after so many tries and refusals. The backoff doubles up to its maximum; then a share of it, at most Jitter, is
-// subtracted or added. Die is random, in [0, 1).
+// pause is how long to wait after a number of tries and refusals. The backoff
+// doubles up to its maximum; then a share of it, at most Jitter, is subtracted
+// or added. Die is random, in [0, 1).
 func (p Retry) pause(tries int, die float64) time.Duration {
 	return backoff.Pause(p.Backoff, p.Max, tries, p.Jitter*(2*die-1))
 }
 
-// requeueRetry queues a command whose next try is due. If other commands wait for a slot it goes behind them, and gives up
-// its own: commands that fail again and again keep no other from ever being tried. The caller grants the slot.
+// requeueRetry queues a command whose next try is due. If other commands wait
+// for a slot it goes behind them, and gives up its own: commands that fail
+// again and again keep no other from ever being tried. The caller grants the
+// slot.
 func (s *state) requeueRetry(e *command.Envelope, at place) {
 	if !s.lapsing.watched {
 		s.watchLapse(e)
@@ -59,8 +64,9 @@ func (s *state) requeueRetry(e *command.Envelope, at place) {
 	s.push(e, at)
 }
 
-// yieldsSlot reports whether a command that is due gives up its slot. Under a limit of a policy it does not: it counts against
-// the limit wherever it is, so it would wait for a command that waits for it.
+// yieldsSlot reports whether a command that is due gives up its slot. Under a
+// limit of a policy it does not: it counts against the limit wherever it is, so
+// it would wait for a command that waits for it.
 func (s *state) yieldsSlot() bool {
 	others := s.waiters.Len() > 0 || len(s.forSlots) > 0
 	return others && !s.queue.line.Awaited() && s.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
@@ -77,8 +83,8 @@ func (s *state) recallRetries(fx *effects) {
 	}
 }
 
-// dismissWaiters has all submitters that wait for a slot submit again: the inbox has changed. Commands that wait in line for
-// their next try are queued.
+// dismissWaiters has all submitters that wait for a slot submit again: the
+// inbox has changed. Commands that wait in line for their next try are queued.
 func (s *state) dismissWaiters(fx *effects) {
 	s.recallRetries(fx)
 	for w := s.waiters.first; w != nil; w = s.waiters.first {

@@ -80,7 +80,7 @@ func (s *state) promise(n int) *Member {
 	return p.m
 }
 
-// unpark takes a worker out of the lines here and releases the slots and places
+// unpark removes a worker from the lines here and releases the slots and places
 // that it was promised.
 func (s *state) unpark(m *Member) (known bool) {
 	_, known, p := s.unparkKeeping(m)
@@ -88,30 +88,31 @@ func (s *state) unpark(m *Member) (known bool) {
 	return known
 }
 
-// unparkKeeping takes a worker out of the lines here and releases the slots
-// that it was promised; the caller takes them at once. The result is where in
-// the line for slots it belongs if it has to wait on, and whether it was known
-// here: first, if it was promised slots; where it was, if it comes without
-// having been woken, as a new actor of an old worker does; last, if it was not
-// known, or waited for places. The places in was stay reserved.
+// unparkKeeping removes a worker from the lines here and releases the slots
+// that it was promised; the caller takes them at once. It returns whether the
+// worker waited here, and its position in the line for slots if it must wait
+// again. That is the front, if the worker was promised slots or barred; its old
+// position, if it was not woken, as with a new actor of an old worker; and the
+// end, if it did not wait here, or waited for places. The places in was stay
+// reserved.
 func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
-	is := func(p sender) bool { return p.m == m }
-	if i := slices.IndexFunc(s.promises, is); i >= 0 {
+	match := func(p sender) bool { return p.m == m }
+	if i := slices.IndexFunc(s.promises, match); i >= 0 {
 		was = s.promises[i]
 		s.reserved -= int32(was.n)
 		s.promises = slices.Delete(s.promises, i, i+1)
 		return 0, true, was
 	}
-	if i := slices.IndexFunc(s.barred, is); i >= 0 {
+	if i := slices.IndexFunc(s.barred, match); i >= 0 {
 		s.barred = slices.Delete(s.barred, i, i+1)
 		return 0, true, was
 	}
-	if i := slices.IndexFunc(s.forSlots, is); i >= 0 {
+	if i := slices.IndexFunc(s.forSlots, match); i >= 0 {
 		was = s.forSlots[i]
 		s.forSlots = slices.Delete(s.forSlots, i, i+1)
 		return i, true, was
 	}
-	if i := slices.IndexFunc(s.forPlaces, is); i >= 0 {
+	if i := slices.IndexFunc(s.forPlaces, match); i >= 0 {
 		s.leaveLane(i)
 		return len(s.forSlots), true, was
 	}
@@ -122,12 +123,12 @@ func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
 func (in *Inbox) InLine(m *Member) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	is := func(p sender) bool { return p.m == m }
-	return slices.ContainsFunc(in.forSlots, is) || slices.ContainsFunc(in.barred, is) || slices.ContainsFunc(in.forPlaces, is)
+	match := func(p sender) bool { return p.m == m }
+	return slices.ContainsFunc(in.forSlots, match) || slices.ContainsFunc(in.barred, match) || slices.ContainsFunc(in.forPlaces, match)
 }
 
-// Withdraw takes a worker that goes on with other work out of the line. Others
-// get the slots that it was promised.
+// Withdraw removes a worker that continues with other work from the line.
+// Others get the slots that it was promised.
 func (in *Inbox) Withdraw(m *Member) {
 	var fx effects
 	in.mu.Lock()
@@ -158,7 +159,7 @@ func (s *state) releaseSenders(fx *effects) {
 	s.unbar(fx)
 }
 
-// unbar has barred handlers that emit try again.
+// unbar makes barred handlers that emit try again.
 func (s *state) unbar(fx *effects) {
 	if s.unbarred != nil {
 		fx.unbar(s.unbarred)

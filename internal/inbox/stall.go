@@ -2,10 +2,13 @@ package inbox
 
 import "slices"
 
-// A shared worker never waits for a free slot, so its pool does not take from an inbox while an inbox ahead is full: the
-// inbox is *stalled*. The full one keeps a list of the inboxes that it stalls, and unstalls them when half of it is free.
+// A shared worker never waits for a free slot, so its pool does not take from
+// an inbox while an inbox ahead is full: the inbox is *stalled*. The full one
+// keeps a list of the inboxes that it stalls, and unstalls them when half of it
+// is free.
 
-// Ahead notes that an edge leads to another inbox. Back edges are not noted: no worker waits along them.
+// Ahead notes that an edge leads to another inbox. Back edges are not noted: no
+// worker waits along them.
 func (in *Inbox) Ahead(to *Inbox) {
 	for {
 		old := in.ahead.Load()
@@ -38,14 +41,16 @@ func (in *Inbox) NotAhead(to *Inbox) {
 	}
 }
 
-// Forks reports whether edges lead to several inboxes ahead, as far as is known.
+// Forks reports whether edges lead to several inboxes ahead, as far as is
+// known.
 func (in *Inbox) Forks() bool {
 	ahead := in.ahead.Load()
 	return ahead != nil && len(*ahead) > 1
 }
 
-// aheadFull reports whether an inbox ahead is full, or takes nothing from this one, so that no shared pool is to take from
-// this one. If so, the inbox ahead will unstall it. No lock is held.
+// aheadFull reports whether an inbox ahead is full, or takes nothing from this
+// one, so that no shared pool is to take from this one. If so, the inbox ahead
+// will unstall it. No lock is held.
 func (in *Inbox) aheadFull() bool {
 	ahead := in.ahead.Load()
 	if ahead == nil {
@@ -63,8 +68,9 @@ func (in *Inbox) aheadFull() bool {
 	return false
 }
 
-// isFullFor reports whether an inbox behind is to wait. One that has waited has a pass for one visit, for submitters may have
-// filled the inbox again meanwhile.
+// isFullFor reports whether an inbox behind is to wait. One that has waited has
+// a pass for one visit, for submitters may have filled the inbox again
+// meanwhile.
 func (in *Inbox) isFullFor(behind *Inbox) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -74,7 +80,8 @@ func (in *Inbox) isFullFor(behind *Inbox) bool {
 	return in.isOverFor(behind) || in.isFull() && !in.usePass(behind)
 }
 
-// stallBehind stalls the inbox until another, ahead, has free slots. It returns false if that has some already.
+// stallBehind stalls the inbox until another, ahead, has free slots. It returns
+// false if that has some already.
 func (in *Inbox) stallBehind(other *Inbox) bool {
 	in.mu.Lock()
 	in.stalled = true // before the other is asked, so that it cannot unstall this one too early

@@ -59,7 +59,7 @@ type shared struct {
 }
 
 // instances are the values that handle commands, with the state of user code in
-// them: at most so many as the knob says. made = out + len(idle) + claims of
+// them: at most as many as the knob says. made = out + len(idle) + claims of
 // workers that hold none at the moment.
 type instances struct {
 	busyInstances int   // workers that are here, each with an instance
@@ -179,8 +179,8 @@ type CrashStreak struct {
 	crashed  int64         // when a handler crashed last
 	unable   int64         // when the first of the workers at its end could not start
 	rested   int64         // until when the inbox is left alone
-	share    time.Duration // the longest pause after a crash, for the next so many crashes
-	left     int           // so many
+	share    time.Duration // the longest pause after a crash, for the next crashes
+	left     int           // how many crashes share is for
 	reported int           // the length at which Slowed was called last; 0: not in this streak
 	news     news          // of all streaks
 }
@@ -253,7 +253,8 @@ func (s *state) push(e *command.Envelope, p place) {
 }
 
 // note notes that a command is about to be queued. It reads the clock for one
-// in so many, or for each if it matters how long they have waited.
+// command in each batch only, or for each command if it matters how long
+// commands have waited.
 func (s *state) note(e *command.Envelope) {
 	if s.queue.untilStamp--; s.queue.untilStamp < 0 || s.knobs.Linger > 0 || s.cfg.TTL > 0 {
 		s.queue.untilStamp = int32(s.limit) - 1
@@ -388,8 +389,8 @@ func (s *state) watchLapses(es []command.Envelope) {
 	}
 }
 
-// looksFor reports whether commands that have lapsed are to be ended because
-// there are fewer than n free slots.
+// looksFor reports whether lapsed commands should be ended now because there
+// are fewer than n free slots.
 func (s *state) looksFor(n int) bool {
 	return s.free() < n && s.mayLook()
 }

@@ -79,7 +79,7 @@ func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration
 // many short ones.
 const newsEvery = int64(time.Minute)
 
-// isNews reports whether a streak of a length is to be reported.
+// isNews reports whether a streak of a length must be reported.
 func (c *CrashStreak) isNews(length int, now int64) bool {
 	if c.reported > 0 || c.news.length > 0 && now-c.news.at < newsEvery {
 		return length >= 2*c.news.length

@@ -28,9 +28,9 @@ func (in *Inbox) SetSuspends() {
 	in.queue.knows = in.queue.line.Knows()
 }
 
-// Resume queues a suspended command that may go on. Its worker need not have
-// booked yet that it was suspended. In a halted inbox it stays suspended until
-// [Inbox.TakeSuspended].
+// Resume queues a suspended command that may be resumed. Its worker need not
+// have booked yet that it was suspended. In a halted inbox it stays suspended
+// until [Inbox.TakeSuspended].
 func (in *Inbox) Resume(e command.Envelope) {
 	var fx effects
 	in.mu.Lock()
@@ -66,8 +66,8 @@ func (s *state) suspend(m *Member, n int) {
 	s.counts.suspended += n
 }
 
-// suspendWoken counts commands that come back to a halted inbox, and were
-// woken, as suspended. It returns the rest.
+// suspendWoken counts woken commands that return to a halted inbox as
+// suspended. It returns the rest.
 func (s *state) suspendWoken(m *Member, es []command.Envelope) (rest []command.Envelope) {
 	for i := range es {
 		if es[i].Woken() {

@@ -24,11 +24,11 @@ const (
 // rest and never have one.
 type timers struct {
 	all *[alarms]alarmTimer // nil: no alarm was ever set
-	set uint8               // alarms that are to be armed, a bit for each
+	set uint8               // alarms that must be armed, a bit for each
 }
 
 type alarmTimer struct {
-	after time.Duration // until the alarm, if it is to be armed
+	after time.Duration // until the alarm, if it must be armed
 	timer Timer         // nil: never armed
 }
 

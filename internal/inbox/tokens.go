@@ -65,7 +65,7 @@ func (q *tokens) sink(i int) {
 	}
 }
 
-// drop takes all tokens of an inbox out.
+// drop removes all tokens of an inbox.
 func (q *tokens) drop(in *Inbox) {
 	*q = slices.DeleteFunc(*q, func(t token) bool { return t.inbox == in })
 	for i := len(*q)/2 - 1; i >= 0; i-- {
@@ -94,8 +94,8 @@ func (sp *SharedPool) add(s *state, how controller.Dispatch, fx *effects) {
 	fx.wakeWorker(sp.callIdle())
 }
 
-// addTokens gives the shared pool as many tokens as there is work for that can
-// be done at once. It is called whenever there may be more of it.
+// addTokens gives the shared pool a token for each worker that would find work
+// here now. It is called whenever there may be more work.
 func (s *state) addTokens(fx *effects) {
 	if !s.servable() {
 		return
@@ -133,7 +133,8 @@ func (s *state) voidTokens() {
 	s.pool.dropTokens(s.self)
 }
 
-// removeNote takes back the token that only says that there is something to do.
+// removeNote takes back the token of a polled pool, which only says that there
+// is work.
 func (s *state) removeNote() {
 	if s.noted {
 		s.noted = false

@@ -7,10 +7,10 @@ import (
 )
 
 // Turn books what a worker of the shared pool did, and moves the next commands
-// to its batch: of the inbox where it is, if the visit goes on, or else of the
-// next. The worker has handed over all that came of the last batch. Turn
-// returns the inbox and how many commands: 0 if there is nothing to do
-// anywhere, -1 if the worker is to leave. With park, a worker that gets 0 is
+// to its batch: from the inbox where it is, if the visit continues, or else
+// from the next inbox. The worker has handed over all results of the last
+// batch. Turn returns the inbox and how many commands: 0 if there is no work
+// anywhere, -1 if the worker must leave. With park, a worker that gets 0 is
 // parked until it is woken.
 func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	gone := sp.arriveOrRetire(m)
@@ -92,8 +92,8 @@ func (sp *SharedPool) next(m *Member) (*Inbox, uint64) {
 	return t.inbox, t.era
 }
 
-// walk goes on through the plan until it comes to an inbox with work. It
-// returns nil after one round of empty visits if there is no token.
+// walk follows the plan to the next inbox with work. It returns nil after one
+// round of empty visits if there is no token.
 func (sp *SharedPool) walk(m *Member) *Inbox {
 	if m.route == nil {
 		m.route = sp.route.Load()
@@ -222,8 +222,8 @@ func (s *state) claimToken(sp *SharedPool, era uint64, walked bool) bool {
 	}
 }
 
-// stay goes on with a visit or ends it. If the worker is gone it ends the
-// visit. It returns how many commands the worker got.
+// stay continues a visit or ends it. If the worker is gone it ends the visit.
+// It returns how many commands the worker got.
 func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 	polled := m.walked && sp.polled()
 	ends := !polled || gone || in.aheadFull()

@@ -21,7 +21,7 @@ type waiter struct {
 	next          *waiter // in a chain of effects
 }
 
-// entrant is a command that is to be queued, and how it is accounted for.
+// entrant is a command that must be queued, and how it is accounted for.
 type entrant struct {
 	e  command.Envelope
 	at place
@@ -110,9 +110,9 @@ func (l *waiters) keep(w *waiter) {
 	}
 }
 
-// signal has the goroutine that brought the command go on. A handler that
-// suspends may be resumed by a goroutine that looks at the channel too, so that
-// one is closed.
+// signal resumes the goroutine that brought the command. The handler of a
+// suspending stage may be resumed by another goroutine, which looks at the
+// channel as well, so its channel is closed: then both see it.
 func (w *waiter) signal() {
 	if w.suspends {
 		close(w.ready)

@@ -11,9 +11,9 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// waiting is the queue of an inbox: a line, and before it the commands that
-// were started and may go on. If the line is the ring it may be written to in
-// place: each hop goes through it.
+// waiting is the queue of an inbox: a line, and before it the woken commands,
+// which were started and may resume. If the line is the ring, commands are
+// written to it in place, because each hop passes through it.
 type waiting struct {
 	ring   line.Ring
 	line   line.Line
@@ -77,7 +77,7 @@ type place struct {
 type places struct {
 	ranks []line.Rank
 	of    *rankFunc
-	from  *[]line.Rank // of spareRanks, that ranks is to be put back with
+	from  *[]line.Rank // the pointer with which ranks must be put back into spareRanks
 }
 
 // place asks a command where it belongs. It calls user code, so the lock is not
@@ -199,10 +199,11 @@ func (q *waiting) popInto(es []command.Envelope) int {
 	return q.line.PopInto(es)
 }
 
-// waited is how long the oldest command has waited, or the next of so many that
-// has a time; 0 if none has. Of commands that came together the last has one,
-// so the result is exact for them; submitted commands have waited at least so
-// long.
+// waited returns for how long the oldest command has waited. Only some commands
+// of a plain queue are timestamped, so it looks at up to many commands, and
+// returns 0 if none of them has a timestamp. Of commands that arrived together
+// the last one has it, so the result is exact for them. Submitted commands have
+// waited at least that long.
 func (q *waiting) waited(now int64, many int) time.Duration {
 	if !q.plain {
 		d, _ := q.line.Oldest().Waited(now)
@@ -231,8 +232,9 @@ func (q *waiting) order(d queue.Discipline) {
 	}
 }
 
-// woken is the queue of commands that were started and suspended, and may go
-// on: before all others, whatever the line, and without slots.
+// woken is the queue of commands that were started and suspended, and may
+// resume. They are taken before all others, whatever the line, and hold no
+// slots.
 type woken struct {
 	line.Ring
 

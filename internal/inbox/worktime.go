@@ -17,8 +17,8 @@ import "time"
 // A worker of a shared pool is never blocked, and its idle time belongs to the
 // shared pool: only its busy time is the inbox's.
 
-// staff notes that so many workers of the stage's own have joined, or have left
-// if more is negative. It is called before their number changes.
+// staff notes that more workers of the stage's own have joined, or have left if
+// more is negative. It is called before their number changes.
 func (s *state) staff(more int) {
 	if pl := s.Pipeline(); pl != nil {
 		s.spent.idle -= time.Duration(pl.Now() * int64(more))

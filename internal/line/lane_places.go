@@ -4,8 +4,8 @@ import "github.com/golda-dev/golda/internal/command"
 
 // Places is a line that bounds how many slots the commands of one key may hold.
 // A command holds a place of its key while it is queued, or waits for its next
-// try. Callers and workers wait for places outside of the line, which only knows
-// that some wait: commands that come do not overtake them.
+// try. Callers and workers wait for places outside of the line, which only
+// knows that some wait: commands that come do not overtake them.
 type Places interface {
 	// Most returns how many places a key has.
 	Most() int

@@ -99,8 +99,8 @@ func (l *lanes) advance(now int64) {
 // Alarmed books that the alarm has gone off.
 func (l *lanes) Alarmed() { l.delay.Alarmed() }
 
-// Delayed returns for how long commands have waited for the rate, and nothing
-// else could be done.
+// Delayed returns for how long commands have waited for the rate while no other
+// command could be started.
 func (l *lanes) Delayed(now int64) time.Duration { return l.delay.Total(now) }
 
 // Dry returns how many keys have commands that wait for the rate. It may count

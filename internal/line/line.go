@@ -132,9 +132,9 @@ type Retries interface {
 	// Unblock puts a command back whose next try is due; false: it is pushed as
 	// any command.
 	Unblock(e command.Envelope, r Rank) bool
-	// Release books that commands have ended which were given out and would have
-	// come back: the rest of a batch that ends, or commands that waited for their
-	// next try.
+	// Release books that commands have ended which were given out and would
+	// have come back: the rest of a batch that ends, or commands that waited
+	// for their next try.
 	Release(ranks ...Rank)
 }
 

@@ -58,10 +58,9 @@ func (p *Part) Of(i int32) Hold { return p.holds[i] }
 // Set sets the hold of a command that was suspended.
 func (p *Part) Set(i int32, h Hold) { p.holds[i] = h }
 
-// End notes that nothing more comes of a command, unless it is to be tried
-// again. In an ordered stage that counts when the worker books. The hold on a
-// lane ends with the worker's next turn for which it has handed over all that
-// it had.
+// End notes that a command makes no further results, unless it is tried again.
+// An ordered line learns of it when the worker books its batch. A hold on a
+// lane ends at the worker's next turn at which it has handed over all results.
 func (p *Part) End(i int32) {
 	if !p.holds[i].none() {
 		p.ended = append(p.ended, p.holds[i])
