@@ -47,7 +47,7 @@ type service func(steps [3]func(context.Context, purchase) (purchase, error)) (h
 // each request.
 func goldaService(steps [3]func(context.Context, purchase) (purchase, error)) (http.Handler, func(), error) {
 	check, price, confirm := stage.Map("check", steps[0]), stage.Map("price", steps[1]), stage.Map("confirm", steps[2])
-	shop := stage.Chain3(check, price, confirm)
+	shop := stage.Chain(stage.Chain(check, price), confirm)
 	p, err := goldaStarted([]pipeline.Part{shop})
 	if err != nil {
 		return nil, nil, err

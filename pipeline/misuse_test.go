@@ -45,7 +45,7 @@ func TestNewSaysWhichFlowOrFeedIsWrong(t *testing.T) {
 		"a chain that begins with nil":   {stage.Chain[int, int, int](nil, identity("s")), `stage "s": Chain: the first flow ` + unmade},
 		"a chain that ends with nil":     {stage.Chain[int, int, int](identity("s"), nil), `stage "s": Chain: the second flow ` + unmade},
 		"a chain of zero flows":          {stage.Chain(zero(), zero()), `stage "Chain": Chain: both flows are nil`},
-		"a chain with nil that leads on": {stage.Chain3[int, int, int, int](identity("s"), nil, identity("t")).To(identity("u")), `stage "s": Chain: the second flow ` + unmade},
+		"a chain with nil that leads on": {stage.Chain[int, int, int](stage.Chain[int, int, int](identity("s"), nil), identity("t")).To(identity("u")), `stage "s": Chain: the second flow ` + unmade},
 		"a zero flow":                    {zero(), "Flow: is nil, or was not made with a function of package stage"},
 		"a nil flow":                     {(*stage.Flow[int, int])(nil), "Flow: is nil, or was not made with a function of package stage"},
 		"a zero flow that leads on":      {zero().To(identity("c")), "To: the flow " + unmade},

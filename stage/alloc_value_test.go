@@ -46,8 +46,7 @@ func TestAllocsPerRunOfAThousandValueCommandsOverFiveHopsAreNone(t *testing.T) {
 	flows := func(end func(crate), opts ...stage.Option) (*stage.Stage[crate], []pipeline.Part) {
 		first := stage.Map("a", pass, opts...)
 		last := stage.Sink("e", func(_ context.Context, c crate) error { end(c); return nil }, opts...)
-		rest := stage.Chain(stage.Chain3(stage.Map("b", pass, opts...), stage.Filter("c", func(context.Context, crate) (bool, error) { return true, nil }, opts...),
-			stage.Map("d", pass, opts...)), last)
+		rest := stage.Chain(stage.Chain(stage.Chain(stage.Map("b", pass, opts...), stage.Filter("c", func(context.Context, crate) (bool, error) { return true, nil }, opts...)), stage.Map("d", pass, opts...)), last)
 		return first.Stage, []pipeline.Part{first.To(rest), rest}
 	}
 	tests := map[string]func(end func(crate)) (*stage.Stage[crate], []pipeline.Part){

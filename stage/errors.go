@@ -119,15 +119,3 @@ func (e *ResultError) Error() string {
 	}
 	return fmt.Sprintf("stage %q: called for a result of type %v and got %s; use stage.Call[%s]", e.Stage, e.Want, got, got)
 }
-
-// RouteError is the error of a command whose result the [Pick] of a [Flow.Route] gave to no target.
-type RouteError struct {
-	Stage   string // the stage whose result it is
-	Picked  int    // what the Pick returned
-	Targets int    // how many targets there are
-}
-
-// Error names the stage and the number.
-func (e *RouteError) Error() string {
-	return fmt.Sprintf("stage %q: its Route picked target %d of %d, counted from 0", e.Stage, e.Picked, e.Targets)
-}

@@ -64,7 +64,7 @@ func ExampleChain() {
 	count := stage.Map("count", func(_ context.Context, s string) (int, error) { return len(s), nil })
 	square := stage.Map("square", func(_ context.Context, n int) (int, error) { return n * n, nil })
 
-	lengths := stage.Chain3(trim, filled, count) // Chain is for two
+	lengths := stage.Chain(stage.Chain(trim, filled), count)
 	squares := stage.Chain(lengths, square)
 	defer must(squares)()
 	fmt.Println(squares.Call(context.Background(), " four "))

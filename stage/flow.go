@@ -248,11 +248,6 @@ func unchained[In, Out any](name, problem string) *Flow[In, Out] {
 	return f
 }
 
-// Chain3 is [Chain] of three flows. To chain more, chain chains.
-func Chain3[A, B, C, D any](first *Flow[A, B], second *Flow[B, C], third *Flow[C, D]) *Flow[A, D] {
-	return Chain(Chain(first, second), third)
-}
-
 // RoundRobin picks the targets in turn.
 func RoundRobin[Out any]() Pick[Out] {
 	var last atomic.Uint64

@@ -50,7 +50,7 @@ func TestAChainOfFlowsIsAFlowFromTheFirstTypeToTheLast(t *testing.T) {
 	parse, halve := stage.Map("parse", atoi), stage.Map("halve", half)
 	show := stage.Map("show", func(_ context.Context, f float64) (string, error) { return fmt.Sprint(f), nil })
 	again := stage.Map("again", atoi)
-	chain := stage.Chain(stage.Chain3(parse, halve, show), again)
+	chain := stage.Chain(stage.Chain(stage.Chain(parse, halve), show), again)
 	p := run(t, chain)
 
 	got, err := chain.Call(t.Context(), "8")

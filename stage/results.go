@@ -15,7 +15,7 @@ import (
 
 // Pick chooses one of n targets for a result, counted from 0; n is at least 1.
 // It is called by many workers at once, and must not change the result. A
-// number outside 0 to n-1 is the command's error outcome: a [*RouteError].
+// number outside 0 to n-1 is the command's error outcome.
 type Pick[Out any] func(out Out, n int) int
 
 // results is where the results of a function go.
@@ -165,7 +165,7 @@ func (r *results[Out]) emit(ctx context.Context, out Out) error {
 func (r *results[Out]) picked(w *way[Out], out Out) (*behaviour.Port[Out], error) {
 	i := w.pick(out, len(w.ports))
 	if i < 0 || i >= len(w.ports) {
-		return nil, &RouteError{Stage: r.of.Inbox.Name, Picked: i, Targets: len(w.ports)}
+		return nil, fmt.Errorf("stage %q: its Route picked target %d of %d, counted from 0", r.of.Inbox.Name, i, len(w.ports))
 	}
 	return w.ports[i], nil
 }

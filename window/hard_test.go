@@ -18,5 +18,5 @@ type hardTest = struct {
 func hard[T any](of *stage.Flow[word, T], letters int) hardTest {
 	blocked := stage.Filter("blocked", func(ctx context.Context, _ word) (bool, error) { <-ctx.Done(); return false, nil })
 	sink := stage.Sink("sink", func(context.Context, T) error { return nil })
-	return hardTest{stage.Chain3(blocked, of, sink), of.Submit, blocked.Stage, letters}
+	return hardTest{stage.Chain(stage.Chain(blocked, of), sink), of.Submit, blocked.Stage, letters}
 }

@@ -537,7 +537,7 @@ func TestAStopFlushesWindowsAndLosesNothing(t *testing.T) {
 		pairs := window.Join("pairs", func(w word) string { return w.text }, window.Parts[word]{Count: 2, Limit: time.Hour, Fail: true})
 		var got []string
 		sink := stage.Sink("sink", func(_ context.Context, g group) error { got = append(got, textOf(g)); return nil }, stage.Workers(1, 1))
-		p, err := pipeline.New("test", stage.Chain3(first, one, pairs).To(sink), pipeline.Logger(slog.New(slog.DiscardHandler)))
+		p, err := pipeline.New("test", stage.Chain(stage.Chain(first, one), pairs).To(sink), pipeline.Logger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		for i := range 100 {

@@ -67,7 +67,8 @@ func Example_makeThumbnails() {
 	check(os.WriteFile(filepath.Join(dir, "notes.png"), []byte("not an image"), 0o600))
 
 	few := stage.Capacity(4) // decoded pictures are large: few may wait
-	thumbnail := stage.Chain3(stage.Map("decode", decode), stage.Map("shrink", shrink, few), stage.Sink("encode", encode, few))
+	small := stage.Chain(stage.Map("decode", decode), stage.Map("shrink", shrink, few))
+	thumbnail := stage.Chain(small, stage.Sink("encode", encode, few))
 	check(run(thumbnail, pipeline.Feed("pictures", thumbnail, source.Files(filepath.Join(dir, "*.png"))),
 		pipeline.Failures(func(l stage.DeadLetter) { fmt.Println(l.Stage, l.Err) })))
 

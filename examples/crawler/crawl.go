@@ -55,7 +55,7 @@ func crawl(ctx context.Context, client *http.Client, limit time.Duration, from *
 	}
 	p, err := pipeline.New("crawler",
 		pipeline.Feed("start", frontier, source.Slice([][]*url.URL{{from}})),
-		stage.Chain3(frontier, fetch, extract).To(frontier),
+		stage.Chain(stage.Chain(frontier, fetch), extract).To(frontier),
 		pipeline.Failures(failed), pipeline.DeadLetters(failed), pipeline.DrainTimeout(limit))
 	if err != nil {
 		return nil, err
