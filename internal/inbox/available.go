@@ -193,7 +193,7 @@ func (s *state) give(batch []command.Envelope, fresh bool) int {
 func (s *state) suspended() int { return max(s.counts.suspended, 0) }
 
 // mayBeHeld is how many commands may wait for others of the inbox, which in a
-// drain do not come any more.
+// drain do not arrive any more.
 func (s *state) mayBeHeld() int {
 	if s.cfg.Holder == nil {
 		return 0
@@ -204,8 +204,7 @@ func (s *state) mayBeHeld() int {
 // runnable is how many queued commands have been started.
 func (s *state) runnable() int { return s.queue.woken.Len() }
 
-// lingering reports whether the queue is to fill up before a worker takes of
-// it.
+// lingering reports whether workers wait until the queue has filled up.
 func (s *state) lingering() bool {
 	linger := min(s.knobs.Linger, MostLinger)
 	if linger <= 0 || s.queue.Len() >= min(s.knobs.Batch, s.knobs.Capacity) || s.runnable() > 0 {

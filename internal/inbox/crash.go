@@ -9,7 +9,7 @@ import (
 
 // crash is the end of a worker's batch that did not end well.
 type crash struct {
-	culprit *command.Envelope  // the command that is to blame; nil: not known, or none is
+	culprit *command.Envelope  // the command that the crash is charged to; nil: not known, or none is
 	at      place              // of the culprit, if it is tried again
 	retry   bool               // the culprit may be tried again
 	rest    []command.Envelope // the commands that return to the queue
@@ -20,12 +20,12 @@ type crash struct {
 }
 
 // Crash books the end of a worker's batch that did not end well: the culprit,
-// if one is known, is charged, and with retry tried again; the rest goes back
-// to the front of the queue, in order. A crash whose culprit is not known yet
-// does not count in the streak: it will when the culprit is found; see
-// [Narrow]. What the batch completed before is booked first, so it ends an
-// older streak, and this crash is the first of its own. Crash returns false if
-// the worker was abandoned.
+// if one is known, is charged, and with retry tried again; the rest returns to
+// the front of the queue, in order. A crash whose culprit is not known yet does
+// not count in the streak: it will when the culprit is found; see [Narrow].
+// What the batch completed before is booked first, so it ends an older streak,
+// and this crash is the first of its own. Crash returns false if the worker was
+// abandoned.
 func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
 	c := crash{culprit: culprit, retry: retry, rest: rest, err: err}
 	if culprit != nil && culprit.Tries() <= 1 {

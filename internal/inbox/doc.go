@@ -65,7 +65,7 @@
 //
 // # Instances
 //
-// At most so many workers are at the inbox with an instance as its knobs allow.
+// The knob Instances bounds how many workers are at the inbox with an instance.
 // Instances that no worker uses are idle. The inbox does not know their type.
 //
 // # Accounts

@@ -93,7 +93,7 @@ func (d *door) Filled() (queued, capacity int) {
 // Clock is for [gate.Door].
 func (d *door) Clock() int64 { return (*Inbox)(d).now() }
 
-// MayWait reports true if the overflow rule is to wait, unless the caller is a
+// MayWait reports true if the overflow rule is [Wait], unless the caller is a
 // handler.
 func (d *door) MayWait(ctx context.Context) bool {
 	return handlerOf(ctx) == nil && d.cfg.Overflow == Wait

@@ -13,7 +13,7 @@ import (
 
 // HandOver takes commands that a worker brings from another stage of the
 // pipeline, and returns how many: all of them, unless the inbox is full and its
-// overflow rule is to wait. Along a back edge it never waits: the commands are
+// overflow rule is [Wait]. Along a back edge it never waits: the commands are
 // in the pipeline already, and the entry keeps it from filling up. With park, a
 // worker that cannot hand over all its commands is parked, behind the workers
 // that are parked already, and woken when there are slots for it.
@@ -146,8 +146,8 @@ func (s *state) rankOf(at places, i int) (r line.Rank) {
 }
 
 // force queues commands that a shared worker brings, which never waits. The
-// pool takes no more from the inbox where they come from while one of their
-// keys is over its bound.
+// pool takes no more from the inbox that sent them while one of their keys is
+// over its bound.
 func (s *state) force(l line.Places, es []command.Envelope, at places, now int64, from *Inbox) {
 	s.counts.received += uint64(len(es))
 	s.stamp(es, now)
@@ -179,7 +179,7 @@ func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
 	s.grantSlots(fx)
 }
 
-// admit queues commands that come from another stage.
+// admit queues commands of another stage.
 func (s *state) admit(es []command.Envelope, at places, now int64) {
 	s.counts.received += uint64(len(es))
 	s.stamp(es, now)
@@ -187,8 +187,9 @@ func (s *state) admit(es []command.Envelope, at places, now int64) {
 	s.queue.pushAll(es, at)
 }
 
-// stamp notes when commands of another stage came: for all of them, if each may
-// soon be the oldest or a batch's first, else for one in so many.
+// stamp notes when commands of another stage arrived: for all of them, if each
+// may soon be the oldest or a batch's first, else for some of them; see
+// [command.Seen].
 func (s *state) stamp(es []command.Envelope, now int64) {
 	if now == 0 {
 		if s.cfg.TTL == 0 {
@@ -206,7 +207,7 @@ func (s *state) stamp(es []command.Envelope, now int64) {
 	}
 }
 
-// shedDisabled sheds commands that come to an inbox that takes none.
+// shedDisabled sheds commands that arrive at a disabled inbox.
 func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 	s.counts.received += uint64(len(es))
 	s.shed(es, reason.Disabled, s.disabledError(), fx)
@@ -302,7 +303,7 @@ func (s *state) send(x *sending, suspends bool, fx *effects) (sendStep, *waiter,
 		return waitsForSlot, w, nil
 	}
 	x.emitter.countEmitted()
-	// An inbox whose rule is to wait takes the command in any case; one that
+	// An inbox whose rule is [Wait] takes the command in any case; one that
 	// drops may find itself full.
 	s.receive(nil, x.es, x.at, 0, x.back || s.cfg.Overflow == Wait, false, fx)
 	return sent, nil, nil

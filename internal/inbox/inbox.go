@@ -224,7 +224,7 @@ func (s *shared) Name() string { return s.cfg.Name }
 // Config returns what the inbox was made with. It must not be changed.
 func (s *shared) Config() *Config { return s.cfg }
 
-// Waits reports whether the overflow rule is to wait.
+// Waits reports whether the overflow rule is [Wait].
 func (s *shared) Waits() bool { return s.cfg.Overflow == Wait }
 
 // Attach makes the inbox part of a pipeline, once. It reports whether it was

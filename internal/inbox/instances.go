@@ -1,7 +1,7 @@
 package inbox
 
 // equip gives a worker an instance, or the right to make one, and reports
-// whether it is to make one. If that is false and the worker has none, there is
+// whether it must make one. If that is false and the worker has none, there is
 // none to be had.
 func (s *state) equip(m *Member) (make bool) {
 	switch {
@@ -21,7 +21,7 @@ func (s *state) equip(m *Member) (make bool) {
 	return false
 }
 
-// equippable reports whether a worker that comes will have an instance.
+// equippable reports whether a called worker will have an instance.
 func (s *state) equippable() bool { return len(s.idleInstances) > 0 || s.made < s.knobs.Instances }
 
 // returnInstance takes a worker's instance back, if the worker has one that is

@@ -9,7 +9,7 @@ import (
 )
 
 // A keyed stage bounds how many of its slots the commands of one key may hold,
-// so that a key whose commands come faster than they are handled leaves slots
+// so that a key whose commands arrive faster than they are handled leaves slots
 // to the others. A command holds a place of its key while it holds a slot:
 // while it is queued, or waits for its next try. No command that is in the
 // pipeline already is refused for want of a place: commands that return to the
@@ -190,7 +190,7 @@ func (s *state) grantPlacesOf(l line.Places, ln *line.Lane, w *atLane, fx *effec
 }
 
 // promisePlaces reserves places for the worker that has waited for them for
-// longest, when there are as many as it wants or half of all: each waking is to
+// longest, when there are as many as it wants or half of all: each wake must
 // move many commands.
 func (s *state) promisePlaces(l line.Places, ln *line.Lane) bool {
 	i := slices.IndexFunc(s.forPlaces, func(p sender) bool { return p.lane == ln })
@@ -226,7 +226,7 @@ func (s *state) leaveLane(i int) {
 	s.unwait(ln)
 }
 
-// isOverFor reports whether an inbox behind is to wait until a key has a place.
+// isOverFor reports whether an inbox behind must wait until a key has a place.
 func (s *state) isOverFor(behind *Inbox) bool {
 	return slices.ContainsFunc(s.overKeys, func(o overKey) bool { return o.from == behind })
 }

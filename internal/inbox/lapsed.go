@@ -11,7 +11,7 @@ import (
 // A command that waits has lapsed if it would end unhandled when its turn came:
 // its caller's context has ended, the deadline that it was submitted with has
 // passed, or it has waited for longer than the stage's TTL. A worker that takes
-// the command finds that. But its turn may be far away, or may not come at all:
+// the command finds that. But its turn may be far away, or never be reached:
 // guards hold the command back, or the handler of its key is suspended, or a
 // rate is low, or the workers are stuck. So the inbox looks by itself: every
 // now and then while commands wait that may lapse, and when one more command
@@ -36,8 +36,8 @@ func Lapsed(o *command.Origin) error {
 	return o.Ended()
 }
 
-// lockFor takes the lock for n commands that come. If there are fewer free
-// slots it first ends commands that have lapsed.
+// lockFor takes the lock for n arriving commands. If there are fewer free slots
+// it first ends commands that have lapsed.
 func (in *Inbox) lockFor(n int) {
 	in.mu.Lock()
 	if in.lapsing.watched && in.looksFor(n) {

@@ -13,7 +13,7 @@ const (
 	// because the inbox is full.
 	lookPause = time.Millisecond
 	// lookShare and longestPause bound the cost of looks: the pause after a
-	// look is so many times as long as the look was.
+	// look is lookShare times as long as the look.
 	lookShare    = 20
 	longestPause = time.Second
 )

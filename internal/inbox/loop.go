@@ -58,10 +58,10 @@ func (pl *Pipeline) count() bool {
 	return true
 }
 
-// EdgesChanged notes that an edge has come or gone.
+// EdgesChanged notes that an edge was added or removed.
 func (pl *Pipeline) EdgesChanged() { pl.edges.Add(1) }
 
-// EdgesVersion changes with each edge that comes or goes.
+// EdgesVersion changes with each edge that is added or removed.
 func (pl *Pipeline) EdgesVersion() uint32 { return pl.edges.Load() }
 
 // submitsInLoop reports whether ctx is the context of a handler whose stage is

@@ -24,19 +24,19 @@ type Member struct {
 	attendance // guarded by the lock of the inbox or shared pool that the worker has joined
 	custody    // guarded by the lock of the inbox that the worker is at
 
-	// Wake has the worker come for its turn. Any goroutine may call it; it does
+	// Wake makes the worker take its turn. Any goroutine may call it; it does
 	// not block.
 	Wake func()
 	// Batch is where a turn puts the commands.
 	Batch []command.Envelope
 	// Instance is what the worker handles them with. A turn at a shared inbox
-	// lends one, or nil: then the worker is to make one. It is the worker's for
+	// lends one, or nil: then the worker must make one. It is the worker's for
 	// as long as it is at the inbox, and is returned to the idle instances.
 	Instance any
 	// Part is the worker's part in the line of the stage where it is; nil until
 	// a line has one for it.
 	Part *line.Part
-	// Surplus is an instance that the worker is to stop.
+	// Surplus is an instance that the worker must stop.
 	Surplus any
 	// Owner is the worker whose member it is, nil if there is none yet; set
 	// once.
@@ -127,8 +127,8 @@ type visit struct {
 	began   int64
 }
 
-// Ready reports whether the worker should come for a turn. Parking makes it
-// false, waking makes it true.
+// Ready reports whether the worker should take a turn. Parking makes it false,
+// waking makes it true.
 func (m *Member) Ready() bool { return m.ready.Load() }
 
 // MarkReady makes the worker ready for a turn though it is parked somewhere.

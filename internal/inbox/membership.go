@@ -2,8 +2,8 @@ package inbox
 
 import "slices"
 
-// Join adds a worker of the stage's own. With again it comes in the place of
-// one that crashed.
+// Join adds a worker of the stage's own. With again it replaces a worker that
+// crashed.
 func (in *Inbox) Join(m *Member, again bool) {
 	m.belong(in)
 	var fx effects
@@ -114,7 +114,7 @@ func (in *Inbox) WakeAll() {
 }
 
 // Claim asks for an instance for a worker of the stage's own, before it joins.
-// An idle one is lent; with make, the worker is to make one. If neither, there
+// An idle one is lent; with make, the worker must make one. If neither, there
 // are as many as there may be, and the worker gets one with its first commands.
 func (in *Inbox) Claim(m *Member) (make bool) {
 	in.mu.Lock()

@@ -47,7 +47,7 @@ func (p Retry) pause(tries int, die float64) time.Duration {
 }
 
 // requeueRetry queues a command whose next try is due. If other commands wait
-// for a slot it goes behind them, and gives up its own: commands that fail
+// for a slot, it is queued behind them and gives up its own: commands that fail
 // again and again keep no other from ever being tried. The caller grants the
 // slot.
 func (s *state) requeueRetry(e *command.Envelope, at place) {

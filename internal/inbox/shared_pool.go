@@ -67,7 +67,7 @@ type route struct {
 }
 
 // newRoute follows a plan through the inboxes of a shared pool. Inboxes that
-// the plan leaves out come at the end.
+// the plan leaves out are put at the end.
 func newRoute(plan *controller.VisitPlan, members []*Inbox) *route {
 	rt := &route{plan: plan, ended: new(atomic.Bool)}
 	if plan != nil {

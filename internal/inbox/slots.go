@@ -7,8 +7,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// grantSlots gives away the slots that have come free. Parked workers wait
-// until half of the inbox is free, so that each waking moves many commands. If
+// grantSlots gives the free slots to their waiters. Parked workers wait until
+// half of the inbox is free, so that each waking moves many commands. If
 // submitters wait too, the two take turns: neither can starve the other. So do
 // inboxes behind; see unstallBehind, which is called before.
 //
@@ -230,7 +230,7 @@ func (s *state) unstallBehind(fx *effects) {
 
 // isFull reports whether commands hold all slots of the inbox, and inboxes
 // behind wait for them. Slots that are promised do not count: no transition
-// would unstall the inboxes behind when they come free.
+// would unstall the inboxes behind when they are free.
 func (s *state) isFull() bool {
 	full := s.takenSlots() >= s.knobs.Capacity || s.ceiling > 0 && s.load() >= s.ceiling
 	return full && s.cfg.Overflow == Wait && !s.halted.Load()

@@ -49,7 +49,7 @@ func (in *Inbox) Forks() bool {
 }
 
 // aheadFull reports whether an inbox ahead is full, or takes nothing from this
-// one, so that no shared pool is to take from this one. If so, the inbox ahead
+// one, so that no shared pool may take from this one. If so, the inbox ahead
 // will unstall it. No lock is held.
 func (in *Inbox) aheadFull() bool {
 	ahead := in.ahead.Load()
@@ -68,7 +68,7 @@ func (in *Inbox) aheadFull() bool {
 	return false
 }
 
-// isFullFor reports whether an inbox behind is to wait. One that has waited has
+// isFullFor reports whether an inbox behind must wait. One that has waited has
 // a pass for one visit, for submitters may have filled the inbox again
 // meanwhile.
 func (in *Inbox) isFullFor(behind *Inbox) bool {

@@ -123,7 +123,7 @@ type senders struct {
 
 // served is the state for the visits of a shared pool: whether the pool may
 // take from this inbox, and which inboxes behind wait until this one is no
-// longer full. Without a pool the stage's own workers come.
+// longer full. Without a pool the stage's own workers serve the inbox.
 type served struct {
 	pool    *SharedPool // nil: the stage's own workers
 	behind  []*Inbox    // stalled inboxes that this one will unstall
@@ -160,9 +160,10 @@ type unstarted struct {
 	called bool  // one is called; StartWorker has not brought it yet
 }
 
-// worktime is where the time of the workers went. Periods that have not ended
-// are kept as a linear function of the time: n workers that have been blocked
-// since s add n·now − n·s, so blocked holds −n·s meanwhile.
+// worktime divides the time of the workers into busy, blocked and idle time.
+// Periods that have not ended are kept as a linear function of the time: n
+// workers that have been blocked since s add n·now − n·s, so blocked holds −n·s
+// meanwhile.
 type worktime struct {
 	busy    time.Duration // in handlers; a batch that is not done counts up to when it was last credited
 	blocked time.Duration // and now·(blocked workers)
@@ -199,8 +200,8 @@ type atLane struct {
 	outside bool    // the next place is for one in line, not for a worker
 }
 
-// overKey is a key that a shared pool has brought commands of beyond its bound,
-// and the inbox where they came from.
+// overKey is a key with commands beyond its bound, which a shared pool has
+// brought, and the inbox that sent them.
 type overKey struct {
 	lane *line.Lane
 	from *Inbox
@@ -218,7 +219,7 @@ func (s *shared) now() int64 { return s.Pipeline().Now() }
 // commands that wait for the time of their next try.
 func (s *state) takenSlots() int { return s.queue.fresh() + s.delayed.Len() }
 
-// free is how many more commands may come in. It is below zero when retries,
+// free is how many more commands may be queued. It is below zero when retries,
 // crashes or back edges have overfilled the inbox.
 func (s *state) free() int {
 	free := s.knobs.Capacity - s.takenSlots()
@@ -361,7 +362,7 @@ func (s *state) count(so func(*command.Envelope) bool) int {
 	return n
 }
 
-// watchLapse sets the alarm if a command that comes may lapse. It is called
+// watchLapse sets the alarm if an arriving command may lapse. It is called
 // unless the alarm is set.
 func (s *state) watchLapse(e *command.Envelope) {
 	if s.cfg.TTL == 0 && !e.From.MayEnd() {
@@ -375,8 +376,8 @@ func (s *state) watchLapse(e *command.Envelope) {
 	}
 }
 
-// watchLapses is watchLapse for commands that come together, from another stage
-// of the pipeline or from a worker.
+// watchLapses is watchLapse for commands that arrive together, from another
+// stage of the pipeline or from a worker.
 func (s *state) watchLapses(es []command.Envelope) {
 	if s.lapsing.watched || s.cfg.TTL == 0 && !s.Pipeline().lapses.Load() {
 		return

@@ -51,8 +51,8 @@ func (s *state) endStreak(fx *effects) {
 	s.forgetStreak()
 }
 
-// slowDown returns how long the stage is to pause after a crash of one of so
-// many workers.
+// slowDown returns how long the stage must pause after the crash of a worker.
+// Workers is how many workers there are.
 func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration) {
 	p := s.cfg.Pauses
 	if p == nil {
@@ -114,11 +114,10 @@ type Verdict struct {
 	Pause     time.Duration // how long to wait before the worker is replaced
 }
 
-// Judge returns the facts for the supervisor of a worker that has crashed, one
-// of so many workers: the length of the streak, and the pause before a restart.
-// It is called once for each crash that the worker's supervisor learns of. The
-// workers of a shared pool do not pause: the pool leaves the inbox alone
-// instead.
+// Judge returns the facts for the supervisor of a worker that has crashed: the
+// length of the streak, and the pause before a restart. It is called once for
+// each crash that the worker's supervisor learns of. The workers of a shared
+// pool do not pause: the pool leaves the inbox alone instead.
 func (in *Inbox) Judge(m *Member, workers int) Verdict {
 	var fx effects
 	in.mu.Lock()

@@ -10,7 +10,7 @@ import (
 )
 
 // The handlers of an inbox may suspend: a command is started, suspended, and
-// goes on when it is woken. A suspended command is in no worker's batch, but
+// resumes when it is woken. A suspended command is in no worker's batch, but
 // the accounts still count it as in hand. A woken one is an envelope again,
 // which waits before all others; so code that counts queued commands or
 // commands in hand, or waits for an inbox to become empty, needs no case for

@@ -3,11 +3,11 @@ package inbox
 import "github.com/golda-dev/golda/internal/command"
 
 // Turn books what a worker of the stage's own did and moves the next commands
-// to its batch. All that came of the last ones has been handed over, or the
-// worker carries it; see [Inbox.Carry]. Turn returns how many commands: 0 if
+// to its batch. All results of the last batch have been handed over, or the
+// worker carries them; see [Inbox.Carry]. Turn returns how many commands: 0 if
 // there is nothing to do, and then, with park, the worker is parked until it is
-// woken; -1 if the worker is to leave, which it need not while it carries
-// something.
+// woken; -1 if the worker must leave, which it need not while it carries
+// commands.
 func (in *Inbox) Turn(m *Member, t *Tally, park bool) int {
 	var fx effects
 	in.mu.Lock()

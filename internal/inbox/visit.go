@@ -43,8 +43,8 @@ func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	}
 }
 
-// arriveOrRetire notes that a worker has come for its turn, and reports whether
-// it is to leave. If so and there are tokens, it wakes another.
+// arriveOrRetire notes that a worker takes its turn, and reports whether it
+// must leave. If so and there are tokens, it wakes another.
 func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
 	var fx effects
 	sp.mu.Lock()
@@ -57,15 +57,15 @@ func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
 	return gone
 }
 
-// looksOnceMore notes that a worker has found nothing to do, and comes for
-// another turn before it is parked.
+// looksOnceMore notes that a worker has found no work, and takes another turn
+// before it is parked.
 func (sp *SharedPool) looksOnceMore(m *Member) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.expect(m)
 }
 
-// parked parks a worker, unless there is a token, or a worker is to leave. It
+// parked parks a worker, unless there is a token, or a worker must leave. It
 // reports whether it did.
 func (sp *SharedPool) parked(m *Member) bool {
 	sp.mu.Lock()

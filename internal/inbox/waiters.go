@@ -5,7 +5,7 @@ import (
 	"github.com/golda-dev/golda/internal/line"
 )
 
-// waiter is a command that waits in line for a free slot. When one comes free
+// waiter is a command that waits in line for a free slot. When a slot is free
 // the inbox queues the command itself and signals the goroutine that brought
 // it, so a slot is never held for a goroutine or a handler that has still to
 // run.
@@ -25,8 +25,8 @@ type waiter struct {
 type entrant struct {
 	e  command.Envelope
 	at place
-	// inside reports whether the command comes from a handler of the same
-	// pipeline that sent it on its way: it is received, not submitted.
+	// inside reports whether a handler of the same pipeline sent the command:
+	// it is received, not submitted.
 	inside bool
 	// emitter is the inbox whose handler emitted the command, nil if the
 	// command was accepted before.

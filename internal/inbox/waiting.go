@@ -25,7 +25,7 @@ type waiting struct {
 	wary  atomic.Bool // a command has ended its goroutine when it was asked
 
 	packed     int32 // queued commands that belong to a pack
-	untilStamp int32 // commands to come before the clock is read again
+	untilStamp int32 // commands until the clock is read again
 }
 
 // kind has the properties of a line that stay when its order changes. It may be

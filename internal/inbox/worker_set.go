@@ -5,7 +5,7 @@ import "slices"
 // workerSet is the set of workers of one inbox, or of a shared pool. The lock
 // of the inbox or pool guards it.
 //
-// Each worker is working, idle, or on its way (waking); excess workers are to
+// Each worker is working, idle, or on its way (waking); excess workers must
 // leave at their next turn.
 type workerSet struct {
 	live   int // workers that have joined
@@ -60,8 +60,8 @@ func (ws *workerSet) expect(m *Member) {
 	ws.waking++
 }
 
-// arrive notes that a worker has come for its turn: it was woken, or it was
-// idle and comes for another reason.
+// arrive notes that a worker takes its turn: it was woken, or it was idle and
+// takes a turn for another reason.
 func (ws *workerSet) arrive(m *Member) {
 	if m.waking {
 		m.waking = false
@@ -80,8 +80,8 @@ func (ws *workerSet) park(m *Member) {
 	ws.idle = append(ws.idle, m)
 }
 
-// retires reports whether a worker that has come is to leave: any worker is,
-// while there are excess workers.
+// retires reports whether a worker that takes its turn must leave: any worker
+// is, while there are excess workers.
 func (ws *workerSet) retires() bool { return ws.unshrink(1) == 1 }
 
 // shrink asks n workers to leave: the first workers to take a turn will. It

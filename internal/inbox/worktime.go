@@ -11,7 +11,7 @@ import "time"
 //   - Idle: neither.
 //
 // Idle time is the rest of the workers' time, so the three always add up. The
-// clock is read where a batch is timed anyway, when a worker blocks or goes on,
+// clock is read where a batch is timed anyway, when a worker blocks or resumes,
 // when one joins or leaves, and when the accounts are read.
 //
 // A worker of a shared pool is never blocked, and its idle time belongs to the
@@ -46,7 +46,7 @@ func (s *state) markBlocked(m *Member, now int64) {
 	}
 }
 
-// unblock notes that a worker has come for its turn, or leaves.
+// unblock notes that a worker takes its turn, or leaves.
 func (s *state) unblock(m *Member) {
 	if !m.blocked {
 		return

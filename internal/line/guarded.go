@@ -16,9 +16,8 @@ import (
 var errGuardGoexit = errors.New("it called runtime.Goexit")
 
 // guarded is the queue of a stage with guards: a line for each method. It gives
-// out one command at a time, the oldest one that the guards allow. A command
-// that is given out comes with a [Permit], and is current until the permit is
-// given back.
+// out one command at a time, the oldest one that the guards allow. A command is
+// given out with a [Permit], and is current until the permit is given back.
 //
 // Guards are evaluated under the lock of the inbox, so a command is allowed and
 // counted in one step. They see counters only.
@@ -48,7 +47,7 @@ type guardedCommand struct {
 	fault error // a guard did not return when it was asked about the command
 }
 
-// guardProfile is where the time of one method went.
+// guardProfile has the times of one method.
 type guardProfile struct {
 	held   bool
 	since  int64    // when the method was held back, if it is

@@ -10,7 +10,7 @@ type Lane struct {
 	held       bool         // a worker has its commands, or one of them was given out and has not ended
 	blocked    bool         // a command waits for its next try
 	reserved   int32        // places that are promised
-	again      int32        // commands at the front that were given out and came back: they keep their turn
+	again      int32        // commands at the front that were given out and returned: they keep their turn
 	waited     bool         // something waits for places
 	vacated    bool         // is among the vacated
 	permits    *rate.Bucket // nil: there is no rate

@@ -5,7 +5,7 @@ import "github.com/golda-dev/golda/internal/command"
 // Places is a line that bounds how many slots the commands of one key may hold.
 // A command holds a place of its key while it is queued, or waits for its next
 // try. Callers and workers wait for places outside of the line, which only
-// knows that some wait: commands that come do not overtake them.
+// knows that some wait: arriving commands do not overtake them.
 type Places interface {
 	// Most returns how many places a key has.
 	Most() int
@@ -13,8 +13,8 @@ type Places interface {
 	Find(r Rank) *Lane
 	// Of returns the lane of a key, or a fresh one.
 	Of(r Rank) *Lane
-	// Lets reports whether a command that comes finds a place for which nothing
-	// waits.
+	// Lets reports whether an arriving command finds a place for which no other
+	// command waits.
 	Lets(ln *Lane) bool
 	// Places returns how many places are free. It is below zero if some
 	// commands were let in beyond the bound.
@@ -78,7 +78,7 @@ func (l *lanes) Find(r Rank) *Lane {
 // Of returns the lane of a key.
 func (l *lanes) Of(r Rank) *Lane { return l.of(r.Key) }
 
-// Places returns how many more commands of a key may come in.
+// Places returns how many more commands of a key may be queued.
 func (l *lanes) Places(ln *Lane) int {
 	if ln.key == NoKey {
 		return l.most
@@ -90,7 +90,7 @@ func (l *lanes) Places(ln *Lane) int {
 	return l.most - taken
 }
 
-// Lets reports whether a command that comes finds a place.
+// Lets reports whether an arriving command finds a place.
 func (l *lanes) Lets(ln *Lane) bool { return l.Places(ln) > 0 && !ln.waited }
 
 // Reserve reserves places.

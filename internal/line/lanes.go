@@ -38,7 +38,7 @@ import (
 //
 // Commands that a worker gives back unhandled, after a crash, keep their turn:
 // a lane with some is before lanes without, and gives out no others with them.
-// So crashes do not put off the turn of a lane, however many commands come
+// So crashes do not put off the turn of a lane, however many commands arrive
 // meanwhile. A command that is tried again has no turn.
 type lanes struct {
 	Base
@@ -46,7 +46,7 @@ type lanes struct {
 	rank        func(load any) Rank
 	byKey       map[uint64]*Lane
 	ready       laneList
-	empty       laneList // a key that comes again needs no new lane
+	empty       laneList // a key that is used again needs no new lane
 	room        int      // slots of the rings of empty lanes
 	n, takeable int
 	taken       []*Lane // lanes that PopInto has taken, and no worker holds yet
@@ -72,7 +72,7 @@ const (
 	mostEmpty = 2048
 	// mostSpent is how many lanes without commands are kept because their
 	// buckets are not full. Beyond that the lane that became empty first is
-	// forgotten, and its key has a full bucket when it comes again.
+	// forgotten, and its key has a full bucket when it is used again.
 	mostSpent = 1 << 16
 	// mostRoom is how many slots the rings of empty lanes may have together, 2
 	// MiB of them: a busy key need not grow its ring again.

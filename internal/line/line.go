@@ -17,7 +17,7 @@
 // A command is pushed with its rank, given out by [Line.PopInto], and then in
 // the batch of a worker, whose [Part] the line has told by [Line.Give]. From
 // there it ends, or is tried again later ([Line.Block], [Line.Unblock]), or
-// comes back unhandled ([Line.Return]) and keeps its turn.
+// returns unhandled ([Line.Return]) and keeps its turn.
 package line
 
 import (
@@ -92,7 +92,7 @@ type Line interface {
 type Batches interface {
 	// Knows reports whether the parts of workers know the ranks of their
 	// commands; see [Part.Ranks]. Asks reports whether otherwise commands that
-	// come back must be asked for their ranks.
+	// return must be asked for their ranks.
 	Knows() bool
 	Asks() bool
 	// Give gives a worker what PopInto has taken last: the last commands of the
@@ -110,12 +110,13 @@ type Batches interface {
 	// Keep books that commands have left the batch, whose order may have
 	// changed.
 	Keep(p *Part)
-	// End books that nothing more comes of the command before the last ones of
-	// the batch; Lose that it is blocked until its next try, or waits again.
+	// End books that no further result is made by the command before the last
+	// ones of the batch; Lose that it is blocked until its next try, or waits
+	// again.
 	End(p *Part, last int)
 	Lose(p *Part, last int)
-	// Abandon books that nothing more comes of the last n commands of a batch,
-	// whose worker was given up.
+	// Abandon books that no further result is made by the last n commands of a
+	// batch, whose worker was given up.
 	Abandon(p *Part, n int)
 	// Succeed puts the part of another worker in the place of one.
 	Succeed(from, to *Part)
@@ -133,8 +134,8 @@ type Retries interface {
 	// any command.
 	Unblock(e command.Envelope, r Rank) bool
 	// Release books that commands have ended which were given out and would
-	// have come back: the rest of a batch that ends, or commands that waited
-	// for their next try.
+	// have returned: the rest of a batch that ends, or commands that waited for
+	// their next try.
 	Release(ranks ...Rank)
 }
 

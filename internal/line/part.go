@@ -15,7 +15,7 @@ type Hold struct {
 	lane *Lane
 }
 
-// Rank returns the rank with which the command comes back.
+// Rank returns the rank with which the command returns.
 func (h Hold) Rank() Rank { return h.rank }
 
 func (h Hold) none() bool { return h == Hold{} }
@@ -34,7 +34,7 @@ type Part struct {
 	permit Permit  // of the command whose handler has not begun
 }
 
-// Result is a command that is to leave an ordered stage.
+// Result is a command that must leave an ordered stage in its turn.
 type Result struct {
 	To       *behaviour.Inlet
 	Envelope command.Envelope

@@ -12,8 +12,8 @@ import (
 // sequence is the line of an ordered stage, and the results of its commands
 // until these may leave. Each command has a number from when it is first given
 // out, and keeps it until it has ended here: while it waits for its next try,
-// is suspended, or comes back after a crash. Its results leave when all results
-// of smaller numbers have left.
+// is suspended, or returns after a crash. Its results leave when all results of
+// smaller numbers have left.
 //
 // One worker at a time hands over the results that may leave: the leaver. It is
 // the leaver until its outboxes are empty and no more may leave. So no two
@@ -31,7 +31,7 @@ type sequence struct {
 	Base
 
 	fresh Ring       // commands that have no number yet, in the order of their arrival
-	back  []numbered // commands that came back, by number; they are given out first
+	back  []numbered // commands that returned, by number; they are given out first
 	given []uint64   // the numbers of the commands that PopInto has taken last
 
 	pending  ring.Ring[pending]
@@ -214,8 +214,8 @@ func (q *sequence) Book(p *Part) {
 
 func (q *sequence) of(number uint64) *pending { return q.pending.At(int(number - q.first)) }
 
-// end notes that nothing more comes of a command. A command without a number is
-// none that was given out.
+// end notes that a command makes no further results. A command without a number
+// is none that was given out.
 func (q *sequence) end(number uint64) {
 	if number != 0 {
 		q.of(number).ended = true
