@@ -29,10 +29,10 @@ func TestDisturbDoesEveryAction(t *testing.T) {
 	}, stage.Middleware(faults.Middleware))
 	grouped := stage.Func("grouped", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	trial := stagetest.Run(t, pipeline.Subgraph(begin, pipeline.Subgraph(end)),
-		pipeline.Group("group", 1, 1, grouped), pipeline.Feed("idle", behaviour.Target[int](grouped), idle))
-	const often, seldom = 4 * time.Millisecond, 100 * time.Millisecond
+		pipeline.Group("group", 1, 1, grouped))
+	const often = 4 * time.Millisecond
 	trial.Disturb(1, stagetest.Disturbances{
-		KillWorker: often, KillSupervisor: often, KillControlLoop: often, KillPool: often, KillFeed: seldom,
+		KillWorker: often, KillSupervisor: often, KillControlLoop: often, KillPool: often,
 		Swap: often, Rescale: often, Pause: often, RetryLetters: often,
 	})
 	trial.Disturb(2, stagetest.Disturbances{Pause: time.Millisecond})
@@ -40,7 +40,7 @@ func TestDisturbDoesEveryAction(t *testing.T) {
 	missing := func() (left []string) {
 		done := trial.Counts()
 		for _, action := range []string{
-			"kill worker", "kill stage supervisor", "kill control loop", "kill pool", "kill feed", "swap", "rescale", "pause", "retry letters",
+			"kill worker", "kill stage supervisor", "kill control loop", "kill pool", "swap", "rescale", "pause", "retry letters",
 		} {
 			if done[action] == 0 {
 				left = append(left, action)
@@ -54,6 +54,14 @@ func TestDisturbDoesEveryAction(t *testing.T) {
 		require.NoError(t, err)
 		trial.Await(ticket)
 	}
+}
+
+// A feed that is killed too often gives up, so it has a test of its own.
+func TestDisturbKillsAFeed(t *testing.T) {
+	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
+	trial := stagetest.Run(t, pipeline.Feed("idle", behaviour.Target[int](s), idle))
+	trial.Disturb(1, stagetest.Disturbances{KillFeed: time.Second})
+	require.Eventually(t, func() bool { return trial.Counts()["kill feed"] > 0 }, 20*time.Second, time.Millisecond)
 }
 
 func TestADisturbanceIsDoneAsOftenAsItsTimeSays(t *testing.T) {
