@@ -29,8 +29,8 @@ func (r *stageSet) of(accounts []inbox.Accounts, i int) *inbox.Accounts {
 func inFlight(accounts []inbox.Accounts) uint64 {
 	var n int64
 	for _, s := range accounts {
-		n += int64(s.Queued + s.InHand + s.Delayed)
-		n += int64(s.Forwarded+s.Emitted) - int64(s.Received)
+		n += int64(s.Queue.Load())
+		n += int64(s.Counts.Forwarded+s.Counts.Emitted) - int64(s.Counts.Received)
 	}
 	return uint64(n)
 }
@@ -39,7 +39,7 @@ func inFlight(accounts []inbox.Accounts) uint64 {
 func underWay(accounts []inbox.Accounts) bool {
 	var n int64
 	for _, s := range accounts {
-		n += int64(s.Forwarded+s.Emitted) - int64(s.Received)
+		n += int64(s.Counts.Forwarded+s.Counts.Emitted) - int64(s.Counts.Received)
 	}
 	return n != 0
 }
@@ -50,4 +50,4 @@ func empty(accounts []inbox.Accounts) bool {
 }
 
 // loaded reports whether an inbox has commands.
-func loaded(a inbox.Accounts) bool { return a.Queued+a.InHand+a.Delayed > 0 }
+func loaded(a inbox.Accounts) bool { return a.Queue.Load() > 0 }

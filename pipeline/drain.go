@@ -343,20 +343,20 @@ func (d *drain) empty(accounts []inbox.Accounts) bool {
 	if len(accounts) == len(d.p.stages().all) {
 		return empty(accounts)
 	}
-	return !slices.ContainsFunc(accounts, func(a inbox.Accounts) bool { return loaded(a) || a.Out+a.Carried > 0 })
+	return !slices.ContainsFunc(accounts, func(a inbox.Accounts) bool { return loaded(a) || a.Out+a.Queue.Carried > 0 })
 }
 
 // warn logs, once, that a stage cannot become empty because it is paused.
 func (d *drain) warn(accounts []inbox.Accounts, inboxes []*inbox.Inbox) {
 	for i, in := range inboxes {
-		if !accounts[i].Knobs.Paused || accounts[i].Queued+accounts[i].Delayed == 0 || d.warned[in] {
+		if !accounts[i].Knobs.Paused || accounts[i].Queue.Queued+accounts[i].Queue.Delayed == 0 || d.warned[in] {
 			continue
 		}
 		if d.warned == nil {
 			d.warned = map[*inbox.Inbox]bool{}
 		}
 		d.warned[in] = true
-		d.p.log.Warn("a drain waits for a stage that is paused", "stage", in.Name(), "queued", accounts[i].Queued)
+		d.p.log.Warn("a drain waits for a stage that is paused", "stage", in.Name(), "queued", accounts[i].Queue.Queued)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestADrainedStageIsEmptyAndHoldsBackTheStagesBeforeIt(t *testing.T) {
 		require.NoError(t, p.Drain(soon(t), mid))
 		st := at(p, "mid")
 		require.True(t, st.Draining && st.Drained && !st.Paused)
-		require.Zero(t, st.Queue.Queued+st.Queue.InHand+st.Queue.Delayed)
+		require.Zero(t, st.Queue.Load())
 		require.False(t, at(p, "first").Draining)
 		err := mid.Submit(t.Context(), 1)
 		require.ErrorIs(t, err, stage.ErrDraining)
@@ -191,7 +191,7 @@ func TestStagesAreDrainedInTheOrderOfTheGraph(t *testing.T) {
 			s := p.Snapshot()
 			assert.True(t, s.Balanced(), s.Law())
 			for _, st := range s.Stages {
-				assert.False(t, empty[st.Name] && st.Queue.Queued+st.Queue.InHand+st.Queue.Delayed > 0, "%s after %v", st.Name, empty)
+				assert.False(t, empty[st.Name] && st.Queue.Load() > 0, "%s after %v", st.Name, empty)
 			}
 		}
 		for i := range 200 {

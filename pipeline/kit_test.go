@@ -130,7 +130,7 @@ func atRest(t *testing.T, p *pipeline.Pipeline) {
 	require.True(t, s.Balanced(), s.Law())
 	require.Zero(t, s.InFlight, s.Law())
 	for _, st := range s.Stages {
-		require.Zero(t, st.Queue.Queued+st.Queue.InHand+st.Queue.Delayed, st.Name)
+		require.Zero(t, st.Queue.Load(), st.Name)
 	}
 }
 

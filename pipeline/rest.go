@@ -16,7 +16,7 @@ func (p *Pipeline) atRest() (number uint64, ok bool) {
 		if _, ok := rests(inboxes[i], a); !ok {
 			return 0, false
 		}
-		number += happened(a)
+		number += happened(&a.Counts)
 	}
 	return number, true
 }

@@ -90,12 +90,12 @@ func (p *Pipeline) Snapshot() Snapshot {
 	r, accounts := p.readAccounts(inbox.Snapshot)
 	s := Snapshot{Pipeline: p.name, Policy: p.control.PolicyNames(""), At: time.Now(), Answered: p.host.Answered()}
 	for i := range accounts {
-		account := &accounts[i]
-		s.Accepted += account.Submitted + account.Emitted
-		s.Replied += account.OK
-		s.Failed += account.Errors
-		s.Shed += inbox.Sum(account.Shed)
-		s.DeadLettered += inbox.Sum(account.Dead)
+		counts := &accounts[i].Counts
+		s.Accepted += counts.Submitted + counts.Emitted
+		s.Replied += counts.OK
+		s.Failed += counts.Errors
+		s.Shed += counts.Shed
+		s.DeadLettered += counts.DeadLettered
 	}
 	s.Stages = make([]stage.Snapshot, 0, len(r.stages))
 	for i, c := range r.stages {

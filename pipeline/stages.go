@@ -328,7 +328,7 @@ func (p *Pipeline) waitEmpty(ctx context.Context, c *engine.Core) error {
 	defer poll.Stop()
 	for {
 		s := inbox.Counts([]*inbox.Inbox{c.Inbox()})[0]
-		if s.Queued+s.InHand+s.Delayed == 0 && s.Out+s.Carried == 0 { // Out, Carried: a worker is still here that could not hand over
+		if s.Queue.Load() == 0 && s.Out+s.Queue.Carried == 0 { // Out, Carried: a worker is still here that could not hand over
 			return nil
 		}
 		select {
@@ -337,7 +337,7 @@ func (p *Pipeline) waitEmpty(ctx context.Context, c *engine.Core) error {
 			return fmt.Errorf("pipeline %q: remove stage %q: %w", p.name, c.Name(), ErrStopped)
 		case <-ctx.Done():
 			return fmt.Errorf("pipeline %q: remove stage %q: %d commands are still there: %w",
-				p.name, c.Name(), s.Queued+s.InHand+s.Delayed, context.Cause(ctx))
+				p.name, c.Name(), s.Queue.Load(), context.Cause(ctx))
 		}
 	}
 }

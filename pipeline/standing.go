@@ -5,6 +5,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 // rests reports whether a stage has no commands except commands that it holds
@@ -16,14 +17,13 @@ func rests(in *inbox.Inbox, a *inbox.Accounts) (holder link.Holder, ok bool) {
 			holder = h
 		}
 	}
-	return holder, a.Queued+a.Delayed+a.Carried+a.Out == 0 && a.InHand == held && a.Suspended == held
+	q := &a.Queue
+	return holder, q.Queued+q.Delayed+q.Carried+a.Out == 0 && q.InHand == held && q.Suspended == held
 }
 
 // happened is a number that grows with all that happens to the commands of a
 // stage.
-func happened(a *inbox.Accounts) uint64 {
-	return a.Submitted + a.Received + a.OK + a.Forwarded + a.Errors + a.Emitted + a.Retries + inbox.Sum(a.Shed) + inbox.Sum(a.Dead)
-}
+func happened(c *stats.Counts) uint64 { return c.Accepted + c.Ended() + c.Emitted + c.Retries }
 
 // standsAfter is for how long nothing may happen behind a source that waits,
 // until windows are closed.
@@ -49,7 +49,7 @@ func (st *standing) observe(inboxes []*inbox.Inbox) (n int) {
 			st.since = time.Time{}
 			return 0
 		}
-		if number += happened(&accounts[i]); holder != nil {
+		if number += happened(&accounts[i].Counts); holder != nil {
 			holders = append(holders, holder)
 		}
 	}

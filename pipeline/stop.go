@@ -224,7 +224,7 @@ func (p *Pipeline) waitForEnds() {
 func (p *Pipeline) endsPending() bool {
 	var ended uint64
 	for _, a := range inbox.Counts(p.stages().all) {
-		ended += inbox.Sum(a.Shed) + inbox.Sum(a.Dead)
+		ended += a.Counts.Shed + a.Counts.DeadLettered
 	}
 	return p.host.DeadLettered() < ended || p.host.Settles()
 }

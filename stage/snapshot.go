@@ -41,35 +41,19 @@ type Snapshot struct {
 // Balanced reports whether the stage's law holds.
 func (s Snapshot) Balanced() bool {
 	c := &s.Counts
-	return c.Accepted == c.Submitted+c.Received &&
-		c.Accepted == c.OK+c.Forwarded+c.Errors+c.Shed+c.DeadLettered+uint64(s.Queue.Load())
+	return c.Accepted == c.Submitted+c.Received && c.Accepted == c.Ended()+uint64(s.Queue.Load())
 }
 
 func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
-	least, most := c.Bounds()
-	return Snapshot{
+	snap := Snapshot{
 		Name: c.Name(), Process: c.Process(), Version: c.Version(), Pool: poolName(c, s),
 		Paused: s.Knobs.Paused, Draining: s.Draining, Drained: s.Drained,
-		Queue: stats.Queue{
-			Queued: s.Queued, Held: s.GuardHeld, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed,
-			Capacity: s.Knobs.Capacity, KeyCapacity: s.KeyCapacity, Reserved: s.Reserved, Carried: s.Carried, Waiting: s.Waiting,
-			Submitters: s.Submitters, Senders: s.Senders, RateKeys: s.RateKeys,
-		},
-		Workers: stats.Workers{
-			Live: s.Live, Busy: s.Busy, Blocked: s.Blocked, Idle: s.Idle, Min: least, Max: most, Most: s.Most,
-			Instances: s.Knobs.Instances, CrashStreak: s.Streak, Abandoned: s.Abandoned,
-		},
-		Counts: stats.Counts{
-			Accepted: s.Submitted + s.Received, Submitted: s.Submitted, Received: s.Received, Rejected: inbox.Sum(s.Rejected),
-			OK: s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Shed: inbox.Sum(s.Shed), DeadLettered: inbox.Sum(s.Dead), Emitted: s.Emitted,
-			Crashes: s.Crashes, Stuck: s.Stuck, Retries: s.Retries, RetriesRefused: s.RetriesRefused, Restarts: s.Restarts,
-			Visits: s.Visits, EmptyVisits: s.Empties,
-			BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime, RateWait: s.RateWait,
-		},
-		Reasons: stats.Reasons{Rejected: s.Rejected, Shed: s.Shed, DeadLettered: s.Dead},
+		Queue: s.Queue, Workers: s.Workers, Counts: s.Counts, Reasons: s.Reasons,
 		Latency: stats.Latency{Wait: quantiles(&s.Wait), Service: quantiles(&s.Work)},
 		Methods: methodSnapshots(s.Guards),
 	}
+	snap.Workers.Min, snap.Workers.Max = c.Bounds()
+	return snap
 }
 
 func poolName(c *engine.Core, s *inbox.Accounts) string {

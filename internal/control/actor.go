@@ -135,12 +135,12 @@ func (a *loopActor) checkStarving() {
 	r := a.loop.Pipeline.Read()
 	for i, c := range r.Stages {
 		name, accounts := c.Name(), r.of(c)
-		if accounts.Pool == nil || accounts.Queued == 0 || accounts.Out > 0 || accounts.Knobs.Paused {
+		if accounts.Pool == nil || accounts.Queue.Queued == 0 || accounts.Out > 0 || accounts.Knobs.Paused {
 			delete(a.waiting, name)
 			continue
 		}
 		before, known := a.waiting[name]
-		starves := known && before.visits == accounts.Visits
+		starves := known && before.visits == accounts.Counts.Visits
 		if starves && !before.starved {
 			for _, p := range a.active {
 				if a.governor(name) == p.group {
@@ -149,7 +149,7 @@ func (a *loopActor) checkStarving() {
 				}
 			}
 		}
-		a.waiting[name] = waits{accounts.Visits, starves}
+		a.waiting[name] = waits{accounts.Counts.Visits, starves}
 	}
 	a.check.Reset(starvedAfter)
 }

@@ -39,7 +39,7 @@ func statsOf(c *engine.Core, st *stageState, accounts *inbox.Accounts) controlle
 	s := controller.StageStats{
 		Name:     c.Name(),
 		QueueLen: accounts.Due, QueueCap: st.knobs.Capacity, OldestWait: accounts.Oldest,
-		InHand: accounts.Held, Busy: accounts.Busy, Blocked: accounts.Blocked, Stalled: accounts.Pool != nil && accounts.Stalled,
+		InHand: accounts.InBatches, Busy: accounts.Workers.Busy, Blocked: accounts.Workers.Blocked, Stalled: accounts.Pool != nil && accounts.Stalled,
 		Needs: min(c.Asked(), st.knobs.Instances),
 		Pool:  st.pool, Instances: st.knobs.Instances, FreeInstances: max(st.knobs.Instances-accounts.Out, 0),
 		Priority: st.knobs.Priority, Discipline: st.discipline,
@@ -49,7 +49,7 @@ func statsOf(c *engine.Core, st *stageState, accounts *inbox.Accounts) controlle
 		Total: countersOf(accounts),
 	}
 	if c.Suspends() {
-		s.FreeInstances = max(st.knobs.Instances-accounts.InHand, 0)
+		s.FreeInstances = max(st.knobs.Instances-accounts.Queue.InHand, 0)
 	}
 	if st.own() {
 		s.Workers = st.workers
@@ -60,11 +60,11 @@ func statsOf(c *engine.Core, st *stageState, accounts *inbox.Accounts) controlle
 
 func countersOf(a *inbox.Accounts) controller.Counters {
 	return controller.Counters{
-		Accepted: a.Submitted + a.Received, OK: a.OK, Forwarded: a.Forwarded,
-		Errors: a.Errors, Crashes: a.Crashes, Shed: inbox.Sum(a.Shed),
-		DeadLettered: inbox.Sum(a.Dead), Rejected: inbox.Sum(a.Rejected),
-		Busy: a.BusyTime, Blocked: a.BlockedTime, Idle: a.IdleTime,
-		Visits: a.Visits, EmptyVisits: a.Empties,
+		Accepted: a.Counts.Accepted, OK: a.Counts.OK, Forwarded: a.Counts.Forwarded,
+		Errors: a.Counts.Errors, Crashes: a.Counts.Crashes, Shed: a.Counts.Shed,
+		DeadLettered: a.Counts.DeadLettered, Rejected: a.Counts.Rejected,
+		Busy: a.Counts.BusyTime, Blocked: a.Counts.BlockedTime, Idle: a.Counts.IdleTime,
+		Visits: a.Counts.Visits, EmptyVisits: a.Counts.EmptyVisits,
 	}
 }
 

@@ -128,7 +128,7 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 		in.leaveOwn(m)
 	}
 	in.counts.abandoned++
-	in.counts.stuck++
+	in.counts.Stuck++
 	in.endLeft(m, left, given, err, &fx)
 	return fx.later(in)
 }
@@ -142,13 +142,13 @@ var errHandled = fmt.Errorf("%w: the command was handled, and what came of it is
 func (s *state) endLeft(m *Member, left []command.Envelope, given int, err error, fx *effects) {
 	begun := int(m.Begun.Load())
 	if begun == 0 {
-		s.counts.dead.add(reason.Stopped, len(left))
+		s.counts.addDeadLettered(reason.Stopped, len(left))
 		fx.end(left, reason.Stopped, err)
 		return
 	}
 	done := max(0, begun-1-(given-len(left)))
 	through := max(0, begun-(given-len(left)))
-	s.counts.dead.add(reason.Stopped, through)
+	s.counts.addDeadLettered(reason.Stopped, through)
 	fx.end(left[:done], reason.Stopped, s.wrap(errHandled))
 	fx.end(left[done:through], reason.Stopped, err)
 	s.endStopped(left[through:], fx)
@@ -162,7 +162,7 @@ func (in *Inbox) EndWith(m *Member, t *Tally, es []command.Envelope, err error) 
 	in.mu.Lock()
 	in.book(m, t, &fx)
 	in.cancelPermit(m)
-	in.counts.dead.add(reason.Stopped, 1)
+	in.counts.addDeadLettered(reason.Stopped, 1)
 	fx.endOne(es[0], reason.Stopped, err)
 	rest := in.suspendWoken(m, es[1:])
 	in.endStopped(rest, &fx)

@@ -6,46 +6,31 @@ import (
 
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/line"
-	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
-// Accounts is a copy of an inbox's accounts at one instant.
+// Accounts is a copy of an inbox's accounts at one instant. The first groups
+// are copied into the snapshot of a stage, which adds the bounds of its workers
+// and the numbers of its keys.
 type Accounts struct {
-	Submitted, Received            uint64
-	OK, Forwarded, Emitted, Errors uint64
-	Rejected, Shed, Dead           map[reason.Reason]uint64
-	Crashes, Retries, Restarts     uint64
-	Streak                         int    // crashes since a command was last completed
-	RetriesRefused                 uint64 // by the retry budget
-	Queued, InHand, Delayed        int
-	Suspended                      int // of those in hand, suspended
-	Carried                        int // handled, and not handed over because the next inbox is full, or it is not their turn
-	Waiting                        int // of those carried, not their turn: results of an ordered stage
-	Held                           int // in the workers' batches
-	Submitters                     int // callers and handlers that wait for a free slot
-	Senders                        int // workers of other inboxes that wait here to hand over
-	Reserved                       int // slots that were promised to such workers
-	// commands that could be given out if the inbox were not paused and had
-	// enough workers
-	Due                    int
-	Live, Busy, Most, Out  int
-	Blocked, Idle          int  // of the stage's own workers; Busy, Blocked and Idle are all of them
-	Stalled                bool // shared pools take nothing, because an inbox ahead is full
-	Visits, Empties, Stuck uint64
-	Abandoned              int
-	Oldest                 time.Duration // how long the next command has waited; 0 if that is not known
-	Pool                   *SharedPool
-	Knobs                  Knobs
-	BusyTime               time.Duration
-	BlockedTime, IdleTime  time.Duration
-	RateWait               time.Duration        // for how long commands have waited for the rate
-	KeyCapacity            int                  // slots that the commands of one key may hold; 0: there is no bound
-	RateKeys               int                  // keys whose commands wait for the rate of their key
-	GuardHeld              int                  // of those queued, held back by guards
-	Guards                 []line.GuardAccounts // nil if there are none
-	Wait, Work             histogram.Histogram
-	Open, Halted           bool
-	Draining, Drained      bool // Draining: it is being drained, or has been. Drained: and the inbox is empty
+	Queue      stats.Queue
+	Workers    stats.Workers
+	Counts     stats.Counts
+	Reasons    stats.Reasons
+	Wait, Work histogram.Histogram // times of commands in the queue, and in handlers
+
+	InBatches int           // commands in the batches of workers
+	Due       int           // commands that could be given out if the inbox were not paused and had enough workers
+	Out       int           // instances that workers use
+	Oldest    time.Duration // for how long the next command has waited; 0 if that is not known
+	Stalled   bool          // shared pools take nothing, because an inbox ahead is full
+	Pool      *SharedPool
+	Knobs     Knobs
+	Guards    []line.GuardAccounts // nil if there are none
+
+	Open, Halted bool
+	Draining     bool // the inbox is being drained, or has been
+	Drained      bool // the inbox has been drained, and is empty
 }
 
 // Snapshot copies the accounts of the inboxes of one pipeline, all at the same
@@ -86,30 +71,54 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 
 // accounts copies all but the histograms.
 func (s *state) accounts(now int64) Accounts {
-	busy, blocked, idle := s.times(now)
+	totals := s.totals(now)
 	due := s.demand(now) // first: guards say meanwhile which commands they hold back
 	var kept line.Accounts
 	s.queue.line.Account(now, &kept)
 	return Accounts{
-		Submitted: s.counts.submitted, Received: s.counts.received,
-		OK: s.counts.ok, Forwarded: s.counts.forwarded, Emitted: s.counts.emitted + s.emittedSingly.Load(), Errors: s.counts.errors,
-		Rejected: maps.Clone(s.counts.rejected), Shed: maps.Clone(s.counts.shed), Dead: maps.Clone(s.counts.dead),
-		Crashes: s.counts.crashes, Streak: int(s.counts.streak), Retries: s.counts.retries, Restarts: s.counts.restarts,
-		RetriesRefused: s.counts.retriesRefused,
-		Queued:         s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
-		Suspended: s.suspended(), Carried: int(s.carried) + kept.Results, Waiting: kept.Results,
-		Held: max(s.counts.inHand-s.suspended(), 0), Due: due,
-		Submitters: int(s.waiters.n-s.waiters.retries) + s.linedAtLanes, Senders: len(s.forSlots) + len(s.forPlaces) + len(s.barred), Reserved: int(s.reserved),
-		KeyCapacity: s.keyCapacity(),
-		Live:        s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
-		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
-		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
-		Pool: s.pool, Knobs: s.knobs.Knobs,
-		Blocked: s.counts.blocked, Idle: max(s.live-s.counts.busy-s.counts.blocked, 0), Stalled: s.stalled,
-		BusyTime: busy, BlockedTime: blocked, IdleTime: idle, RateWait: s.rateWait(now), RateKeys: s.rateKeys(),
-		GuardHeld: kept.Held, Guards: kept.Guards,
+		Queue: s.queueStats(&kept), Workers: s.workerStats(), Counts: totals, Reasons: s.counts.cloneReasons(),
+		InBatches: max(s.counts.inHand-s.suspended(), 0), Due: due, Out: s.busyInstances, Oldest: s.oldest(),
+		Stalled: s.stalled, Pool: s.pool, Knobs: s.knobs.Knobs, Guards: kept.Guards,
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,
+	}
+}
+
+// totals copies the totals, and adds counts that are written elsewhere or
+// depend on the time.
+func (s *state) totals(now int64) stats.Counts {
+	c := s.counts.Counts
+	c.Accepted = c.Submitted + c.Received
+	c.Emitted += s.emittedSingly.Load()
+	c.EmptyVisits = s.empties.Load()
+	c.BusyTime, c.BlockedTime, c.IdleTime = s.times(now)
+	c.RateWait = s.rateWait(now)
+	return c
+}
+
+func (c *counts) cloneReasons() stats.Reasons {
+	r := c.reasons
+	return stats.Reasons{Rejected: maps.Clone(r.Rejected), Shed: maps.Clone(r.Shed), DeadLettered: maps.Clone(r.DeadLettered)}
+}
+
+func (s *state) queueStats(kept *line.Accounts) stats.Queue {
+	return stats.Queue{
+		Queued: s.queue.fresh(), Held: kept.Held,
+		InHand: s.counts.inHand + s.runnable(), Suspended: s.suspended(), Delayed: s.postponed(),
+		Capacity: s.knobs.Capacity, KeyCapacity: s.keyCapacity(),
+		Reserved: int(s.reserved), Carried: int(s.carried) + kept.Results, Waiting: kept.Results,
+		Submitters: int(s.waiters.n-s.waiters.retries) + s.linedAtLanes,
+		Senders:    len(s.forSlots) + len(s.forPlaces) + len(s.barred),
+		RateKeys:   s.rateKeys(),
+	}
+}
+
+func (s *state) workerStats() stats.Workers {
+	return stats.Workers{
+		Live: s.live, Busy: s.counts.busy, Blocked: s.counts.blocked,
+		Idle:      max(s.live-s.counts.busy-s.counts.blocked, 0),
+		Most:      max(s.most, s.counts.mostOut),
+		Instances: s.knobs.Instances, CrashStreak: int(s.counts.streak), Abandoned: int(s.counts.abandoned),
 	}
 }
 
@@ -141,12 +150,4 @@ func (s *state) oldest() time.Duration {
 		return 0
 	}
 	return s.queue.waited(s.now(), s.knobs.Batch) // one in each batch of submitted commands has a timestamp
-}
-
-// Sum adds up the counts of all reasons.
-func Sum(by map[reason.Reason]uint64) (n uint64) {
-	for _, c := range by {
-		n += c
-	}
-	return n
 }

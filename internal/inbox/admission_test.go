@@ -104,7 +104,7 @@ func TestAnIdleTimeSavesUpNoMoreThanOneBurst(t *testing.T) {
 		admit(controller.Admission{})
 		require.Equal(t, 10, submitEvery(tb, time.Nanosecond, 10), "there is no rate any more")
 		accounts := Snapshot(tb.inboxes)[0]
-		require.EqualValues(t, 20, accounts.Rejected[reason.Rate])
+		require.EqualValues(t, 20, accounts.Reasons.Rejected[reason.Rate])
 	})
 }
 
@@ -172,8 +172,8 @@ func TestASubmitterThatWaitsUnderALimitMayGiveUpOrFindTheInboxClosed(t *testing.
 		tb.inboxes[0].Close()
 		require.ErrorIs(t, <-result, ErrClosed)
 		accounts := Snapshot(tb.inboxes)[0]
-		require.EqualValues(t, 2, accounts.Rejected[reason.Cancelled])
-		require.EqualValues(t, 1, accounts.Rejected[reason.Closed])
+		require.EqualValues(t, 2, accounts.Reasons.Rejected[reason.Cancelled])
+		require.EqualValues(t, 1, accounts.Reasons.Rejected[reason.Closed])
 		require.False(t, tb.entry.Waited())
 		require.Zero(t, tb.inboxes[0].reserved)
 	})
@@ -185,7 +185,7 @@ func TestAnInboxThatDoesNotWaitRefusesCommandsOverThePipelinesLimit(t *testing.T
 		tb.SetAdmission(controller.Admission{Limit: 2})
 		tb.submitN(0, 2)
 		require.ErrorIs(t, submitTo(t.Context(), tb.inboxes[0], 1), ErrFull)
-		require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Rejected[reason.Full])
+		require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Reasons.Rejected[reason.Full])
 	}
 }
 
@@ -211,7 +211,7 @@ func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {
 	require.ErrorContains(t, submitTo(handlerContext{inbox: tb.inboxes[1]}.ctx(t), tb.inboxes[0], 1), "on a back edge")
 	require.ErrorContains(t, submitTo(handlerContext{tb.inboxes[0], true}.ctx(t), tb.inboxes[1], 1), "whose worker is shared")
 	for _, in := range tb.inboxes {
-		require.EqualValues(t, 1, in.counts.rejected[reason.Full])
+		require.EqualValues(t, 1, in.counts.reasons.Rejected[reason.Full])
 	}
 	tb.SetAdmission(controller.Admission{Limit: 1})
 	tb.inboxes[1].Adjust(func(k *Knobs) { k.Capacity = 9 })
@@ -242,7 +242,7 @@ func TestCommandsBelowAPriorityAreShed(t *testing.T) {
 				require.ErrorIs(t, err, gate.ErrPolicy)
 			}
 		}
-		require.EqualValues(t, 4, Snapshot(tb.inboxes)[0].Rejected[reason.Policy])
+		require.EqualValues(t, 4, Snapshot(tb.inboxes)[0].Reasons.Rejected[reason.Policy])
 		admit(controller.Admission{Shed: controller.Shed{Below: 0}})
 		require.NoError(t, submitTo(t.Context(), tb.inboxes[0], job{}))
 	})
@@ -292,7 +292,7 @@ func TestAGateMayRefuseACommandOrPanic(t *testing.T) {
 		require.ErrorIs(t, err, gate.ErrPanic)
 		require.ErrorContains(t, err, "three")
 		require.Equal(t, []string{"2 0 100000", "1 1 100000", "3 1 100000"}, asked)
-		require.EqualValues(t, 2, Snapshot(tb.inboxes)[0].Rejected[reason.Policy])
+		require.EqualValues(t, 2, Snapshot(tb.inboxes)[0].Reasons.Rejected[reason.Policy])
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, submitTo(ctx, tb.inboxes[0], 2), context.Canceled)

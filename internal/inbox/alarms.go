@@ -54,7 +54,7 @@ func (in *Inbox) fire(a alarm) {
 // completed nothing.
 func (s *state) checkSole(fx *effects) {
 	s.sole.watched = false
-	s.sole.over = s.counts.completed() == s.sole.done
+	s.sole.over = s.counts.Handled() == s.sole.done
 	s.callWorker(fx)
 	s.sole.over = false
 }

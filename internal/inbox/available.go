@@ -232,14 +232,11 @@ func (s *state) leftToOne() bool {
 		return false
 	}
 	if !s.sole.watched {
-		s.sole.watched, s.sole.done = true, s.counts.completed()
+		s.sole.watched, s.sole.done = true, s.counts.Handled()
 		s.setAlarm(soleAlarm, stillness)
 	}
 	return true
 }
-
-// completed is how many commands have been handled.
-func (c *counts) completed() uint64 { return c.ok + c.forwarded + c.errors }
 
 // MostLinger is for how long a batch lingers at most: envelopes cannot say how
 // long they have waited when it is more than a day and a half.

@@ -42,7 +42,7 @@ func (in *Inbox) Unbegun(m *Member, t *Tally, es, rest []command.Envelope) bool 
 	in.mu.Lock()
 	ours := in.skip(m, t, es, at, rest, &fx)
 	if ours {
-		in.counts.errors += uint64(len(es))
+		in.counts.Errors += uint64(len(es))
 	}
 	in.unlock(&fx)
 	return ours
@@ -89,9 +89,9 @@ func (s *state) skip(m *Member, t *Tally, es []command.Envelope, at places, rest
 // book adds a tally to the accounts and empties it.
 func (s *state) book(m *Member, t *Tally, fx *effects) {
 	if done := t.completed(); done > 0 {
-		s.counts.ok += uint64(t.OK)
-		s.counts.forwarded += uint64(t.Forwarded)
-		s.counts.errors += uint64(t.Errors)
+		s.counts.OK += uint64(t.OK)
+		s.counts.Forwarded += uint64(t.Forwarded)
+		s.counts.Errors += uint64(t.Errors)
 		s.endStreak(fx)
 		s.release(m, done)
 		s.lookAtEntries(fx)
@@ -103,7 +103,7 @@ func (s *state) book(m *Member, t *Tally, fx *effects) {
 		s.endStreak(fx) // a command that waits for others has been handled without a crash
 	}
 	s.suspend(m, t.Suspended)
-	s.counts.emitted += uint64(t.Emitted)
+	s.counts.Emitted += uint64(t.Emitted)
 	if t.Waited > 0 {
 		s.counts.wait.Record(t.Wait, uint64(t.Waited))
 	}
@@ -171,11 +171,11 @@ func (in *Inbox) SpendRetry(t *Tally) bool {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	ended := in.counts.completed() + in.counts.dead[reason.Crash] + uint64(t.completed())
+	ended := in.counts.Handled() + in.counts.reasons.DeadLettered[reason.Crash] + uint64(t.completed())
 	if in.retryBudget.spend(int64(ended)) {
 		return true
 	}
-	in.counts.retriesRefused++
+	in.counts.RetriesRefused++
 	return false
 }
 

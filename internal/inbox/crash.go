@@ -70,7 +70,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	}
 	retries := c.retry && !s.halted.Load()
 	if c.culprit != nil && !retries {
-		s.counts.dead.add(reason.Crash, 1)
+		s.counts.addDeadLettered(reason.Crash, 1)
 		fx.endOne(*c.culprit, reason.Crash, c.err)
 		if m.Part != nil {
 			s.queue.line.End(m.Part, len(c.rest))
@@ -104,7 +104,7 @@ func (s *state) crashedWorker(m *Member, fx *effects) {
 	}
 	m.at = nil
 	s.unlist(m)
-	s.counts.restarts++
+	s.counts.Restarts++
 	if s.pool == nil {
 		return
 	}
@@ -143,7 +143,7 @@ func (in *Inbox) AddAbandoned() (most bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.counts.abandoned++
-	in.counts.stuck++
+	in.counts.Stuck++
 	return in.counts.abandoned == mostAbandoned
 }
 

@@ -127,19 +127,19 @@ func (x *others) end(es []command.Envelope, why reason.Reason, err error) {
 
 // shed books the end of accepted commands that are dropped.
 func (s *state) shed(es []command.Envelope, why reason.Reason, err error, fx *effects) {
-	s.counts.shed.add(why, len(es))
+	s.counts.addShed(why, len(es))
 	fx.end(es, why, s.wrap(err))
 }
 
 func (s *state) shedOne(e command.Envelope, why reason.Reason, err error, fx *effects) {
-	s.counts.shed.add(why, 1)
+	s.counts.addShed(why, 1)
 	fx.endOne(e, why, s.wrap(err))
 }
 
 // endStopped books the end of commands that are not done because the inbox is
 // halted.
 func (s *state) endStopped(es []command.Envelope, fx *effects) {
-	s.counts.dead.add(reason.Stopped, len(es))
+	s.counts.addDeadLettered(reason.Stopped, len(es))
 	fx.end(es, reason.Stopped, s.wrap(ErrStopped))
 }
 

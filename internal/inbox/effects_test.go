@@ -61,7 +61,7 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 	require.Zero(t, in.Turn(m, new(Tally), true))
 	for _, cmd := range []string{"a", "b"} {
 		ticket := command.NewTicket(func(any, error) {
-			require.EqualValues(t, 2, in.counts.dead[reason.Stopped], "the end is booked before it is reported")
+			require.EqualValues(t, 2, in.counts.reasons.DeadLettered[reason.Stopped], "the end is booked before it is reported")
 			note("ticket " + cmd)
 		})
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd, From: ticket.Origin()}))
@@ -268,9 +268,9 @@ func (w *walk) check() {
 	w.settleWaiters()
 	s, t := &w.state, w.t
 	a := s.accounts(w.now)
-	in, out := a.Submitted+a.Received, a.OK+a.Forwarded+a.Errors+Sum(a.Shed)+Sum(a.Dead)
-	if in != w.accepted || in != out+uint64(a.Queued+a.InHand+a.Delayed) {
-		t.Fatalf("the inbox took %d, booked %d as accepted and %d as ended, and has %d queued, %d in hand, %d delayed", w.accepted, in, out, a.Queued, a.InHand, a.Delayed)
+	in, out := a.Counts.Accepted, a.Counts.Ended()
+	if in != w.accepted || in != out+uint64(a.Queue.Load()) {
+		t.Fatalf("the inbox took %d, booked %d as accepted and %d as ended, and has %d queued, %d in hand, %d delayed", w.accepted, in, out, a.Queue.Queued, a.Queue.InHand, a.Queue.Delayed)
 	}
 	reserved := 0
 	for _, p := range s.promises {
@@ -307,8 +307,8 @@ func TestAMillionTransitionsOnOneGoroutineKeepTheInvariants(t *testing.T) {
 				w.step(r)
 				w.check()
 			}
-			require.Positive(t, w.counts.ok)
-			require.Positive(t, w.counts.crashes)
+			require.Positive(t, w.counts.OK)
+			require.Positive(t, w.counts.Crashes)
 		})
 	}
 }

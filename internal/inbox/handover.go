@@ -35,7 +35,7 @@ func (in *Inbox) HandOver(m *Member, es []command.Envelope, now int64, back, par
 func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, back, park bool, fx *effects) (taken int) {
 	switch {
 	case s.halted.Load():
-		s.counts.received += uint64(len(es))
+		s.counts.Received += uint64(len(es))
 		s.endStopped(es, fx)
 		return len(es)
 	case m != nil && s.bars(m.own, back) && !s.knobs.Disabled:
@@ -130,7 +130,7 @@ func (s *state) receiveByKey(l line.Places, es []command.Envelope, at places, no
 	}
 	copy(es[taken:], es[:left])
 	copy(at.ranks[min(taken, len(at.ranks)):], at.ranks[:min(left, len(at.ranks))])
-	s.counts.received += uint64(taken)
+	s.counts.Received += uint64(taken)
 	if free <= 0 {
 		full = nil
 	}
@@ -149,7 +149,7 @@ func (s *state) rankOf(at places, i int) (r line.Rank) {
 // pool takes no more from the inbox that sent them while one of their keys is
 // over its bound.
 func (s *state) force(l line.Places, es []command.Envelope, at places, now int64, from *Inbox) {
-	s.counts.received += uint64(len(es))
+	s.counts.Received += uint64(len(es))
 	s.stamp(es, now)
 	s.watchLapses(es)
 	for i := range es {
@@ -181,7 +181,7 @@ func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
 
 // admit queues commands of another stage.
 func (s *state) admit(es []command.Envelope, at places, now int64) {
-	s.counts.received += uint64(len(es))
+	s.counts.Received += uint64(len(es))
 	s.stamp(es, now)
 	s.watchLapses(es)
 	s.queue.pushAll(es, at)
@@ -209,7 +209,7 @@ func (s *state) stamp(es []command.Envelope, now int64) {
 
 // shedDisabled sheds commands that arrive at a disabled inbox.
 func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
-	s.counts.received += uint64(len(es))
+	s.counts.Received += uint64(len(es))
 	s.shed(es, reason.Disabled, s.disabledError(), fx)
 	s.checkQuiet(fx)
 }
@@ -218,7 +218,7 @@ func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 // not waiting. They were accepted long ago, so a refusal is an end: they are
 // shed.
 func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
-	s.counts.received += uint64(len(es))
+	s.counts.Received += uint64(len(es))
 	for i, e := range es {
 		if s.cfg.Overflow == Reject {
 			s.shedOne(e, reason.Full, s.fullError(at.at(i)), fx)

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 // Pipeline is a pipeline as its inboxes see it. Each pipeline makes one and
@@ -251,34 +252,41 @@ func (in *Inbox) Load() int {
 	return in.load()
 }
 
-// byReason counts commands that were not taken, or had no answer.
-type byReason map[reason.Reason]uint64
+// counts are the accounts that transitions write.
+type counts struct {
+	gauges
+	stats.Counts // totals; [state.totals] adds counts that are written elsewhere
 
-func (b *byReason) add(why reason.Reason, n int) {
+	reasons    stats.Reasons
+	streak     int32 // crashes since a command was last completed
+	unstarted  int32 // crashes at the end of the streak of workers that could not start
+	abandoned  int32 // handlers that were given up and still run
+	wait, work histogram.Histogram
+}
+
+func (c *counts) addRejected(why reason.Reason, n int) {
+	c.Rejected += uint64(n)
+	addReason(&c.reasons.Rejected, why, n)
+}
+
+func (c *counts) addShed(why reason.Reason, n int) {
+	c.Shed += uint64(n)
+	addReason(&c.reasons.Shed, why, n)
+}
+
+func (c *counts) addDeadLettered(why reason.Reason, n int) {
+	c.DeadLettered += uint64(n)
+	addReason(&c.reasons.DeadLettered, why, n)
+}
+
+func addReason(by *map[reason.Reason]uint64, why reason.Reason, n int) {
 	if n == 0 {
 		return
 	}
-	if *b == nil {
-		*b = byReason{}
+	if *by == nil {
+		*by = map[reason.Reason]uint64{}
 	}
-	(*b)[why] += uint64(n)
-}
-
-// counts are the accounts. All but the gauges, streak and abandoned only grow.
-type counts struct {
-	gauges
-
-	submitted, received            uint64
-	ok, forwarded, emitted, errors uint64
-	rejected, shed, dead           byReason
-	crashes, retries, restarts     uint64
-	retriesRefused                 uint64
-	streak                         int32  // crashes since a command was last completed
-	unstarted                      int32  // those at the end of the streak that were workers which could not start
-	abandoned                      int32  // handlers that were given up and still run
-	stuck                          uint64 // handlers that were given up
-	visits                         uint64
-	wait, work                     histogram.Histogram
+	(*by)[why] += uint64(n)
 }
 
 // gauges are the accounts that also shrink.

@@ -799,8 +799,8 @@ func (m *keyedModel) settle(t *rapid.T) {
 		}
 	}
 	inside := line.Inspect(m.inbox.queue.line)
-	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queued+s.InHand+s.Delayed+len(m.waiters) > len(m.suspended) {
-		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d submitters", s.Queued, s.InHand, s.Delayed, len(m.waiters))
+	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queue.Load()+len(m.waiters) > len(m.suspended) {
+		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d submitters", s.Queue.Queued, s.Queue.InHand, s.Queue.Delayed, len(m.waiters))
 	}
 	if m.halted {
 		return // lanes stay blocked by the retries that were ended

@@ -123,7 +123,7 @@ func (s *state) endLapsed(lapsed map[*command.Origin]error, fx *effects) {
 		if err := lapsed[e.From]; err == nil || err == ErrExpired { //nolint:errorlint // Lapsed returns this very error
 			expired = append(expired, e)
 		} else {
-			s.counts.errors++
+			s.counts.Errors++
 			fx.fail(e, err)
 		}
 	}

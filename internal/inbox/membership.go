@@ -13,7 +13,7 @@ func (in *Inbox) Join(m *Member, again bool) {
 		in.join(m)
 	}
 	if again {
-		in.counts.restarts++
+		in.counts.Restarts++
 	}
 	in.callWorker(&fx) // another may wait for an instance, if few are allowed
 	in.unlock(&fx)

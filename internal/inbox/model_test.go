@@ -890,9 +890,9 @@ func (m *inboxModel) checkWorkers(t *rapid.T) {
 }
 
 func (m *inboxModel) checkLaw(t *rapid.T, s Accounts) {
-	in := s.Submitted + s.Received
-	out := s.OK + s.Forwarded + s.Errors + Sum(s.Shed) + Sum(s.Dead)
-	if in != out+uint64(s.Queued+s.InHand+s.Delayed) {
+	in := s.Counts.Accepted
+	out := s.Counts.Ended()
+	if in != out+uint64(s.Queue.Load()) {
 		t.Fatalf("the law is broken: %+v", s)
 	}
 	booked, inHand := Tally{}, 0
@@ -902,14 +902,14 @@ func (m *inboxModel) checkLaw(t *rapid.T, s Accounts) {
 		booked.Errors += w.tally.Errors
 		inHand += len(w.todo) + w.tally.completed()
 	}
-	if int(in) != m.accepted || int(Sum(s.Rejected)) != m.rejected ||
-		int(s.OK) != m.ok-booked.OK || int(s.Forwarded) != m.forwarded-booked.Forwarded ||
-		int(s.Errors) != m.errors-booked.Errors || s.InHand != inHand ||
-		s.Queued != len(m.queue) || s.Delayed != len(m.delayed) {
+	if int(in) != m.accepted || int(s.Counts.Rejected) != m.rejected ||
+		int(s.Counts.OK) != m.ok-booked.OK || int(s.Counts.Forwarded) != m.forwarded-booked.Forwarded ||
+		int(s.Counts.Errors) != m.errors-booked.Errors || s.Queue.InHand != inHand ||
+		s.Queue.Queued != len(m.queue) || s.Queue.Delayed != len(m.delayed) {
 		t.Fatalf("accounts: %+v, and the model says accepted %d, rejected %d, ok %d, forwarded %d, errors %d, in hand %d, queued %d, delayed %d",
 			s, m.accepted, m.rejected, m.ok, m.forwarded, m.errors, inHand, len(m.queue), len(m.delayed))
 	}
-	if ended := Sum(s.Shed) + Sum(s.Dead); int64(ended) != m.endedByInbox.Load() {
+	if ended := s.Counts.Shed + s.Counts.DeadLettered; int64(ended) != m.endedByInbox.Load() {
 		t.Fatalf("%d ended without an answer, and %d were reported", ended, m.endedByInbox.Load())
 	}
 }

@@ -127,7 +127,7 @@ func TestSearchingForACulpritIsNotAStreakOfCrashes(t *testing.T) {
 	w.Batch[0].Failed()
 	crash(&w.Batch[0])
 	require.Equal(t, 1, tb.inboxes[0].Streak())
-	require.EqualValues(t, 3, Snapshot([]*Inbox{tb.inboxes[0]})[0].Crashes)
+	require.EqualValues(t, 3, Snapshot([]*Inbox{tb.inboxes[0]})[0].Counts.Crashes)
 	require.EqualValues(t, 8, tb.inboxes[0].queue.packed, "the two of the small pack, and two packs of three")
 }
 

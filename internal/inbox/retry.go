@@ -21,7 +21,7 @@ const mostYielding = 1024
 //
 // The pause is at least as long as asked.
 func (s *state) postpone(e command.Envelope, at place, asked time.Duration) {
-	s.counts.retries++
+	s.counts.Retries++
 	e.SetPack(min(e.Pack(), 1)) // it leaves its pack; a pack of one stays
 	pause := max(s.cfg.Retry.pause(e.Tries()+e.Refusals(), rand.Float64()), asked)
 	if pause <= 0 {

@@ -570,11 +570,12 @@ func (s *script) sleep(t *testing.T, d *datadriven.TestData) {
 
 func (s *script) accounts(*testing.T, *datadriven.TestData) {
 	a := Snapshot([]*Inbox{s.in})[0]
+	c, q, w := &a.Counts, &a.Queue, &a.Workers
 	s.note("submitted %d  received %d  ok %d  forwarded %d  errors %d  shed %d  dead %d  rejected %d  retries %d  crashes %d",
-		a.Submitted, a.Received, a.OK, a.Forwarded, a.Errors, Sum(a.Shed), Sum(a.Dead), Sum(a.Rejected), a.Retries, a.Crashes)
+		c.Submitted, c.Received, c.OK, c.Forwarded, c.Errors, c.Shed, c.DeadLettered, c.Rejected, c.Retries, c.Crashes)
 	s.note("queued %d  in hand %d  delayed %d  suspended %d  carried %d  reserved %d  workers %d  busy %d  idle %d",
-		a.Queued, a.InHand, a.Delayed, a.Suspended, a.Carried, a.Reserved, a.Live, a.Busy, a.Idle)
-	if a.Submitted+a.Received != a.OK+a.Forwarded+a.Errors+Sum(a.Shed)+Sum(a.Dead)+uint64(a.Queued+a.InHand+a.Delayed) {
+		q.Queued, q.InHand, q.Delayed, q.Suspended, q.Carried, q.Reserved, w.Live, w.Busy, w.Idle)
+	if c.Accepted != c.Ended()+uint64(q.Load()) {
 		s.note("THE ACCOUNTS DO NOT BALANCE")
 	}
 }

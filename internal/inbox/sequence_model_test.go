@@ -501,8 +501,8 @@ func (m *sequenceModel) settle(t *rapid.T) {
 		m.tick(t)
 		m.check(t)
 	}
-	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queued+s.InHand+s.Delayed+s.Carried+len(m.waiters) > 0 {
-		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d carried, %d submitters", s.Queued, s.InHand, s.Delayed, s.Carried, len(m.waiters))
+	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queue.Load()+s.Queue.Carried+len(m.waiters) > 0 {
+		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d carried, %d submitters", s.Queue.Queued, s.Queue.InHand, s.Queue.Delayed, s.Queue.Carried, len(m.waiters))
 	}
 	if want := m.want(); !slices.Equal(m.left, want) || line.Inspect(m.inbox.queue.line).Pending > 0 {
 		t.Fatalf("%v left, and not %v; %d are pending", m.left, want, line.Inspect(m.inbox.queue.line).Pending)

@@ -870,9 +870,9 @@ func (pm *poolModel) check(t *rapid.T) {
 
 func (pm *poolModel) checkLaw(t *rapid.T, mi *modelInbox) {
 	s := Snapshot([]*Inbox{mi.Inbox})[0]
-	in := s.Submitted + s.Received
-	out := s.OK + s.Forwarded + s.Errors + Sum(s.Shed) + Sum(s.Dead)
-	if in != out+uint64(s.Queued+s.InHand+s.Delayed) {
+	in := s.Counts.Accepted
+	out := s.Counts.Ended()
+	if in != out+uint64(s.Queue.Load()) {
 		t.Fatalf("%s: the law is broken: %+v", mi.Name(), s)
 	}
 	booked, inHand, busy := Tally{}, 0, 0
@@ -887,9 +887,9 @@ func (pm *poolModel) checkLaw(t *rapid.T, mi *modelInbox) {
 			}
 		}
 	}
-	if int(in) != mi.accepted || int(Sum(s.Rejected)) != mi.rejected || int(s.OK) != mi.ok-booked.OK ||
-		int(s.Forwarded) != mi.forwarded-booked.Forwarded || int(s.Errors) != mi.errors-booked.Errors ||
-		s.InHand != inHand || s.Busy != busy || int(Sum(s.Shed)+Sum(s.Dead)) != pm.endedBy[mi.Place] {
+	if int(in) != mi.accepted || int(s.Counts.Rejected) != mi.rejected || int(s.Counts.OK) != mi.ok-booked.OK ||
+		int(s.Counts.Forwarded) != mi.forwarded-booked.Forwarded || int(s.Counts.Errors) != mi.errors-booked.Errors ||
+		s.Queue.InHand != inHand || s.Workers.Busy != busy || int(s.Counts.Shed+s.Counts.DeadLettered) != pm.endedBy[mi.Place] {
 		t.Fatalf("%s: accounts %+v, and the model says accepted %d, rejected %d, ok %d, forwarded %d, errors %d, in hand %d, busy %d",
 			mi.Name(), s, mi.accepted, mi.rejected, mi.ok, mi.forwarded, mi.errors, inHand, busy)
 	}

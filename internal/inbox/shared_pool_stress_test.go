@@ -290,7 +290,7 @@ func (g *testGraph) describe() string {
 		}
 		in.mu.Lock()
 		fmt.Fprintf(&b, "%s, served by %s: queued %d of %d, in hand %d, out %d of %d, made %d, idle instances %d, tokens %d, stalled %v, resting %v, behind %d, blocked %d\n",
-			in.Name(), served, s.Queued, s.Knobs.Capacity, s.InHand, s.Out, s.Knobs.Instances, in.made, len(in.idleInstances), in.tokens.Load(),
+			in.Name(), served, s.Queue.Queued, s.Knobs.Capacity, s.Queue.InHand, s.Out, s.Knobs.Instances, in.made, len(in.idleInstances), in.tokens.Load(),
 			in.stalled, in.resting, len(in.behind), len(in.forSlots))
 		in.mu.Unlock()
 	}
@@ -393,8 +393,8 @@ func runGraph(t *testing.T, seed uint64) {
 		}
 	}
 	for _, s := range Snapshot(g.inboxes) {
-		require.Equal(t, s.Submitted+s.Received, s.OK+s.Forwarded+Sum(s.Dead), "seed %d: %+v", seed, s)
-		require.Zero(t, s.Queued+s.InHand+s.Delayed+s.Out+s.Busy, "seed %d: %+v", seed, s)
+		require.Equal(t, s.Counts.Accepted, s.Counts.OK+s.Counts.Forwarded+s.Counts.DeadLettered, "seed %d: %+v", seed, s)
+		require.Zero(t, s.Queue.Load()+s.Out+s.Workers.Busy, "seed %d: %+v", seed, s)
 	}
 	for _, in := range g.inboxes {
 		require.Len(t, in.idleInstances, in.made, "seed %d", seed)

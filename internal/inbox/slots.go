@@ -60,10 +60,10 @@ func (s *state) enqueue(w *waiter, fx *effects) {
 	case w.retry:
 		return
 	case w.inside:
-		s.counts.received++
+		s.counts.Received++
 		w.emitter.countEmitted()
 	default:
-		s.counts.submitted++
+		s.counts.Submitted++
 	}
 	fx.signal(w)
 }

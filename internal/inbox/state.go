@@ -36,7 +36,6 @@ type state struct {
 	retryBudget *budget // nil: any number of retries
 	sole        soleWorker
 	unstarted   unstarted
-	spent       worktime
 	counts      counts
 	crashStreak *CrashStreak // the present one, or the last; nil: no handler has crashed. Use lastStreak
 	holding     *Member      // the first of the workers that were given commands in this visit; see abandon.go
@@ -158,16 +157,6 @@ type soleWorker struct {
 type unstarted struct {
 	n      int32 // the called one included
 	called bool  // one is called; StartWorker has not brought it yet
-}
-
-// worktime divides the time of the workers into busy, blocked and idle time.
-// Periods that have not ended are kept as a linear function of the time: n
-// workers that have been blocked since s add n·now − n·s, so blocked holds −n·s
-// meanwhile.
-type worktime struct {
-	busy    time.Duration // in handlers; a batch that is not done counts up to when it was last credited
-	blocked time.Duration // and now·(blocked workers)
-	idle    time.Duration // of the stage's own workers: and now·live − blocked
 }
 
 // CrashStreak describes a streak of crashes, beside its length.

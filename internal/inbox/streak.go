@@ -13,7 +13,7 @@ func (s *state) countCrash(m *Member, f fault) {
 		s.forgetStreak()
 	}
 	streak.crashed, m.fault = now, f
-	s.counts.crashes++
+	s.counts.Crashes++
 	if f == faultless {
 		return
 	}

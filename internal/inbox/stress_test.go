@@ -159,8 +159,8 @@ func runChain(t *testing.T, capacity, perInbox int) {
 	last.Shrink(perInbox)
 	workers.Wait()
 	for _, s := range Snapshot([]*Inbox{first, last}) {
-		require.Equal(t, s.Submitted+s.Received, s.OK+s.Forwarded, "%+v", s)
-		require.Zero(t, s.Queued+s.InHand+s.Delayed+s.Live)
+		require.Equal(t, s.Counts.Accepted, s.Counts.OK+s.Counts.Forwarded, "%+v", s)
+		require.Zero(t, s.Queue.Load()+s.Workers.Live)
 	}
 }
 
@@ -207,12 +207,12 @@ func runAndWatch(t *testing.T, rule Overflow) {
 	watch.Go(func() {
 		for {
 			for _, s := range Snapshot(inboxes) {
-				out := s.OK + s.Forwarded + s.Errors + Sum(s.Shed) + Sum(s.Dead)
-				if s.Submitted+s.Received != out+uint64(s.Queued+s.InHand+s.Delayed) || s.InHand < 0 || s.Busy < 0 {
+				out := s.Counts.Ended()
+				if s.Counts.Accepted != out+uint64(s.Queue.Load()) || s.Queue.InHand < 0 || s.Workers.Busy < 0 {
 					t.Errorf("the law is broken: %+v", s)
 				}
-				if s.Queued > s.Knobs.Capacity {
-					t.Errorf("%d queued, with capacity %d", s.Queued, s.Knobs.Capacity)
+				if s.Queue.Queued > s.Knobs.Capacity {
+					t.Errorf("%d queued, with capacity %d", s.Queue.Queued, s.Knobs.Capacity)
 				}
 			}
 			select {
@@ -235,18 +235,18 @@ func runAndWatch(t *testing.T, rule Overflow) {
 	last.Shrink(3)
 	workers.Wait()
 	s := Snapshot(inboxes)
-	require.EqualValues(t, 4*500, s[1].OK+Sum(s[1].Shed))
-	require.EqualValues(t, Sum(s[1].Shed), reported.Load())
+	require.EqualValues(t, 4*500, s[1].Counts.OK+s[1].Counts.Shed)
+	require.EqualValues(t, s[1].Counts.Shed, reported.Load())
 }
 
 func atRest(all []Accounts) bool {
 	var gone, come uint64
 	for _, s := range all {
-		if s.Queued+s.InHand+s.Delayed > 0 {
+		if s.Queue.Load() > 0 {
 			return false
 		}
-		gone += s.Forwarded
-		come += s.Received
+		gone += s.Counts.Forwarded
+		come += s.Counts.Received
 	}
 	return gone == come
 }

@@ -113,7 +113,7 @@ func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, 
 	for i := range n {
 		in.push(&command.Envelope{Load: load(from + i), From: origin}, place{})
 	}
-	in.counts.submitted += uint64(n)
+	in.counts.Submitted += uint64(n)
 	if n > 0 {
 		in.checkFull(&fx)
 		in.callWorker(&fx)
@@ -195,7 +195,7 @@ func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 	} else if !s.enterLane(l, e, at) {
 		return false
 	}
-	s.counts.submitted++
+	s.counts.Submitted++
 	if s.queue.fresh() >= s.knobs.Capacity {
 		s.checkFull(fx)
 	}
@@ -212,7 +212,7 @@ func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*w
 	case s.cfg.Overflow == Reject:
 		return nil, s.refuse(reason.Full, s.wrap(s.fullError(sub.at)))
 	case s.cfg.Overflow != Wait:
-		s.counts.submitted++
+		s.counts.Submitted++
 		s.dropFor(*e, sub.at, fx)
 		s.callWorker(fx)
 		return nil, nil //nolint:nilnil // accepted
@@ -226,7 +226,7 @@ func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*w
 
 // refuse counts a command that is not accepted, and returns the error.
 func (s *state) refuse(why reason.Reason, err error) error {
-	s.counts.rejected.add(why, 1)
+	s.counts.addRejected(why, 1)
 	return err
 }
 

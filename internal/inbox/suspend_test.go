@@ -258,14 +258,14 @@ func (model *suspendModel) check(t *rapid.T) {
 	for i := range model.tallies {
 		unbookedSuspended += model.tallies[i].Suspended
 	}
-	require.Equal(t, len(model.fresh), s.Queued)
-	require.Equal(t, model.underWay()+unbooked, s.InHand)
-	require.EqualValues(t, model.ok-unbooked, s.OK)
-	require.EqualValues(t, model.dead, Sum(s.Dead))
-	require.EqualValues(t, model.shed, Sum(s.Shed))
-	require.Equal(t, s.Submitted, s.OK+Sum(s.Shed)+Sum(s.Dead)+uint64(s.Queued+s.InHand))
+	require.Equal(t, len(model.fresh), s.Queue.Queued)
+	require.Equal(t, model.underWay()+unbooked, s.Queue.InHand)
+	require.EqualValues(t, model.ok-unbooked, s.Counts.OK)
+	require.EqualValues(t, model.dead, s.Counts.DeadLettered)
+	require.EqualValues(t, model.shed, s.Counts.Shed)
+	require.Equal(t, s.Counts.Submitted, s.Counts.OK+s.Counts.Shed+s.Counts.DeadLettered+uint64(s.Queue.Queued+s.Queue.InHand))
 	if unbookedSuspended == 0 {
-		require.Equal(t, len(model.suspendedCmds), s.Suspended)
+		require.Equal(t, len(model.suspendedCmds), s.Queue.Suspended)
 	}
 	require.Equal(t, model.due(), model.Inbox.available())
 	idle := len(model.idle) > 0

@@ -17,7 +17,7 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 	in.StartWorker = func() { calls++ }
 	in.AddUnstarted(2)
 	require.Zero(t, calls)
-	require.Equal(t, 2, in.accounts(0).Live)
+	require.Equal(t, 2, in.accounts(0).Workers.Live)
 	for cmd := range 2 {
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd}))
 		require.Equal(t, 1, calls, "one worker is on its way")
@@ -27,7 +27,7 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 	require.False(t, in.TakeCalled(&other))
 	var tally Tally
 	in.Join(&m, false)
-	require.Equal(t, 2, in.accounts(0).Live)
+	require.Equal(t, 2, in.accounts(0).Workers.Live)
 	require.Equal(t, 1, in.Turn(&m, &tally, true), "a fair share")
 	require.Equal(t, 2, calls, "it has the other one started")
 }

@@ -188,7 +188,7 @@ func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
 func (s *state) visited(sp *SharedPool, era uint64, m *Member, aheadFull bool, fx *effects) int {
 	n := 0
 	if s.claimToken(sp, era, m.walked) && !aheadFull && !s.resting {
-		s.counts.visits++
+		s.counts.Visits++
 		m.handled, m.queued, m.began = 0, s.queue.Len(), 0
 		n = s.take(m, sp.left(s, m))
 	}

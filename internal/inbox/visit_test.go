@@ -152,9 +152,9 @@ func TestVisitsAndEmptyVisitsAreCounted(t *testing.T) {
 	require.Equal(t, 2, tb.visitReports)
 	for i, empties := range []uint64{2, 1, 1} {
 		accounts := Snapshot(tb.inboxes)[i]
-		require.Equal(t, empties, accounts.Empties)
+		require.Equal(t, empties, accounts.Counts.EmptyVisits)
 	}
-	require.EqualValues(t, 1, Snapshot(tb.inboxes)[1].Visits)
+	require.EqualValues(t, 1, Snapshot(tb.inboxes)[1].Counts.Visits)
 	w.turn(true)
 	require.EqualValues(t, 5, tb.pool.Accounts().Visits, "it has made its round already")
 	w.turn(true)
@@ -177,7 +177,7 @@ func TestVisitsOfASharedQueueAreCounted(t *testing.T) {
 	require.EqualValues(t, 6, s.Visits)
 	require.Zero(t, s.Empties+s.Rounds)
 	require.Equal(t, 2, tb.visitReports)
-	require.EqualValues(t, 3, Snapshot(tb.inboxes)[0].Visits)
+	require.EqualValues(t, 3, Snapshot(tb.inboxes)[0].Counts.Visits)
 }
 
 func TestTheFirstEndOfARoundIsReportedOnceForEachPlan(t *testing.T) {
@@ -293,7 +293,7 @@ func TestADismissedWorkerLeavesInTheMiddleOfAnEndlessVisit(t *testing.T) {
 		tb.pool.Leave(&w.Member, &w.tally)
 		s := Snapshot(tb.inboxes)[0]
 		require.Equal(t, 1, s.Out, "only the other worker's is in use, %v", mode)
-		require.Equal(t, 1, s.InHand)
+		require.Equal(t, 1, s.Queue.InHand)
 		require.Len(t, tb.inboxes[0].idleInstances, 1, "its instance is left for others")
 		require.Equal(t, 1, tb.pool.Accounts().Live)
 		require.Equal(t, 2, tb.pool.Accounts().Most)
@@ -461,7 +461,7 @@ func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
 	require.Zero(t, tb.inboxes[0].Streak())
 	w.crash(false)
 	require.Equal(t, 1, tb.inboxes[0].Streak())
-	require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Restarts, "the inbox counts the restart, for a shared pool does not know where the worker crashed")
+	require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Counts.Restarts, "the inbox counts the restart, for a shared pool does not know where the worker crashed")
 	tb.pool.CrashIdle(nil)
 	tb.pool.Shrink(3)
 	require.Equal(t, 1, tb.pool.Unshrink(1))

@@ -14,6 +14,12 @@ import "time"
 // clock is read where a batch is timed anyway, when a worker blocks or resumes,
 // when one joins or leaves, and when the accounts are read.
 //
+// Periods that have not ended are kept as a linear function of the time: n
+// workers that have been blocked since s add n·now − n·s, so the BlockedTime of
+// the counts has −n·s meanwhile, and their IdleTime lacks now·live − BlockedTime.
+// Their BusyTime has a batch that is not done up to when it was last credited.
+// [state.times] returns the times as they are meant.
+//
 // A worker of a shared pool is never blocked, and its idle time belongs to the
 // shared pool: only its busy time is the inbox's.
 
@@ -21,7 +27,7 @@ import "time"
 // more is negative. It is called before their number changes.
 func (s *state) staff(more int) {
 	if pl := s.Pipeline(); pl != nil {
-		s.spent.idle -= time.Duration(pl.Now() * int64(more))
+		s.counts.IdleTime -= time.Duration(pl.Now() * int64(more))
 	}
 }
 
@@ -40,7 +46,7 @@ func (s *state) markBlocked(m *Member, now int64) {
 	}
 	m.blocked = true
 	s.counts.blocked++
-	s.spent.blocked -= time.Duration(now)
+	s.counts.BlockedTime -= time.Duration(now)
 	if m.inHand > 0 {
 		s.counts.busy--
 	}
@@ -53,7 +59,7 @@ func (s *state) unblock(m *Member) {
 	}
 	m.blocked = false
 	s.counts.blocked--
-	s.spent.blocked += time.Duration(s.now())
+	s.counts.BlockedTime += time.Duration(s.now())
 	if m.inHand > 0 {
 		s.counts.busy++
 	}
@@ -76,9 +82,9 @@ func (s *state) spend(m *Member, lasted time.Duration) {
 		return
 	}
 	m.credited = lasted
-	s.spent.busy += fresh
+	s.counts.BusyTime += fresh
 	if m.visit == nil {
-		s.spent.idle -= fresh
+		s.counts.IdleTime -= fresh
 	}
 }
 
@@ -95,7 +101,7 @@ func (s *state) times(now int64) (busy, blocked, idle time.Duration) {
 			s.credit(m, now)
 		}
 	}
-	blocked = s.spent.blocked + time.Duration(now*int64(s.counts.blocked))
-	idle = s.spent.idle + time.Duration(now*int64(s.live)) - blocked
-	return s.spent.busy, blocked, max(idle, 0)
+	blocked = s.counts.BlockedTime + time.Duration(now*int64(s.counts.blocked))
+	idle = s.counts.IdleTime + time.Duration(now*int64(s.live)) - blocked
+	return s.counts.BusyTime, blocked, max(idle, 0)
 }

@@ -64,7 +64,7 @@ internal/line:      behaviour coordination/guard stage/queue
                     internal/command internal/link internal/plain/apart internal/rate internal/requests internal/ring
 internal/gate:      controller stage/queue stage/reason
                     internal/command internal/plain internal/plain/apart
-internal/inbox:      behaviour controller stage/queue stage/reason
+internal/inbox:      behaviour controller stage/queue stage/reason stage/stats
                     internal/backoff internal/command internal/gate internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/rate
                     internal/steer internal/yield
 
@@ -99,7 +99,7 @@ coordination/monitor: coordination/coroutine coordination/rpc coordination/trans
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
 internal/letters:   stage stage/reason worker internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
-pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
+pipeline:           behaviour controller controller/policy worker source stage stage/reason stage/stats supervisor
                     internal/actor internal/command internal/control internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/lockfile internal/part internal/plain internal/states
 

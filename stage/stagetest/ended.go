@@ -66,7 +66,7 @@ func Ended(tb testing.TB, p *pipeline.Pipeline, name string, want Ends) {
 		}
 		got := endsOf(st)
 		switch over := s.InFlight == 0 || time.Since(began) > endsWait; {
-		case got == want && st.Queue.Queued+st.Queue.InHand+st.Queue.Delayed == 0:
+		case got == want && st.Queue.Load() == 0:
 			return
 		case over || got.exceeds(want):
 			tb.Errorf("stage %q: %v; want %v\n%s", name, got, want, row(st))

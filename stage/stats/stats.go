@@ -121,6 +121,13 @@ type Counts struct {
 	RateWait time.Duration
 }
 
+// Handled returns the number of commands with an outcome: OK, Forwarded and
+// Errors.
+func (c Counts) Handled() uint64 { return c.OK + c.Forwarded + c.Errors }
+
+// Ended returns the number of accepted commands that have left the stage.
+func (c Counts) Ended() uint64 { return c.Handled() + c.Shed + c.DeadLettered }
+
 // Reasons are totals of [Counts] by reason, without the reasons that did not
 // occur.
 type Reasons struct {

@@ -67,7 +67,7 @@ type stageReport struct {
 func (p *pages) report(w io.Writer, s pipeline.Snapshot) error {
 	r := report{Policy: p.policy.Name(), Sent: p.sent.Load(), Bad: p.bad.Load(), Failed: p.failed.Load()}
 	for _, st := range s.Stages {
-		r.Stages = append(r.Stages, stageReport{st.Name, st.Counts.OK + st.Counts.Forwarded + st.Counts.Errors, st.Workers.Most})
+		r.Stages = append(r.Stages, stageReport{st.Name, st.Counts.Handled(), st.Workers.Most})
 	}
 	if p.json {
 		return json.NewEncoder(w).Encode(r)
