@@ -8,22 +8,28 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// Ending says how a pipeline ended. At most one of Signal, GaveUp and Exhausted is set; if the pipeline has ended and none is,
-// the program stopped it: [Pipeline.Stop] was called, or the context of Run ended.
+// Ending says how a pipeline ended. At most one of Signal, GaveUp and Exhausted
+// is set; if the pipeline has ended and none is, the program stopped it:
+// [Pipeline.Stop] was called, or the context of Run ended.
 type Ending struct {
-	// Ended is false for a pipeline that was not stopped, or is still stopping: [Pipeline.Done] is open. It is false, too, if Run
-	// was called with a context that had ended: nothing was started, and the pipeline may be run again.
+	// Ended is false for a pipeline that was not stopped, or is still stopping:
+	// [Pipeline.Done] is open. It is false, too, if Run was called with a
+	// context that had ended: nothing was started, and the pipeline may be run
+	// again.
 	Ended bool
-	// Signal is the signal that stopped the pipeline: see [Pipeline.RunUntilSignal].
+	// Signal is the signal that stopped the pipeline: see
+	// [Pipeline.RunUntilSignal].
 	Signal os.Signal
-	// GaveUp is true if the pipeline could not start, or could not go on: [Pipeline.Err] says why.
+	// GaveUp is true if the pipeline could not start, or could not go on:
+	// [Pipeline.Err] says why.
 	GaveUp bool
-	// Exhausted is true if [Pipeline.Run] ended the pipeline because all its feeds were exhausted, and all was drained: see
-	// [Feed].
+	// Exhausted is true if [Pipeline.Run] ended the pipeline because all its
+	// feeds were exhausted, and all was drained: see [Feed].
 	Exhausted bool
 }
 
-// String returns "not ended", "stopped", "exhausted", "interrupted" or "gave up".
+// String returns "not ended", "stopped", "exhausted", "interrupted" or "gave
+// up".
 func (e Ending) String() string {
 	switch {
 	case !e.Ended:
@@ -39,13 +45,16 @@ func (e Ending) String() string {
 	}
 }
 
-// signalError is why a pipeline did not start, or stopped hard: the process got a signal.
+// signalError is why a pipeline did not start, or stopped hard: the process got
+// a signal.
 type signalError struct{ signal os.Signal }
 
 func (e *signalError) Error() string { return fmt.Sprintf("signal: %v", e.signal) }
 
-// Ending returns how the pipeline ended. It says what ended the pipeline, while the error of Run or Stop says whether all was
-// done. A signal that arrives when the program has already called Stop is the ending's Signal only if it ended the drain.
+// Ending returns how the pipeline ended. It says what ended the pipeline, while
+// the error of Run or Stop says whether all was done. A signal that arrives
+// when the program has already called Stop is the ending's Signal only if it
+// ended the drain.
 func (p *Pipeline) Ending() Ending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,15 +69,16 @@ func (p *Pipeline) Ending() Ending {
 	}
 }
 
-// exhaust notes that the pipeline ends because its feeds are exhausted, unless it is being stopped already.
+// exhaust notes that the pipeline ends because its feeds are exhausted, unless
+// it is being stopped already.
 func (p *Pipeline) exhaust() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fedUp = p.state == running
 }
 
-// interrupt sets the signal that stops the pipeline. If the pipeline stops already, the signal counts only if it is hard, that
-// is, if it ends the drain.
+// interrupt sets the signal that stops the pipeline. If the pipeline stops
+// already, the signal counts only if it is hard, that is, if it ends the drain.
 func (p *Pipeline) interrupt(s os.Signal, hard bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +87,8 @@ func (p *Pipeline) interrupt(s os.Signal, hard bool) {
 	}
 }
 
-// wasDone reports whether a command that has ended with an error was done all the same: it was not if a hard stop ended it.
+// wasDone reports whether a command that has ended with an error was done all
+// the same: it was not if a hard stop ended it.
 func (p *Pipeline) wasDone(err error) bool {
 	return err == nil || p.halting.Err() == nil && !errors.Is(err, inbox.ErrStopped)
 }

@@ -31,7 +31,8 @@ func newFeeds(pipeline string, log *slog.Logger) *feeds {
 	return fs
 }
 
-// add adds feeds that are started later. It reports false if there may be none any more.
+// add adds feeds that are started later. It reports false if there may be none
+// any more.
 func (fs *feeds) add(parts []*fed) (added []*feeding, ok bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -94,7 +95,8 @@ func (fs *feeds) start(some []*feeding) {
 	}
 }
 
-// ended counts a feed that has ended for good. The last one ends the run of the pipeline.
+// ended counts a feed that has ended for good. The last one ends the run of the
+// pipeline.
 func (fs *feeds) ended(exhausted bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -108,7 +110,8 @@ func (fs *feeds) ended(exhausted bool) {
 	}
 }
 
-// stop stops all sources. The channel receives the names of the feeds whose sources did not return within the grace.
+// stop stops all sources. The channel receives the names of the feeds whose
+// sources did not return within the grace.
 func (fs *feeds) stop(grace time.Duration) <-chan []string {
 	fs.mu.Lock()
 	fs.closed = true
@@ -122,8 +125,8 @@ func (fs *feeds) stop(grace time.Duration) <-chan []string {
 	return left
 }
 
-// stopAll stops feeds, all at once. It returns how many had not ended before, and the names of those whose sources did not
-// return in time.
+// stopAll stops feeds, all at once. It returns how many had not ended before,
+// and the names of those whose sources did not return in time.
 func stopAll(some []*feeding, grace time.Duration) (lived int, left []string) {
 	var mu sync.Mutex
 	var wait sync.WaitGroup
@@ -159,7 +162,8 @@ func (fs *feeds) feeds(c *engine.Core) bool {
 	return slices.ContainsFunc(fs.list(), func(f *feeding) bool { return f.core == c })
 }
 
-// save saves the last checkpoints. It returns the names of the feeds for which that failed or took longer than the grace.
+// save saves the last checkpoints. It returns the names of the feeds for which
+// that failed or took longer than the grace.
 func (fs *feeds) save(grace time.Duration) (left []string) {
 	fs.mu.Lock()
 	all := slices.Concat(fs.all, fs.gone)

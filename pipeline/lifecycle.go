@@ -10,12 +10,14 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// ErrStopped reports that the pipeline was stopped. A pipeline runs once; make a new one with [New].
+// ErrStopped reports that the pipeline was stopped. A pipeline runs once; make
+// a new one with [New].
 var ErrStopped = errors.New("pipeline: stopped")
 
 var errStarted = errors.New("pipeline: already started")
 
-// lifecycle is the state of a pipeline from New to its end, with why and how it ended.
+// lifecycle is the state of a pipeline from New to its end, with why and how it
+// ended.
 type lifecycle struct {
 	name string
 
@@ -53,7 +55,8 @@ func (l *lifecycle) init(name string) {
 	l.started, l.hard, l.stopped = make(chan struct{}), make(chan struct{}), make(chan struct{})
 }
 
-// enter changes the state of a pipeline that was not started, and else returns why it cannot.
+// enter changes the state of a pipeline that was not started, and else returns
+// why it cannot.
 func (l *lifecycle) enter(s state) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +78,8 @@ func (l *lifecycle) in(s state) bool {
 	return l.state == s
 }
 
-// endSoftStop ends the drain of a stop, which then stops hard, and the drains of [Pipeline.Drain].
+// endSoftStop ends the drain of a stop, which then stops hard, and the drains
+// of [Pipeline.Drain].
 func (l *lifecycle) endSoftStop(why error) {
 	l.hardOnce.Do(func() {
 		l.hardCause = why

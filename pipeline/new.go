@@ -17,9 +17,10 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// New makes a pipeline of stages, wires and options. The parts may be given in any order; the order of the stages is the order
-// of the snapshot, and should be the one in which commands pass them. Nothing starts yet. The error joins all faults that
-// were found, each a [*PartError] or a [*stage.OptionError].
+// New makes a pipeline of stages, wires and options. The parts may be given in
+// any order; the order of the stages is the order of the snapshot, and should
+// be the one in which commands pass them. Nothing starts yet. The error joins
+// all faults that were found, each a [*PartError] or a [*stage.OptionError].
 func New(name string, parts ...Part) (*Pipeline, error) {
 	plan := &plan{name: name, set: defaults()}
 	plan.sort(parts)
@@ -79,8 +80,9 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	return p, nil
 }
 
-// logWithout returns the log for letters that a store drops. If functions are subscribed to the letters, that is none: they got
-// them all. But letters in files are there to be retried, so their loss is logged in any case.
+// logWithout returns the log for letters that a store drops. If functions are
+// subscribed to the letters, that is none: they got them all. But letters in
+// files are there to be retried, so their loss is logged in any case.
 func (p *Pipeline) logWithout(subscribers []func(stage.DeadLetter)) *slog.Logger {
 	if len(subscribers) > 0 && p.set.home == "" {
 		return slog.New(slog.DiscardHandler)
@@ -120,7 +122,8 @@ func (c controlled) Shape() *graph.Shape { return c.p.graph.Shape() }
 // StartPool starts a shared pool. It does not wait for the pool's workers.
 func (c controlled) StartPool(pool *engine.Pool) { c.p.startShared(pool) }
 
-// StopPool stops a shared pool, whose workers finish what they hold. It does not wait for them.
+// StopPool stops a shared pool, whose workers finish what they hold. It does
+// not wait for them.
 func (c controlled) StopPool(pool *engine.Pool) { c.p.pools.remove(pool) }
 
 // sharedPool describes the supervisor of a shared pool.
@@ -128,16 +131,18 @@ func (p *Pipeline) sharedPool(pool *engine.Pool) supervisor.Child {
 	return supervisor.Child{Name: pool.Shared().Name(), Spawn: pool.Spawn, Patience: p.grace()}
 }
 
-// startShared starts a shared pool. It does not wait for the pool, because the control loop must not wait for a supervisor.
+// startShared starts a shared pool. It does not wait for the pool, because the
+// control loop must not wait for a supervisor.
 func (p *Pipeline) startShared(pool *engine.Pool) {
 	if tree := p.pools.add(pool); tree != nil {
 		go p.superviseShared(tree, pool)
 	}
 }
 
-// superviseShared adds a shared pool to the tree. The start of a shared pool runs no user code, so it fails only if the
-// pipeline ends, or if something kills the pool's supervisor before the tree counts it as started and would restart it: then
-// superviseShared starts it again.
+// superviseShared adds a shared pool to the tree. The start of a shared pool
+// runs no user code, so it fails only if the pipeline ends, or if something
+// kills the pool's supervisor before the tree counts it as started and would
+// restart it: then superviseShared starts it again.
 func (p *Pipeline) superviseShared(tree *supervisor.Tree, pool *engine.Pool) {
 	for p.pools.has(pool) {
 		_, err := tree.Add(p.halting, p.sharedPool(pool))
@@ -172,7 +177,8 @@ func (p *Pipeline) newControl() *control.Loop {
 	return control.New(cfg)
 }
 
-// governsHere reports whether the stages of a group, or a single stage, run in this process.
+// governsHere reports whether the stages of a group, or a single stage, run in
+// this process.
 func (p *Pipeline) governsHere(name string) bool {
 	if c := named(p.stages().stages, name); c != nil {
 		return c.Process() == ""

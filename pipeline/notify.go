@@ -16,7 +16,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// letter returns the letter of a command that ended without an answer, or with an error that leaves a letter.
+// letter returns the letter of a command that ended without an answer, or with
+// an error that leaves a letter.
 func (p *Pipeline) letter(end inbox.Ending) (letter stage.DeadLetter, crash *stage.CrashError) {
 	letter = stage.DeadLetter{
 		Pipeline: p.name, Stage: end.Inbox.Name(), Command: end.Cmd, Reason: end.Reason,
@@ -35,7 +36,8 @@ func (p *Pipeline) letter(end inbox.Ending) (letter stage.DeadLetter, crash *sta
 	return letter, crash
 }
 
-// keep stores a letter. Inboxes call it for every command that ends without an answer or fails, before its ticket ends.
+// keep stores a letter. Inboxes call it for every command that ends without an
+// answer or fails, before its ticket ends.
 func (p *Pipeline) keep(end inbox.Ending) (id uint64) {
 	if end.Answered {
 		return 0
@@ -45,7 +47,8 @@ func (p *Pipeline) keep(end inbox.Ending) (id uint64) {
 	return p.letters.box.Keep(&letter, crash, end.Heard || comesAgain)
 }
 
-// ended notifies the subscribers of a letter. Inboxes call it for the same commands as keep, after the ticket ends.
+// ended notifies the subscribers of a letter. Inboxes call it for the same
+// commands as keep, after the ticket ends.
 func (p *Pipeline) ended(end inbox.Ending) {
 	if end.Answered {
 		return
@@ -62,7 +65,8 @@ func (p *Pipeline) ended(end inbox.Ending) {
 	}
 }
 
-// keyOf returns the key of a command of the stage of that name, and whether that stage is keyed.
+// keyOf returns the key of a command of the stage of that name, and whether
+// that stage is keyed.
 func (p *Pipeline) keyOf(name string, cmd any) (key any, keyed bool) {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
@@ -72,12 +76,14 @@ func (p *Pipeline) keyOf(name string, cmd any) (key any, keyed bool) {
 	return nil, false
 }
 
-// filled notifies the policies that an inbox has become full. The inbox calls it with its lock held.
+// filled notifies the policies that an inbox has become full. The inbox calls
+// it with its lock held.
 func (p *Pipeline) filled(in *inbox.Inbox) {
 	p.control.Notify(control.Event{Kind: controller.EventQueueFull, Inbox: in})
 }
 
-// died notifies the policies that a worker of a stage, or of the pool that the stage shares, has crashed.
+// died notifies the policies that a worker of a stage, or of the pool that the
+// stage shares, has crashed.
 func (p *Pipeline) died(stage string) {
 	in := p.inbox(stage)
 	if in == nil {
@@ -90,7 +96,8 @@ func (p *Pipeline) died(stage string) {
 	p.control.Notify(control.Event{Kind: controller.EventWorkerDied, Inbox: in, Pool: pool})
 }
 
-// resubmit submits the command of a letter again. Ended, unless it is nil, is called when the command has ended.
+// resubmit submits the command of a letter again. Ended, unless it is nil, is
+// called when the command has ended.
 func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended func()) error {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
@@ -100,8 +107,9 @@ func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended fun
 	return fmt.Errorf("pipeline %q: stage %q: %w", p.name, name, ErrNotPart)
 }
 
-// crashed logs a crash of a handler after which the command is tried again; workers call it for every crash. One that ends its command is
-// logged with the letter, see [letters.Notifier.NotifyCrash], so that a crash has one line.
+// crashed logs a crash of a handler after which the command is tried again;
+// workers call it for every crash. One that ends its command is logged with the
+// letter, see [letters.Notifier.NotifyCrash], so that a crash has one line.
 func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
 	p.died(e.Stage)
 	if !again {
@@ -141,7 +149,8 @@ func (p *Pipeline) codecOf(name string) (letters.Codec, error) {
 	return letters.Codec{}, fmt.Errorf("stage %q: %w", name, ErrNotPart)
 }
 
-// sizeOf returns the size of a command of the stage of that name, if the user has said how large such commands are.
+// sizeOf returns the size of a command of the stage of that name, if the user
+// has said how large such commands are.
 func (p *Pipeline) sizeOf(name string, cmd any) (bytes int, ok bool) {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
@@ -161,7 +170,8 @@ func (p *Pipeline) openLetters() error {
 	return p.letters.box.Open(letters.Home{Dir: p.set.home, Pipeline: p.name, Codecs: p.codecOf, Log: p.log})
 }
 
-// closeLetters ends the stores of letters. It returns how many letters could not be written to their files, and why.
+// closeLetters ends the stores of letters. It returns how many letters could
+// not be written to their files, and why.
 func (p *Pipeline) closeLetters() (unwritten int, err error) {
 	if unwritten, err = p.letters.box.Close(); err != nil {
 		p.log.Error("letters are lost: their files could not be written", "directory", p.set.home, "letters", unwritten, "reason", err)

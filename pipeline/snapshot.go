@@ -11,7 +11,8 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Snapshot is the state of a pipeline at one instant: all its accounts are read together.
+// Snapshot is the state of a pipeline at one instant: all its accounts are read
+// together.
 type Snapshot struct {
 	Pipeline string
 	Policy   string // of the pipeline's controller
@@ -24,7 +25,8 @@ type Snapshot struct {
 	DeadLettered uint64 // ended without an answer
 	InFlight     uint64 // not ended yet
 
-	// Answered is how many of the commands that were shed or dead-lettered left no letter, because their caller has the error.
+	// Answered is how many of the commands that were shed or dead-lettered left
+	// no letter, because their caller has the error.
 	Answered uint64
 
 	Stages []stage.Snapshot // in the order in which they were given to New
@@ -32,7 +34,8 @@ type Snapshot struct {
 	Feeds  []FeedSnapshot   // in the order in which they were given to New and Add
 }
 
-// Pool is the state of a pool of workers that stages share. Its counts of rounds and visits only grow.
+// Pool is the state of a pool of workers that stages share. Its counts of
+// rounds and visits only grow.
 type Pool struct {
 	Name     string
 	Policy   string   // of the group's own controller; empty if the pipeline's governs it
@@ -69,7 +72,8 @@ func poolOf(p *engine.Pool, stages []stage.Snapshot) Pool {
 	return pool
 }
 
-// Balanced reports whether the accounting law holds, for the pipeline and for each stage.
+// Balanced reports whether the accounting law holds, for the pipeline and for
+// each stage.
 func (s Snapshot) Balanced() bool {
 	for _, st := range s.Stages {
 		if !st.Balanced() {
@@ -118,10 +122,13 @@ func (p *Pipeline) Snapshot() Snapshot {
 	return s
 }
 
-// Tree returns the state of the supervision tree: the stages and the control loop, in the order in which they were started,
-// then the pools that stages share and the stages that were added, with how often each was restarted and why it last ended.
-// The workers of a stage are counted in its line: how many there are, how often a handler crashed, and how many workers replaced
-// one that crashed; see [stage.Snapshot]. It is empty before the start. After the end it is the last state.
+// Tree returns the state of the supervision tree: the stages and the control
+// loop, in the order in which they were started, then the pools that stages
+// share and the stages that were added, with how often each was restarted and
+// why it last ended. The workers of a stage are counted in its line: how many
+// there are, how often a handler crashed, and how many workers replaced one
+// that crashed; see [stage.Snapshot]. It is empty before the start. After the
+// end it is the last state.
 func (p *Pipeline) Tree() supervisor.Info {
 	p.mu.Lock()
 	tree := p.tree

@@ -9,18 +9,22 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// FlowOf makes a flow of a behaviour: for one that has state, takes batches, suspends, or has a Start, and whose results go
-// where the flow leads. Its stage is made as by [New].
+// FlowOf makes a flow of a behaviour: for one that has state, takes batches,
+// suspends, or has a Start, and whose results go where the flow leads. Its
+// stage is made as by [New].
 //
-// FlowOf calls make once, with the function that sends a result on: the outcome of send is the handler's outcome. Send is for
-// handlers, which pass the context that they were given. A command without a result is answered with behaviour.OK(nil).
+// FlowOf calls make once, with the function that sends a result on: the outcome
+// of send is the handler's outcome. Send is for handlers, which pass the
+// context that they were given. A command without a result is answered with
+// behaviour.OK(nil).
 //
 //	flow := stage.FlowOf("join", func(send func(context.Context, Pair) behaviour.Outcome) (behaviour.Behaviour[Part], error) {
 //		return &joiner{send: send}, nil
 //	})
 //
-// An error from make is a fault of the stage: pipeline.New returns it, and so it does each error that it joins. The Stage of a
-// [*OptionError] may be left out. A panic of make, or a runtime.Goexit, is such an error.
+// An error from make is a fault of the stage: pipeline.New returns it, and so
+// it does each error that it joins. The Stage of a [*OptionError] may be left
+// out. A panic of make, or a runtime.Goexit, is such an error.
 func FlowOf[In, Out any](
 	name string,
 	make func(send func(ctx context.Context, out Out) behaviour.Outcome) (behaviour.Behaviour[In], error),
@@ -49,7 +53,8 @@ func FlowOf[In, Out any](
 	return &Flow[In, Out]{Stage: s, end: end}
 }
 
-// leader is a behaviour whose results must lead to another stage. MustLead returns the kind of its stage.
+// leader is a behaviour whose results must lead to another stage. MustLead
+// returns the kind of its stage.
 type leader interface{ MustLead(part.Seal) string }
 
 // refuse records an error as the faults that it is made of.

@@ -9,7 +9,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// instance is a behaviour without its command type. Commands have that type: the compiler checked it, or the endpoint.
+// instance is a behaviour without its command type. Commands have that type:
+// the compiler checked it, or the endpoint.
 type instance[C any] struct {
 	one  behaviour.Behaviour[C]
 	call behaviour.Func[C]    // one's HandleCommand, or the function that one is
@@ -53,11 +54,12 @@ func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version, set *settin
 // Of returns the version that made the instance.
 func (i *instance[C]) Of() *worker.Version { return i.of }
 
-// Version returns the version that the behaviour returned when the instance was made.
+// Version returns the version that the behaviour returned when the instance was
+// made.
 func (i *instance[C]) Version() string { return i.version }
 
-// surround puts the middleware around the behaviour, once. It is called when the instance starts: before that, the stage
-// may not have a pipeline yet.
+// surround puts the middleware around the behaviour, once. It is called when
+// the instance starts: before that, the stage may not have a pipeline yet.
 func (i *instance[C]) surround() {
 	if i.surrounded {
 		return
@@ -134,7 +136,8 @@ func (i *instance[C]) Handle(ctx context.Context, load any) behaviour.Outcome {
 	return i.call(ctx, link.Open[C](load))
 }
 
-// HandleEach handles the commands of a batch, one after the other, until the worker is halted.
+// HandleEach handles the commands of a batch, one after the other, until the
+// worker is halted.
 func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch worker.Batch) {
 	call, halted := i.call, w.Halts()
 	for n := range batch {
@@ -156,8 +159,9 @@ func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch wo
 	}
 }
 
-// handleFrom handles a command that may have its caller's context. It is a function of its own to keep the loop of HandleEach
-// small for the other commands.
+// handleFrom handles a command that may have its caller's context. It is a
+// function of its own to keep the loop of HandleEach small for the other
+// commands.
 //
 //go:noinline
 func (i *instance[C]) handleFrom(w *worker.Worker, load any) {
@@ -170,8 +174,8 @@ func (i *instance[C]) handleFrom(w *worker.Worker, load any) {
 	w.Settle(o)
 }
 
-// HandleMany handles a batch. It makes a slice for each batch, because several workers may share the behaviour; one
-// allocation for a batch is cheap.
+// HandleMany handles a batch. It makes a slice for each batch, because several
+// workers may share the behaviour; one allocation for a batch is cheap.
 func (i *instance[C]) HandleMany(ctx context.Context, batch worker.Batch) []behaviour.Outcome {
 	cmds := make([]C, len(batch))
 	for n := range batch {

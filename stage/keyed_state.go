@@ -71,7 +71,8 @@ func (s *keyed[C, K, B]) saveShard(sh *shard[K, B]) (all []keptState[K], err err
 	return all, nil
 }
 
-// typesOf describes the types of states, each once. The error says of which one something would not be saved.
+// typesOf describes the types of states, each once. The error says of which one
+// something would not be saved.
 func typesOf[K comparable](all []keptState[K]) (described []string, err error) {
 	seen := map[reflect.Type]bool{}
 	for i := range all {

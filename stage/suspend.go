@@ -6,8 +6,8 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// signal resumes the handler that waits for a command when that command ends. It needs neither a goroutine nor a channel.
-// The zero signal is ready.
+// signal resumes the handler that waits for a command when that command ends.
+// It needs neither a goroutine nor a channel. The zero signal is ready.
 type signal struct {
 	mu     sync.Mutex // guards all below
 	isSet  bool
@@ -25,7 +25,8 @@ func (s *signal) set(any, error) {
 	}
 }
 
-// await suspends a handler until the signal is set. If it is set already, the handler continues at once.
+// await suspends a handler until the signal is set. If it is set already, the
+// handler continues at once.
 func (s *signal) await(c behaviour.Suspender) error {
 	s.mu.Lock()
 	isSet := s.isSet

@@ -1,7 +1,7 @@
 package window
 
-// NeedsCommands returns how many commands close a window of the stage, if only commands do; 0 if a time may close it, or commands whose
-// sizes are not known.
+// NeedsCommands returns how many commands close a window of the stage, if only
+// commands do; 0 if a time may close it, or commands whose sizes are not known.
 func (s *collector[K, V, C]) NeedsCommands() int {
 	b := &s.bounds
 	switch {

@@ -6,10 +6,12 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// AbandonAll gives up the workers that have commands of the stage, whose inbox is halted, in their batches and do not
-// deliver, and the suspended handlers that have not ended: a hard stop has waited for them for long enough. Their commands are
-// dead-lettered, and the tickets are settled. That counts as no crash, and no worker takes their place. The error of the commands says
-// where their handler is stuck, and since when.
+// AbandonAll gives up the workers that have commands of the stage, whose inbox
+// is halted, in their batches and do not deliver, and the suspended handlers
+// that have not ended: a hard stop has waited for them for long enough. Their
+// commands are dead-lettered, and the tickets are settled. That counts as no
+// crash, and no worker takes their place. The error of the commands says where
+// their handler is stuck, and since when.
 func (s *Stage) AbandonAll() {
 	if s.Runs != nil {
 		s.abandonRuns()
@@ -30,7 +32,8 @@ func (s *Stage) AbandonAll() {
 	}
 }
 
-// abandon gives a worker up that has commands of a stage. Why says where the handler is stuck.
+// abandon gives a worker up that has commands of a stage. Why says where the
+// handler is stuck.
 func (w *Worker) abandon(s *Stage, why error) {
 	in := s.Inbox
 	emits, pledged, report := w.giveUpAbandoned(s, why)
@@ -50,7 +53,8 @@ func (w *Worker) abandon(s *Stage, why error) {
 	in.Flush()
 }
 
-// giveUpAbandoned gives the worker up and copies what the caller has to settle. Report is nil if the worker was not given up.
+// giveUpAbandoned gives the worker up and copies what the caller has to settle.
+// Report is nil if the worker was not given up.
 func (w *Worker) giveUpAbandoned(s *Stage, why error) (emits []emission, pledged []pledge, report func()) {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()

@@ -38,8 +38,9 @@ func (s *Stage) abandonRuns() {
 	}
 }
 
-// abandonRun gives a worker up that runs a run of the stage, which is halted. It does nothing if the run has suspended or ended meanwhile, or
-// emits just now.
+// abandonRun gives a worker up that runs a run of the stage, which is halted.
+// It does nothing if the run has suspended or ended meanwhile, or emits just
+// now.
 func (w *Worker) abandonRun(s *Stage, why error) {
 	run := w.takeRun(s)
 	if run == nil {
@@ -57,8 +58,10 @@ func (w *Worker) abandonRun(s *Stage, why error) {
 	report()
 }
 
-// takeRun makes the caller the owner of a worker that runs a run of the stage, and returns the run, locked; nil if that is not possible now.
-// The goroutine of the handler finds out when the run suspends or ends, and waits then until takeRun has returned.
+// takeRun makes the caller the owner of a worker that runs a run of the stage,
+// and returns the run, locked; nil if that is not possible now. The goroutine
+// of the handler finds out when the run suspends or ends, and waits then until
+// takeRun has returned.
 func (w *Worker) takeRun(s *Stage) (run *Run) {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
@@ -81,8 +84,10 @@ func (w *Worker) takeRun(s *Stage) (run *Run) {
 	return run
 }
 
-// endRun ends the batch of a worker, from the command of a run on that does not end, and delivers the results of the commands before. The
-// caller owns the worker and has locked the run. It calls report when it has released what the worker had.
+// endRun ends the batch of a worker, from the command of a run on that does not
+// end, and delivers the results of the commands before. The caller owns the
+// worker and has locked the run. It calls report when it has released what the
+// worker had.
 func (w *Worker) endRun(run *Run, why error) (report func()) {
 	h := w.stage.hangs.begin(why, w.presentTry())
 	w.loseRun(run, h)
@@ -94,8 +99,8 @@ func (w *Worker) endRun(run *Run, why error) (report func()) {
 	return w.endLeft(w.stage.stopError(h))
 }
 
-// abandonParked ends the command of a suspended run of a halted stage. It does nothing if another goroutine ends it, or if its handler emits
-// just now.
+// abandonParked ends the command of a suspended run of a halted stage. It does
+// nothing if another goroutine ends it, or if its handler emits just now.
 func (s *Stage) abandonParked(run *Run, why error) {
 	if !run.tryLock() {
 		return
@@ -107,8 +112,9 @@ func (s *Stage) abandonParked(run *Run, why error) {
 	s.workerFor(run).endRun(run, why)()
 }
 
-// stuckIn returns an error that says where a handler is that has been at its batch for some time, and that a hard stop does not wait for any
-// longer. The stack may be nil.
+// stuckIn returns an error that says where a handler is that has been at its
+// batch for some time, and that a hard stop does not wait for any longer. The
+// stack may be nil.
 func stuckIn(since time.Duration, stack []byte) error {
 	var text string
 	if since > 0 {

@@ -8,11 +8,12 @@ type Up struct {
 	Err    error
 }
 
-// IgnoreDeadLetterLogging marks a message that may arrive after its receiver has ended.
+// IgnoreDeadLetterLogging marks a message that may arrive after its receiver
+// has ended.
 func (Up) IgnoreDeadLetterLogging() {}
 
-// Spawn starts an actor in the worker, as a child of the supervisor with the given context. Again says that the actor
-// replaces one that crashed.
+// Spawn starts an actor in the worker, as a child of the supervisor with the
+// given context. Again says that the actor replaces one that crashed.
 func (w *Worker) Spawn(supervisor actor.Context, name string, again bool) (*actor.PID, error) {
 	w.failure, w.left, w.again = nil, false, again
 	box := actor.NewMailbox((*mailboxFeed)(w))
@@ -51,8 +52,9 @@ func (h *actorRole) Receive(ctx actor.Context) {
 	}
 }
 
-// startActor joins the inbox or the shared pool. A worker of a stage's own makes its instance first, so that the supervisor
-// learns at once that a stage cannot start. A shared worker makes instances when it needs them.
+// startActor joins the inbox or the shared pool. A worker of a stage's own
+// makes its instance first, so that the supervisor learns at once that a stage
+// cannot start. A shared worker makes instances when it needs them.
 func (w *Worker) startActor(ctx actor.Context) {
 	w.self = ctx
 	if w.pool != nil {
@@ -90,6 +92,6 @@ func (w *Worker) endActor() {
 	w.self = nil
 }
 
-// Unload hands over what the last actor left behind, as far as there are free slots. The supervisor calls it when it has
-// claimed the worker.
+// Unload hands over what the last actor left behind, as far as there are free
+// slots. The supervisor calls it when it has claimed the worker.
 func (w *Worker) Unload() { w.deliver(false) }

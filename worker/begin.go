@@ -9,9 +9,10 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// Begin returns the context for the handler of the present command. If the caller's context has ended, or the command has
-// expired, Begin settles the command, moves on to the next one and returns nil. Otherwise [Worker.End] must be called when the
-// handler has returned.
+// Begin returns the context for the handler of the present command. If the
+// caller's context has ended, or the command has expired, Begin settles the
+// command, moves on to the next one and returns nil. Otherwise [Worker.End]
+// must be called when the handler has returned.
 func (w *Worker) Begin() context.Context {
 	e := &w.Batch[w.cur]
 	if w.endEarly(e) {
@@ -31,8 +32,8 @@ func (w *Worker) Begin() context.Context {
 	return c.last
 }
 
-// endEarly ends the present command without starting it if its caller's context has ended, or if it has expired. It reports
-// whether it did.
+// endEarly ends the present command without starting it if its caller's context
+// has ended, or if it has expired. It reports whether it did.
 func (w *Worker) endEarly(e *command.Envelope) bool {
 	err := w.mayStart(e)
 	if err == nil {
@@ -53,8 +54,9 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 	return true
 }
 
-// mayStart returns nil if a command may be started, [inbox.ErrExpired] if it has expired, or why its caller's context has
-// ended. It may call the user's code.
+// mayStart returns nil if a command may be started, [inbox.ErrExpired] if it
+// has expired, or why its caller's context has ended. It may call the user's
+// code.
 func (w *Worker) mayStart(e *command.Envelope) error {
 	err := inbox.Lapsed(e.From)
 	if err == nil && w.stage.mayExpire() && w.expired(e) {
@@ -63,7 +65,8 @@ func (w *Worker) mayStart(e *command.Envelope) error {
 	return err
 }
 
-// sift ends the commands of a batch whose callers' contexts have ended or that have expired, and returns the rest.
+// sift ends the commands of a batch whose callers' contexts have ended or that
+// have expired, and returns the rest.
 func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 	var verdicts []error // collected before any command is moved, because user code may crash
 	for i := range batch {
@@ -123,8 +126,8 @@ func (w *Worker) shed(es, rest []command.Envelope) {
 	w.mark = 0 // subscribers of letters may have taken long
 }
 
-// skip ends the commands of the batch from the present one up to the given index. They were not started, because the inbox
-// is halted.
+// skip ends the commands of the batch from the present one up to the given
+// index. They were not started, because the inbox is halted.
 func (w *Worker) skip(to int32) {
 	if w.cur == to {
 		return
@@ -140,8 +143,8 @@ func (w *Worker) skip(to int32) {
 	w.cur = to
 }
 
-// expired reports whether the command's time to live is over. It may call user code; a crash of that is charged to the
-// command.
+// expired reports whether the command's time to live is over. It may call user
+// code; a crash of that is charged to the command.
 func (w *Worker) expired(e *command.Envelope) bool {
 	if w.stage.TTL > 0 {
 		if waited, known := e.Waited(w.pipeline.Now()); known && waited > w.stage.TTL {

@@ -11,10 +11,11 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// There are three contexts of handlers. A command without a caller's context is handled with its worker's context, which is
-// always the same: handling. Other commands have contexts of their own: valued has the values of the caller's context, and
-// calling ends with it too. So a context that a handler keeps still has the values of its command, whatever the worker does
-// by then.
+// There are three contexts of handlers. A command without a caller's context is
+// handled with its worker's context, which is always the same: handling. Other
+// commands have contexts of their own: valued has the values of the caller's
+// context, and calling ends with it too. So a context that a handler keeps
+// still has the values of its command, whatever the worker does by then.
 
 // called is what a worker needs for commands with callers' contexts.
 type called struct {
@@ -23,7 +24,8 @@ type called struct {
 	skipped int32    // commands of the batch that were not started
 }
 
-// calls returns what the worker needs for commands with callers' contexts, and makes it the first time.
+// calls returns what the worker needs for commands with callers' contexts, and
+// makes it the first time.
 func (w *Worker) calls() *called {
 	if w.called == nil {
 		w.called = new(called)
@@ -31,7 +33,8 @@ func (w *Worker) calls() *called {
 	return w.called
 }
 
-// End ends the context of a handler that has returned, if it is registered with the caller's context.
+// End ends the context of a handler that has returned, if it is registered with
+// the caller's context.
 func (w *Worker) End() {
 	if w.called != nil && w.present != nil {
 		w.present.release()
@@ -39,12 +42,14 @@ func (w *Worker) End() {
 	}
 }
 
-// handling is the context of a handler whose command has no caller's context. It ends when the pipeline stops hard.
+// handling is the context of a handler whose command has no caller's context.
+// It ends when the pipeline stops hard.
 type handling Worker
 
 func (w *Worker) handling() context.Context { return (*handling)(w) }
 
-// Deadline returns the deadline of the context that handlers' contexts end with.
+// Deadline returns the deadline of the context that handlers' contexts end
+// with.
 func (h *handling) Deadline() (deadline time.Time, ok bool) { return h.base.Deadline() }
 
 // Done is closed when the pipeline stops hard.
@@ -53,7 +58,8 @@ func (h *handling) Done() <-chan struct{} { return h.base.Done() }
 // Err returns why the context has ended.
 func (h *handling) Err() error { return h.base.Err() }
 
-// Value returns the worker as the emitter, and otherwise what the pipeline's context has.
+// Value returns the worker as the emitter, and otherwise what the pipeline's
+// context has.
 func (h *handling) Value(key any) any {
 	if _, ok := key.(link.EmitterKey); ok {
 		return (*emitter)(h)
@@ -70,7 +76,8 @@ func (h *handling) Pipeline() any { return h.pipeline }
 // Lasts returns true: the context ends with the pipeline.
 func (h *handling) Lasts() bool { return true }
 
-// valued is the context of a handler whose command has the values of its caller's context.
+// valued is the context of a handler whose command has the values of its
+// caller's context.
 type valued struct {
 	w    *Worker
 	from *command.Origin
@@ -85,7 +92,8 @@ func (v *valued) Done() <-chan struct{} { return v.w.base.Done() }
 // Err returns why the pipeline has stopped hard.
 func (v *valued) Err() error { return v.w.base.Err() }
 
-// Value returns the worker as the emitter, then what the caller's context has, and then what the pipeline's context has.
+// Value returns the worker as the emitter, then what the caller's context has,
+// and then what the pipeline's context has.
 func (v *valued) Value(key any) any {
 	if known, ok := v.own(key); ok {
 		return known
@@ -96,7 +104,8 @@ func (v *valued) Value(key any) any {
 	return v.w.base.Value(key)
 }
 
-// own returns the values that are never the caller's: the caller may be a handler itself.
+// own returns the values that are never the caller's: the caller may be a
+// handler itself.
 func (v *valued) own(key any) (value any, known bool) {
 	switch key.(type) {
 	case link.EmitterKey:
@@ -121,10 +130,12 @@ func (v *valued) Pipeline() any { return v.w.pipeline }
 // Lasts returns true: the context ends with the pipeline.
 func (v *valued) Lasts() bool { return true }
 
-// calling is the context of a handler whose command ends with its caller's context. It ends with that, when the
-// pipeline stops hard, and when the handler has returned.
+// calling is the context of a handler whose command ends with its caller's
+// context. It ends with that, when the pipeline stops hard, and when the
+// handler has returned.
 //
-// Most handlers never wait for the end of their context, so the context that can be waited for is made on demand.
+// Most handlers never wait for the end of their context, so the context that
+// can be waited for is made on demand.
 type calling struct {
 	valued
 
@@ -135,7 +146,8 @@ type calling struct {
 	over   bool // the handler has returned
 }
 
-// Deadline returns the deadline of the caller or of the pipeline, whichever is earlier.
+// Deadline returns the deadline of the caller or of the pipeline, whichever is
+// earlier.
 func (c *calling) Deadline() (deadline time.Time, ok bool) {
 	deadline, ok = c.w.base.Deadline()
 	if theirs, limited := c.from.Context().Deadline(); limited && (!ok || theirs.Before(deadline)) {
@@ -211,8 +223,8 @@ func (c *calling) release() {
 	}
 }
 
-// upstream is a calling that does not end with the pipeline. It is the parent of the proper context, which has its error and
-// its cause from the caller's.
+// upstream is a calling that does not end with the pipeline. It is the parent
+// of the proper context, which has its error and its cause from the caller's.
 type upstream calling
 
 // Deadline returns the caller's deadline.
@@ -253,9 +265,10 @@ func (t *timed) Pipeline() any { return t.host }
 // Lasts returns false: the context ends with the limit.
 func (t *timed) Lasts() bool { return false }
 
-// profileKey is the key under which package runtime/pprof keeps the labels of a context. A handler's context always has the
-// labels of its stage, not the caller's. Otherwise pprof.Do would leave the worker's goroutine with the labels of another
-// stage.
+// profileKey is the key under which package runtime/pprof keeps the labels of a
+// context. A handler's context always has the labels of its stage, not the
+// caller's. Otherwise pprof.Do would leave the worker's goroutine with the
+// labels of another stage.
 var profileKey = func() any {
 	var spy keySpy
 	pprof.Label(&spy, "")

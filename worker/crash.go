@@ -1,8 +1,10 @@
 package worker
 
-// rescue is deferred by a batch. It does nothing if the batch has ended without a crash. If the watchdog gave the worker up
-// while its handler was stuck, rescue leaves the worker to it. Otherwise it settles the crash. It sets ok to whether the
-// actor may continue; if the handler ended its goroutine, the mailbox starts another one for it.
+// rescue is deferred by a batch. It does nothing if the batch has ended without
+// a crash. If the watchdog gave the worker up while its handler was stuck,
+// rescue leaves the worker to it. Otherwise it settles the crash. It sets ok to
+// whether the actor may continue; if the handler ended its goroutine, the
+// mailbox starts another one for it.
 func (w *Worker) rescue(inst Instance, ok *bool) {
 	if !w.returned() { // before anything of the worker is touched
 		_ = recover()
@@ -31,13 +33,15 @@ func (w *Worker) rescue(inst Instance, ok *bool) {
 	}
 }
 
-// isolated reports whether a crash was the first one since a command of the stage was completed, and left nothing that
-// could not be handed over. Then the supervisor has nothing to decide.
+// isolated reports whether a crash was the first one since a command of the
+// stage was completed, and left nothing that could not be handed over. Then the
+// supervisor has nothing to decide.
 func (w *Worker) isolated() bool { return !w.hasUndelivered() && w.stage.Inbox.Streak() <= 1 }
 
-// replaceInstance does after an isolated crash what the supervisor would: it stops the instance, and joins again with a
-// fresh one. To end the actor and start another one costs several times as much. It returns false if no instance can be
-// made, which the supervisor must know.
+// replaceInstance does after an isolated crash what the supervisor would: it
+// stops the instance, and joins again with a fresh one. To end the actor and
+// start another one costs several times as much. It returns false if no
+// instance can be made, which the supervisor must know.
 func (w *Worker) replaceInstance() bool {
 	w.stopInstances()
 	w.releaseInstance()
@@ -51,7 +55,8 @@ func (w *Worker) replaceInstance() bool {
 	return true
 }
 
-// settleCrash settles the accounts of a batch in which a handler crashed. It returns false if the worker was abandoned.
+// settleCrash settles the accounts of a batch in which a handler crashed. It
+// returns false if the worker was abandoned.
 func (w *Worker) settleCrash(how *thrown) bool {
 	w.unlimit()
 	w.settleDeferred(false, nil)
@@ -91,7 +96,8 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	return true
 }
 
-// keepState keeps the saved state of the instance whose handler crashed for the next one. The instance of a run is shared, and has none.
+// keepState keeps the saved state of the instance whose handler crashed for the
+// next one. The instance of a run is shared, and has none.
 func (w *Worker) keepState() {
 	if w.blame != nil {
 		w.blame = nil

@@ -8,12 +8,13 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// ErrGoexit is the value of a crash in which the handler ended its goroutine with runtime.Goexit, as a failing test helper
-// does.
+// ErrGoexit is the value of a crash in which the handler ended its goroutine
+// with runtime.Goexit, as a failing test helper does.
 var ErrGoexit = errors.New("worker: handler called runtime.Goexit")
 
-// CrashError is the crash of a handler: it panicked or ended its goroutine. It is the error of the ticket and of the dead
-// letter of a command that is not tried again, and part of the error with which a stage gives up.
+// CrashError is the crash of a handler: it panicked or ended its goroutine. It
+// is the error of the ticket and of the dead letter of a command that is not
+// tried again, and part of the error with which a stage gives up.
 type CrashError struct {
 	// Stage is the name of the stage where the handler crashed.
 	Stage string
@@ -24,10 +25,12 @@ type CrashError struct {
 	// number of the goroutine, the arguments, and the calls outside the handler
 	// may come from an earlier crash.
 	Stack []byte
-	// Attempts is how often the command had been tried, including this try, counted to 65,535. It is 0 if there was no
-	// command: the crash was in Start, Stop or a condition.
+	// Attempts is how often the command had been tried, including this try,
+	// counted to 65,535. It is 0 if there was no command: the crash was in
+	// Start, Stop or a condition.
 	Attempts int
-	// Version is what the behaviour returns as its version, if it is a [behaviour.Versioned].
+	// Version is what the behaviour returns as its version, if it is a
+	// [behaviour.Versioned].
 	Version string
 
 	site *site // nil if the error was made outside this package
@@ -45,8 +48,8 @@ func (e *CrashError) Fingerprint() string {
 	return e.site.fingerprint()
 }
 
-// Error returns the stage and the value as text, without the stack. It is safe for any value, even for one that contains
-// itself, and its length is bounded.
+// Error returns the stage and the value as text, without the stack. It is safe
+// for any value, even for one that contains itself, and its length is bounded.
 func (e *CrashError) Error() string {
 	if e.Attempts == 0 {
 		return fmt.Sprintf("stage %q: crash: %s", e.Stage, plain.Text(e.Value))
@@ -60,7 +63,8 @@ func (e *CrashError) Unwrap() error {
 	return err
 }
 
-// thrown is how a handler crashed. A worker panics with it in place of a run, whose handler crashed on a coroutine.
+// thrown is how a handler crashed. A worker panics with it in place of a run,
+// whose handler crashed on a coroutine.
 type thrown struct {
 	value   any
 	at      *site

@@ -63,8 +63,8 @@ func (w *Worker) deliverInOrder(park bool) bool {
 	return true
 }
 
-// parkLoaded parks the worker at each stage that does not take what the worker has for it. It returns true if everything has
-// left after all.
+// parkLoaded parks the worker at each stage that does not take what the worker
+// has for it. It returns true if everything has left after all.
 func (w *Worker) parkLoaded() bool {
 	for _, out := range w.outs {
 		w.empty(out, true)
@@ -79,7 +79,8 @@ func (w *Worker) parkLoaded() bool {
 	return w.loaded == 0
 }
 
-// passMark tells the inbox if it has been marked and what the worker carries is for none of the stages that the mark is about.
+// passMark tells the inbox if it has been marked and what the worker carries is
+// for none of the stages that the mark is about.
 func (w *Worker) passMark() {
 	mark := w.stage.Inbox.Present()
 	if mark == nil || w.loaded == 0 || slices.ContainsFunc(w.outs, func(out *outbox) bool {
@@ -90,8 +91,9 @@ func (w *Worker) passMark() {
 	w.stage.Inbox.Pass(&w.Member, mark)
 }
 
-// restLoaded parks a worker that has nothing to do, as its own stage knows already, at the stages that do not take what the
-// worker has for them. Any of them may wake it.
+// restLoaded parks a worker that has nothing to do, as its own stage knows
+// already, at the stages that do not take what the worker has for them. Any of
+// them may wake it.
 func (w *Worker) restLoaded() {
 	gone := w.parkLoaded()
 	if !w.stage.Inbox.Carry(&w.Member, int(w.loaded)) || gone && w.numbers != nil { // more may leave an ordered stage now
@@ -100,8 +102,9 @@ func (w *Worker) restLoaded() {
 	w.parked = !gone
 }
 
-// withdraw leaves the lines of full stages. The worker could not use a slot that is promised to it there before its next
-// batch is done, so other workers are to have it.
+// withdraw leaves the lines of full stages. The worker could not use a slot
+// that is promised to it there before its next batch is done, so other workers
+// are to have it.
 func (w *Worker) withdraw() {
 	if !w.parked {
 		return

@@ -12,7 +12,8 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// mostHeld is how many emitted commands are held until the handler has returned. With one more they begin to leave.
+// mostHeld is how many emitted commands are held until the handler has
+// returned. With one more they begin to leave.
 const mostHeld = 256
 
 // emitter is the worker as a handler sees it.
@@ -51,8 +52,8 @@ func (m *emitter) Defer(s link.Settler, use any) bool {
 	return true
 }
 
-// settleDeferred makes the calls that Defer was asked for: the present try has ended, with an outcome that has the error, or with
-// a crash.
+// settleDeferred makes the calls that Defer was asked for: the present try has
+// ended, with an outcome that has the error, or with a crash.
 func (w *Worker) settleDeferred(ended bool, err error) {
 	if !w.stage.Defers {
 		return
@@ -67,8 +68,8 @@ func (w *Worker) settleDeferred(ended bool, err error) {
 	w.settling = w.settling[:0]
 }
 
-// Emit holds a command until its handler returns. If the handler has emitted many, Emit sends all of them on at once, and
-// waits for free slots.
+// Emit holds a command until its handler returns. If the handler has emitted
+// many, Emit sends all of them on at once, and waits for free slots.
 func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, load any) error {
 	return reported(m.emit(ctx, to, load), to, load)
 }
@@ -108,8 +109,9 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 	return nil
 }
 
-// reported returns the result of Emit. A command that exceeds the pipeline's allowance becomes a letter. The subscribers of
-// letters are user code, so the caller does not hold emitting.
+// reported returns the result of Emit. A command that exceeds the pipeline's
+// allowance becomes a letter. The subscribers of letters are user code, so the
+// caller does not hold emitting.
 func reported(err error, to *behaviour.Inlet, load any) error {
 	if errors.Is(err, inbox.ErrMaxInFlight) {
 		to.Inbox().(*inbox.Inbox).RefuseNew(load, err)
@@ -147,8 +149,8 @@ func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 	}
 }
 
-// recall discards what a try that did not succeed has emitted. It returns false if the worker was abandoned: then the
-// emitted commands are discarded already.
+// recall discards what a try that did not succeed has emitted. It returns false
+// if the worker was abandoned: then the emitted commands are discarded already.
 func (w *Worker) recall() bool {
 	if len(w.emits) == 0 {
 		return true
@@ -182,8 +184,9 @@ func (w *Worker) sendNowLocked(ctx context.Context, more emission) error {
 	return w.sendOne(ctx, more)
 }
 
-// sendGatheredLocked waits until what earlier commands of the batch forwarded to the same stage has left: a command that is
-// emitted now must not overtake it.
+// sendGatheredLocked waits until what earlier commands of the batch forwarded
+// to the same stage has left: a command that is emitted now must not overtake
+// it.
 func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
 	w.mustBook = true // in the middle of a batch: commands that have left must be booked
 	w.deliver(false)
@@ -198,8 +201,9 @@ func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
 	return nil
 }
 
-// sendOne sends one emitted command and waits until it is queued. The inbox that queues it counts it as emitted, so it can
-// neither end before it is counted nor be counted and not queued.
+// sendOne sends one emitted command and waits until it is queued. The inbox
+// that queues it counts it as emitted, so it can neither end before it is
+// counted nor be counted and not queued.
 func (w *Worker) sendOne(ctx context.Context, m emission) error {
 	return m.to.to.Send(ctx, command.Emitted(m.load, m.from, w.stage.Inbox.Place), w.stage.Inbox, m.to.back, w.pool != nil)
 }

@@ -46,8 +46,8 @@ func (w *Worker) renew() {
 	w.Member.Instance = nilOr(w.instance)
 }
 
-// renewIdle renews the instance of a worker that has nothing to do, so that a worker of the stage's own keeps no instance of
-// an old version.
+// renewIdle renews the instance of a worker that has nothing to do, so that a
+// worker of the stage's own keeps no instance of an old version.
 func (w *Worker) renewIdle() {
 	if w.instance == nil || w.stage.moving.Load() == 0 {
 		return

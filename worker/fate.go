@@ -52,5 +52,6 @@ type atomicFate struct{ v atomic.Int32 }
 
 func (f *atomicFate) Load() fate { return fate(f.v.Load()) }
 
-// unwind is the value of the panic that ends a batch of a worker that was given up.
+// unwind is the value of the panic that ends a batch of a worker that was given
+// up.
 type unwind struct{}

@@ -2,8 +2,9 @@ package worker
 
 import "github.com/golda-dev/golda/internal/inbox"
 
-// giveUpLocked gives the worker up, unless that was done before or take returns false. The caller has emitting, so the
-// handler does not emit; to give the worker up as stuck it also has watching, so the handler does not return.
+// giveUpLocked gives the worker up, unless that was done before or take returns
+// false. The caller has emitting, so the handler does not emit; to give the
+// worker up as stuck it also has watching, so the handler does not return.
 func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
 	if w.fate.Load() != inService || !take() {
 		return false
@@ -12,8 +13,9 @@ func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
 	return true
 }
 
-// comeBack is what the goroutine of a worker that was given up does when the handler has returned: it stops the instance and
-// drops what the worker holds, if that is its own.
+// comeBack is what the goroutine of a worker that was given up does when the
+// handler has returned: it stops the instance and drops what the worker holds,
+// if that is its own.
 func (w *Worker) comeBack(inst Instance) {
 	if w.fate.Load() == stuck {
 		<-w.over // until then the crash is being settled
@@ -32,7 +34,8 @@ func (w *Worker) comeBack(inst Instance) {
 	}
 }
 
-// unknownTries stands for the tries of the command of a worker that was abandoned: it may have been tried before.
+// unknownTries stands for the tries of the command of a worker that was
+// abandoned: it may have been tried before.
 const unknownTries = 2
 
 // endAbandoned notes that a handler which was given up has returned.

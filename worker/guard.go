@@ -2,9 +2,11 @@ package worker
 
 import "time"
 
-// Guard runs user code that is not a handler, such as Start, Stop or a condition, in a goroutine of its own, so that neither
-// a panic nor runtime.Goexit affects the caller. It returns the code's error, or a [*CrashError] if the code panicked or
-// ended its goroutine. Handlers are not run by Guard: a goroutine for each would cost too much.
+// Guard runs user code that is not a handler, such as Start, Stop or a
+// condition, in a goroutine of its own, so that neither a panic nor
+// runtime.Goexit affects the caller. It returns the code's error, or a
+// [*CrashError] if the code panicked or ended its goroutine. Handlers are not
+// run by Guard: a goroutine for each would cost too much.
 func Guard(stage string, f func() error) error { return <-try(stage, f) }
 
 // try is [Guard] for callers that may not wait for the end.
@@ -14,7 +16,8 @@ func try(stage string, f func() error) <-chan error {
 	return ended
 }
 
-// Go is [Guard] for callers that do not wait: the goroutine calls then with the error before it ends.
+// Go is [Guard] for callers that do not wait: the goroutine calls then with the
+// error before it ends.
 func Go(stage string, f func() error, then func(error)) {
 	go func() {
 		done := false
@@ -35,7 +38,8 @@ func Go(stage string, f func() error, then func(error)) {
 	}()
 }
 
-// LogPanic logs an error of user code. The log calls the error's Error method, which may panic or end the goroutine.
+// LogPanic logs an error of user code. The log calls the error's Error method,
+// which may panic or end the goroutine.
 func (s *Stage) LogPanic(message string, err error) {
 	_ = Guard(s.Inbox.Name(), func() error { // a crash of the log cannot be logged
 		s.Log.Error(message, "stage", s.Inbox.Name(), "error", err)
@@ -46,7 +50,8 @@ func (s *Stage) LogPanic(message string, err error) {
 // cutPause is the pause between two lines that say that a pause was cut.
 const cutPause = time.Minute
 
-// logCut logs that another program has asked for a longer pause than the stage makes.
+// logCut logs that another program has asked for a longer pause than the stage
+// makes.
 func (s *Stage) logCut(now int64, asked, pause time.Duration, err error) {
 	last := s.saidCut.Load()
 	if last != 0 && now-last < int64(cutPause) || !s.saidCut.CompareAndSwap(last, max(now, 1)) {

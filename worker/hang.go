@@ -2,8 +2,9 @@ package worker
 
 import "sync"
 
-// hang is the error of a command whose handler was given up. It wraps the reason. Its methods Returned and AfterReturn are for
-// code that keeps the command: it must not read the command while a handler may change it.
+// hang is the error of a command whose handler was given up. It wraps the
+// reason. Its methods Returned and AfterReturn are for code that keeps the
+// command: it must not read the command while a handler may change it.
 type hang struct {
 	error
 
@@ -24,7 +25,8 @@ func (h *hang) Returned() bool {
 	return h.returned
 }
 
-// AfterReturn calls f when no handler has the command any more: at once, if none has.
+// AfterReturn calls f when no handler has the command any more: at once, if
+// none has.
 func (h *hang) AfterReturn(f func()) {
 	h.mu.Lock()
 	late := h.returned
@@ -48,15 +50,17 @@ func (h *hang) release() {
 	}
 }
 
-// hangs counts the handlers of a stage that are stuck. It has the errors of commands whose last handler has returned and an earlier one may not
-// have, since they were tried more than once.
+// hangs counts the handlers of a stage that are stuck. It has the errors of
+// commands whose last handler has returned and an earlier one may not have,
+// since they were tried more than once.
 type hangs struct {
 	mu      sync.Mutex // guards the rest
 	running int
 	waiting []*hang
 }
 
-// begin counts a handler that is stuck at the given try of its command, and returns the error of the command.
+// begin counts a handler that is stuck at the given try of its command, and
+// returns the error of the command.
 func (s *hangs) begin(why error, try int) *hang {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,8 @@ func (w *Worker) endNumber() {
 	}
 }
 
-// endHold ends the hold of a command on the lane of its key, unless it is to be tried again.
+// endHold ends the hold of a command on the lane of its key, unless it is to be
+// tried again.
 func (w *Worker) endHold(at int32) {
 	if w.holds != nil {
 		w.holds.End(at)
@@ -41,7 +42,8 @@ func (w *Worker) takeResults() bool {
 	return w.loaded > 0
 }
 
-// order has the numbers of the batch follow its commands. Those at the indexes that were left out have ended.
+// order has the numbers of the batch follow its commands. Those at the indexes
+// that were left out have ended.
 func (w *Worker) order(n int, keep func(i int) bool, ends bool) {
 	if w.numbers == nil {
 		return

@@ -2,7 +2,8 @@ package worker
 
 import "github.com/golda-dev/golda/internal/actor"
 
-// join makes an instance, if the inbox lends none, and joins the stage's own workers.
+// join makes an instance, if the inbox lends none, and joins the stage's own
+// workers.
 func (w *Worker) join(again bool) error {
 	if err := w.takeInstance(w.stage.Inbox.Claim(&w.Member)); err != nil {
 		w.stage.Inbox.CrashIdle(&w.Member)
@@ -13,7 +14,8 @@ func (w *Worker) join(again bool) error {
 	return nil
 }
 
-// takeInstance takes the instance that the inbox has lent, or makes one if the inbox says so.
+// takeInstance takes the instance that the inbox has lent, or makes one if the
+// inbox says so.
 func (w *Worker) takeInstance(make bool) error {
 	if make {
 		return w.makeInstance()
@@ -22,8 +24,8 @@ func (w *Worker) takeInstance(make bool) error {
 	return nil
 }
 
-// releaseInstance reports to the inbox that the instance which the worker had is stopped. Only now may another one take its
-// place.
+// releaseInstance reports to the inbox that the instance which the worker had
+// is stopped. Only now may another one take its place.
 func (w *Worker) releaseInstance() {
 	if w.stage == nil {
 		return
@@ -36,7 +38,8 @@ func (w *Worker) releaseInstance() {
 	w.stage.sweepIfMoving()
 }
 
-// quit leaves the shared pool, if the worker is in one, and fails towards the supervisor.
+// quit leaves the shared pool, if the worker is in one, and fails towards the
+// supervisor.
 func (w *Worker) quit(err error) {
 	w.leavePool()
 	actor.Fail(w.self, err)

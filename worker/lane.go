@@ -25,7 +25,8 @@ func (w *Worker) deliverLane() {
 	clear(run)
 }
 
-// spill moves the lane's commands to its outbox, so that other commands can be put behind them.
+// spill moves the lane's commands to its outbox, so that other commands can be
+// put behind them.
 func (w *Worker) spill() {
 	run := w.Batch[:w.lane.n]
 	w.endLane(run)

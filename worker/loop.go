@@ -7,11 +7,13 @@ import (
 	"github.com/golda-dev/golda/internal/yield"
 )
 
-// turns is how many batches a worker handles before its mailbox checks for other messages. The worker itself checks for
-// system messages after each batch.
+// turns is how many batches a worker handles before its mailbox checks for
+// other messages. The worker itself checks for system messages after each
+// batch.
 const turns = 64
 
-// serve handles batches until the queue is empty, a target is full, or a system message waits.
+// serve handles batches until the queue is empty, a target is full, or a system
+// message waits.
 func (w *Worker) serve() {
 	if w.Lost() {
 		return
@@ -50,9 +52,11 @@ func (w *Worker) serve() {
 	}
 }
 
-// next takes the worker's next turn. If there is nothing to do it yields once and tries again before it parks: another
-// goroutine may be about to forward or to call, and parking and waking cost more than a yield. It parks at once if such yields have
-// been in vain, as where commands come one by one, or if the worker has called an idle worker, because that one would wait meanwhile.
+// next takes the worker's next turn. If there is nothing to do it yields once
+// and tries again before it parks: another goroutine may be about to forward or
+// to call, and parking and waking cost more than a yield. It parks at once if
+// such yields have been in vain, as where commands come one by one, or if the
+// worker has called an idle worker, because that one would wait meanwhile.
 func (w *Worker) next() int {
 	if w.Member.Called != nil || !w.yields.Pays() {
 		return w.takeTurn(true)
@@ -124,7 +128,8 @@ func (w *Worker) visit(in *inbox.Inbox) {
 	w.useLent()
 }
 
-// storeOutboxes keeps the outboxes of the present stage for the worker's next visit.
+// storeOutboxes keeps the outboxes of the present stage for the worker's next
+// visit.
 func (w *Worker) storeOutboxes() {
 	if w.stage != nil {
 		if w.tour == nil {
@@ -135,8 +140,9 @@ func (w *Worker) storeOutboxes() {
 	w.outs = nil
 }
 
-// ensureInstance ensures that there is an instance for the batch. It returns false if none could be made; then the batch has gone
-// back to the queue, and the actor has failed.
+// ensureInstance ensures that there is an instance for the batch. It returns
+// false if none could be made; then the batch has gone back to the queue, and
+// the actor has failed.
 func (w *Worker) ensureInstance(n int) bool {
 	if w.instance != nil && w.stage.moving.Load() == 0 {
 		return true
@@ -158,8 +164,9 @@ func (w *Worker) ensureInstance(n int) bool {
 	return false
 }
 
-// work handles the batch. It returns false if the actor must not continue: a handler crashed, or the worker was given up.
-// Stacks of handlers are found by the name of this method, see [handlerCallers].
+// work handles the batch. It returns false if the actor must not continue: a
+// handler crashed, or the worker was given up. Stacks of handlers are found by
+// the name of this method, see [handlerCallers].
 func (w *Worker) work(n int) (ok bool) {
 	w.n, w.cur = int32(n), 0
 	if w.called != nil {
@@ -179,8 +186,9 @@ func (w *Worker) work(n int) (ok bool) {
 	return true
 }
 
-// endBatch records that no handler runs any more, so a context that a handler has kept cannot emit. From now on the worker
-// will not be abandoned, unless it was before.
+// endBatch records that no handler runs any more, so a context that a handler
+// has kept cannot emit. From now on the worker will not be abandoned, unless it
+// was before.
 func (w *Worker) endBatch(inst Instance, ok *bool) {
 	w.emitting.Lock()
 	w.Since.Store(-w.batchStart())

@@ -11,8 +11,9 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// ErrForeign is the reason why a command failed that was forwarded to a stage which is not part of the same running
-// pipeline. A handler may Submit to such a stage.
+// ErrForeign is the reason why a command failed that was forwarded to a stage
+// which is not part of the same running pipeline. A handler may Submit to such
+// a stage.
 var ErrForeign = errors.New("stage: forwarded to a stage of another pipeline, or of none; " +
 	"a channel leads to another pipeline, see source.Chan")
 
@@ -27,8 +28,10 @@ type outbox struct {
 	loop  bool   // the edge to the inbox is part of a loop
 }
 
-// isFull takes a command that the stage of an inbox emits off the pipeline's allowance if the edge is part of a loop. It
-// returns true if nothing is left of the allowance. A forwarded command needs none, since it is in flight already.
+// isFull takes a command that the stage of an inbox emits off the pipeline's
+// allowance if the edge is part of a loop. It returns true if nothing is left
+// of the allowance. A forwarded command needs none, since it is in flight
+// already.
 func (out *outbox) isFull(from *inbox.Inbox) bool {
 	pl := out.to.Pipeline()
 	if now := pl.EdgesVersion(); now != out.edges {
@@ -53,10 +56,12 @@ func (out *outbox) check(from *inbox.Inbox) {
 	}
 }
 
-// tour has the outboxes of a worker that moves from stage to stage, by the place of the stage they belong to.
+// tour has the outboxes of a worker that moves from stage to stage, by the
+// place of the stage they belong to.
 type tour [][]*outbox
 
-// from returns the outboxes of the stage at a place, or nil if the worker has not been there.
+// from returns the outboxes of the stage at a place, or nil if the worker has
+// not been there.
 func (t *tour) from(place int) []*outbox {
 	if t == nil || place >= len(*t) {
 		return nil
@@ -109,11 +114,13 @@ type pledge struct {
 	e  command.Envelope
 }
 
-// lane is the path to one stage for the first command of a batch that is forwarded, and for those after it that go to the
-// same stage: most often all of them. They are not gathered in an outbox. They stay in the batch and move to its front, over
-// commands that were handled and went nowhere. So a command is copied three times for a hop: from the queue to the batch; to
-// the copies of the inbox, which may have to end the batch in a hard stop, since the batch is overwritten here; and from the
-// batch to the next queue.
+// lane is the path to one stage for the first command of a batch that is
+// forwarded, and for those after it that go to the same stage: most often all
+// of them. They are not gathered in an outbox. They stay in the batch and move
+// to its front, over commands that were handled and went nowhere. So a command
+// is copied three times for a hop: from the queue to the batch; to the copies
+// of the inbox, which may have to end the batch in a hard stop, since the batch
+// is overwritten here; and from the batch to the next queue.
 type lane struct {
 	inlet *behaviour.Inlet
 	out   *outbox
@@ -124,8 +131,8 @@ type lane struct {
 // noLane leads to an inlet that no handler forwards to.
 var noLane = lane{inlet: new(behaviour.Inlet)}
 
-// outboxFor returns the outbox for an inlet. It makes one the first time. A stage forwards to few others, so a search is
-// faster than a map.
+// outboxFor returns the outbox for an inlet. It makes one the first time. A
+// stage forwards to few others, so a search is faster than a map.
 func (w *Worker) outboxFor(to *behaviour.Inlet) (*outbox, error) {
 	for _, out := range w.outs {
 		if to.Inbox() == any(out.to) {
@@ -140,8 +147,9 @@ func (w *Worker) outboxFor(to *behaviour.Inlet) (*outbox, error) {
 	return out, err
 }
 
-// load appends an envelope to an outbox and returns it for the caller to fill. If a ticket waits for the command it is
-// given, otherwise it is nil. In an ordered stage the envelope is a result of the present command instead.
+// load appends an envelope to an outbox and returns it for the caller to fill.
+// If a ticket waits for the command it is given, otherwise it is nil. In an
+// ordered stage the envelope is a result of the present command instead.
 func (w *Worker) load(out *outbox, ticket *command.Ticket) *command.Envelope {
 	if w.numbers != nil {
 		return w.numbers.Add(w.cur, out.to.Inlet())

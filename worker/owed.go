@@ -23,7 +23,8 @@ func (s *Stage) Owes(to *behaviour.Inlet) bool {
 	return owes
 }
 
-// owes reports whether the run holds something for an inlet. While its handler emits it may.
+// owes reports whether the run holds something for an inlet. While its handler
+// emits it may.
 func (run *Run) owes(to *behaviour.Inlet) bool {
 	if run.custody.gone() {
 		return false

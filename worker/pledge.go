@@ -27,8 +27,9 @@ func (w *Worker) pledgeLocked() {
 	}
 }
 
-// pledgeLoaded prepares a worker that could not deliver all commands for its next batch. Those commands are booked, so the
-// worker must leave copies in case it is abandoned in the batch.
+// pledgeLoaded prepares a worker that could not deliver all commands for its
+// next batch. Those commands are booked, so the worker must leave copies in
+// case it is abandoned in the batch.
 func (w *Worker) pledgeLoaded() {
 	w.withdraw()
 	w.emitting.Lock()
@@ -36,7 +37,8 @@ func (w *Worker) pledgeLoaded() {
 	w.pledgeLocked()
 }
 
-// redeem discards the pledges: the commands have left, or the worker is about to deliver them.
+// redeem discards the pledges: the commands have left, or the worker is about
+// to deliver them.
 func (w *Worker) redeem() {
 	if len(w.pledged) == 0 {
 		return

@@ -17,9 +17,11 @@ func (s *Stage) newInstance(ctx context.Context) (Instance, error) {
 	}
 }
 
-// Replace makes another version the present one, and returns the one before. Its instances are stopped: idle ones here, others by their
-// workers after the batch that they hold. [Version.Done] tells when the last one has been. One goroutine at a time may call Replace; a stage
-// that ends stops its instances only after Replace has returned.
+// Replace makes another version the present one, and returns the one before.
+// Its instances are stopped: idle ones here, others by their workers after the
+// batch that they hold. [Version.Done] tells when the last one has been. One
+// goroutine at a time may call Replace; a stage that ends stops its instances
+// only after Replace has returned.
 func (s *Stage) Replace(to *Version) (before *Version) {
 	s.moving.Add(1) // until the version before is over
 	before = s.Present()
@@ -30,7 +32,8 @@ func (s *Stage) Replace(to *Version) (before *Version) {
 	return before
 }
 
-// renew returns an instance of the present version as it is. It stops another one and returns nil.
+// renew returns an instance of the present version as it is. It stops another
+// one and returns nil.
 func (s *Stage) renew(inst Instance) Instance {
 	if inst == nil || inst.Of() == s.Present() {
 		return inst
@@ -55,7 +58,8 @@ func (s *Stage) sweep() {
 	}
 }
 
-// sweepIfMoving renews what a worker may have returned to the idle instances, if a version was replaced.
+// sweepIfMoving renews what a worker may have returned to the idle instances,
+// if a version was replaced.
 func (s *Stage) sweepIfMoving() {
 	if s.moving.Load() > 0 {
 		s.sweep()

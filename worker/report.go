@@ -9,12 +9,15 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// Handlers finds the stacks of the handlers that run in the workers, and of the suspended handlers of the stages. A worker
-// that runs no handler, or whose stack is not found, is missing. Any goroutine may call it. It stops the world for as long
-// as it takes to write all stacks, at most 8 MB of them, so it is for reports only.
+// Handlers finds the stacks of the handlers that run in the workers, and of the
+// suspended handlers of the stages. A worker that runs no handler, or whose
+// stack is not found, is missing. Any goroutine may call it. It stops the world
+// for as long as it takes to write all stacks, at most 8 MB of them, so it is
+// for reports only.
 //
-// A worker is found by its address, which is the first argument of its methods on the stack. So a worker need not record
-// anything while it works, such as the number of its goroutine.
+// A worker is found by its address, which is the first argument of its methods
+// on the stack. So a worker need not record anything while it works, such as
+// the number of its goroutine.
 func Handlers(workers []*Worker, stages []*Stage) (running map[*Worker][]byte, suspended map[*Run][]byte) {
 	runs := map[uint64]*Run{}
 	for _, s := range stages {
@@ -23,7 +26,8 @@ func Handlers(workers []*Worker, stages []*Stage) (running map[*Worker][]byte, s
 	return findHandlers(workers, runs)
 }
 
-// How the lines of a worker's method, and of a run on its coroutine, begin in a stack.
+// How the lines of a worker's method, and of a run on its coroutine, begin in a
+// stack.
 var (
 	workerMethod = []byte("\n" + stacks.Module + "worker.(*Worker).")
 	runServes    = []byte("\n" + stacks.Module + "worker.(*Run).serve")

@@ -18,11 +18,14 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// Run is one try of a command whose handler may suspend. It has a coroutine of the stage, so it outlives the worker that
-// started it: when it is woken, any worker of the stage may resume it. While a worker runs it, the command is in that
-// worker's batch as it was given out, so whatever happens is charged to it as to any other command.
+// Run is one try of a command whose handler may suspend. It has a coroutine of
+// the stage, so it outlives the worker that started it: when it is woken, any
+// worker of the stage may resume it. While a worker runs it, the command is in
+// that worker's batch as it was given out, so whatever happens is charged to it
+// as to any other command.
 //
-// As a [runContext] it is the context of its handler's task. It holds what the handler emits until the handler has succeeded.
+// As a [runContext] it is the context of its handler's task. It holds what the
+// handler emits until the handler has succeeded.
 type Run struct {
 	context.Context // the stage's
 	runLimit
@@ -46,7 +49,8 @@ type Run struct {
 	shared  atomic.Bool // the worker that runs it is of a shared pool
 }
 
-// runLimit is the time limit of a run: its timer ends the handler's context once.
+// runLimit is the time limit of a run: its timer ends the handler's context
+// once.
 type runLimit struct {
 	began time.Time
 	alarm *time.Timer
@@ -54,7 +58,8 @@ type runLimit struct {
 	wait  emitWait
 }
 
-// runEmits is what a run's handler has emitted, and deferred until the run has ended. After over no more is added.
+// runEmits is what a run's handler has emitted, and deferred until the run has
+// ended. After over no more is added.
 type runEmits struct {
 	emitting sync.Mutex // guards the rest
 	emits    []emission
@@ -64,7 +69,8 @@ type runEmits struct {
 	hang     *hang           // the error of the command, if the run was given up
 }
 
-// serve is the run on its coroutine. Stacks of runs are found by the name of this method and its receiver.
+// serve is the run on its coroutine. Stacks of runs are found by the name of
+// this method and its receiver.
 //
 //go:noinline
 func (run *Run) serve(t *coro.Task) {
@@ -82,8 +88,8 @@ func (run *Run) serve(t *coro.Task) {
 	run.returned = true
 }
 
-// rescue records how a handler crashed, for the worker that runs it. If the handler ended its goroutine, the coroutine ends
-// too.
+// rescue records how a handler crashed, for the worker that runs it. If the
+// handler ended its goroutine, the coroutine ends too.
 func (run *Run) rescue() {
 	if run.returned {
 		return
@@ -95,8 +101,8 @@ func (run *Run) rescue() {
 	run.crash = &thrown{value, sites.here(&run.stage.crashSite), run.instance.Version()}
 }
 
-// watch has the worker watched while it runs the handler, if there is a time limit: until the limit has passed, and then for
-// the grace.
+// watch has the worker watched while it runs the handler, if there is a time
+// limit: until the limit has passed, and then for the grace.
 func (run *Run) watch() {
 	limit := run.stage.Timeout
 	if limit == 0 {
@@ -106,7 +112,8 @@ func (run *Run) watch() {
 	run.owner.watch(run.task, max(limit-time.Since(run.began), 0))
 }
 
-// expire ends the handler's context at its time limit, and the suspension that the handler is in.
+// expire ends the handler's context at its time limit, and the suspension that
+// the handler is in.
 func (run *Run) expire() {
 	run.late.Store(true)
 	run.task.Stop(ErrTimeout)
@@ -121,7 +128,8 @@ func (run *Run) refuse() {
 // runContext is a run as the context of its handler's task.
 type runContext Run
 
-// Deadline returns the deadline of the stage's time limit or of the caller's context, whichever is earlier.
+// Deadline returns the deadline of the stage's time limit or of the caller's
+// context, whichever is earlier.
 func (run *runContext) Deadline() (deadline time.Time, ok bool) {
 	deadline, ok = run.Context.Deadline()
 	if run.stage.Timeout > 0 {
@@ -135,7 +143,8 @@ func (run *runContext) Deadline() (deadline time.Time, ok bool) {
 	return deadline, ok
 }
 
-// Value returns the run as the emitter, then what the caller's context has, and then what the stage's context has.
+// Value returns the run as the emitter, then what the caller's context has, and
+// then what the stage's context has.
 func (run *runContext) Value(key any) any {
 	switch key.(type) {
 	case link.EmitterKey:
@@ -167,7 +176,8 @@ func (run *Run) originLocked() *command.Origin {
 	return cmp.Or(run.result, run.envelope.From)
 }
 
-// answer returns the handler's outcome. An error that was returned after the time limit says so.
+// answer returns the handler's outcome. An error that was returned after the
+// time limit says so.
 func (run *Run) answer() behaviour.Outcome {
 	err := run.outcome.Err()
 	if err == nil || !run.late.Load() || errors.Is(err, ErrTimeout) && !errors.Is(err, coro.ErrStopped) {
@@ -190,6 +200,6 @@ func (run *Run) closeLocked() (emits []emission) {
 	return emits
 }
 
-// tryLock keeps the handler from emitting until the run is lost, or unlocked. It returns false if the handler emits just now.
-// The run may be nil.
+// tryLock keeps the handler from emitting until the run is lost, or unlocked.
+// It returns false if the handler emits just now. The run may be nil.
 func (run *Run) tryLock() bool { return run == nil || run.emitting.TryLock() }

@@ -35,7 +35,8 @@ func (m *runEmitter) Attempt() int {
 	return m.envelope.Tries() + 1
 }
 
-// Hold returns the hold of the command on the lane of its key; none if the stage is not keyed.
+// Hold returns the hold of the command on the lane of its key; none if the
+// stage is not keyed.
 func (m *runEmitter) Hold() line.Hold { return m.hold }
 
 // Defer has the worker that ends the run call s.Settled.
@@ -57,8 +58,8 @@ func (m *runEmitter) PassOn(of *command.Group) {
 	m.result = of.Origin(&m.envelope)
 }
 
-// Emit holds a command until the run has succeeded. If the handler has emitted many, Emit sends all of them on at once, and
-// waits for free slots.
+// Emit holds a command until the run has succeeded. If the handler has emitted
+// many, Emit sends all of them on at once, and waits for free slots.
 func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, load any) error {
 	return reported(m.emit(ctx, to, load), to, load)
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// Saved is the state of an instance as it was when a command had ended. A fresh instance that comes after a crash begins with
-// it. The worker that has the instance has its saved state too.
+// Saved is the state of an instance as it was when a command had ended. A fresh
+// instance that comes after a crash begins with it. The worker that has the
+// instance has its saved state too.
 type Saved struct {
 	snapshot func() any
 	restore  func(any) error
@@ -17,8 +18,9 @@ type Saved struct {
 	flaw     error
 }
 
-// SavedOf returns the saved state, empty as yet, of a behaviour that has snapshots: one after so many commands each. It
-// returns nil for any other behaviour.
+// SavedOf returns the saved state, empty as yet, of a behaviour that has
+// snapshots: one after so many commands each. It returns nil for any other
+// behaviour.
 func SavedOf(b any, every int) *Saved {
 	s, saves := b.(behaviour.Snapshotter)
 	r, restores := b.(behaviour.Restorer)
@@ -34,7 +36,8 @@ func SavedOf(b any, every int) *Saved {
 	}
 }
 
-// Flaw returns why the behaviour cannot be used; nil if it can. The receiver may be nil.
+// Flaw returns why the behaviour cannot be used; nil if it can. The receiver
+// may be nil.
 func (s *Saved) Flaw() error {
 	if s == nil {
 		return nil
@@ -42,7 +45,8 @@ func (s *Saved) Flaw() error {
 	return s.flaw
 }
 
-// Note saves the state after n further commands, if it is time to. It calls user code, which may panic.
+// Note saves the state after n further commands, if it is time to. It calls
+// user code, which may panic.
 func (s *Saved) Note(n int) {
 	s.since += n
 	if s.since >= s.every {
@@ -52,7 +56,8 @@ func (s *Saved) Note(n int) {
 
 func (s *Saved) save() { s.state, s.since = s.snapshot(), 0 }
 
-// Restore gives the behaviour a state, and saves a copy of its own. It calls user code, which may panic.
+// Restore gives the behaviour a state, and saves a copy of its own. It calls
+// user code, which may panic.
 func (s *Saved) Restore(state any) error {
 	if err := s.restore(state); err != nil {
 		return err

@@ -9,8 +9,9 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// Settle does what the outcome of the present command says, moves on to the next command of the batch, and recycles the command's
-// box. An [Instance] calls it.
+// Settle does what the outcome of the present command says, moves on to the
+// next command of the batch, and recycles the command's box. An [Instance]
+// calls it.
 func (w *Worker) Settle(o behaviour.Outcome) {
 	load := w.Batch[w.cur].Load // another may be in its place afterwards
 	if w.SettleBare(o) && w.stage.Boxes != nil {
@@ -18,7 +19,8 @@ func (w *Worker) Settle(o behaviour.Outcome) {
 	}
 }
 
-// SettleBare is Settle for a command that is not in a box. It reports whether the command is completed; see applyOutcome.
+// SettleBare is Settle for a command that is not in a box. It reports whether
+// the command is completed; see applyOutcome.
 func (w *Worker) SettleBare(o behaviour.Outcome) (completed bool) {
 	e := &w.Batch[w.cur]
 	if next, load := o.Way(); next == w.lane.inlet && len(w.emits) == 0 {
@@ -31,8 +33,9 @@ func (w *Worker) SettleBare(o behaviour.Outcome) (completed bool) {
 	return completed
 }
 
-// applyOutcome is SettleBare for all outcomes that do not take the lane. It reports whether the command is completed: it is replied
-// to or goes on, and will never be read again.
+// applyOutcome is SettleBare for all outcomes that do not take the lane. It
+// reports whether the command is completed: it is replied to or goes on, and
+// will never be read again.
 func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) (completed bool) {
 	next, value := o.Way()
 	switch o.Kind() {
@@ -56,8 +59,10 @@ func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) (complet
 	}
 }
 
-// forward puts a command in the outbox of its target, or starts the lane with it. The command leaves at the end of the
-// batch. Most commands take the lane without a call of forward. It returns false if the command has failed instead.
+// forward puts a command in the outbox of its target, or starts the lane with
+// it. The command leaves at the end of the batch. Most commands take the lane
+// without a call of forward. It returns false if the command has failed
+// instead.
 func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, load any) bool {
 	out, err := w.outboxFor(to)
 	if err != nil {
@@ -78,7 +83,8 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, load any) boo
 	return true
 }
 
-// fail ends a command with an error, or returns it to the queue for another try.
+// fail ends a command with an error, or returns it to the queue for another
+// try.
 func (w *Worker) fail(e *command.Envelope, err error) {
 	if !w.recall() {
 		panic(unwind{})
@@ -107,8 +113,9 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	w.stage.Inbox.Fail(e, err)
 }
 
-// refusal reports whether an error says that what the handler needs has refused it, and how long the command must wait then. It calls
-// methods of the error, which are user code; if they crash, the answer is no.
+// refusal reports whether an error says that what the handler needs has refused
+// it, and how long the command must wait then. It calls methods of the error,
+// which are user code; if they crash, the answer is no.
 func (w *Worker) refusal(err error) (asked time.Duration, refused bool) {
 	retry := &w.stage.Inbox.Config().Retry
 	if retry.Attempts < 2 || w.stage.Refusal == nil {
@@ -125,10 +132,12 @@ func (w *Worker) refusal(err error) (asked time.Duration, refused bool) {
 	return pause, refused
 }
 
-// triesAgain reports whether a command is to be tried again after an error. It is not if its caller's context has ended, if it
-// was tried often enough, if the stage's policy says no, or if the retry budget is spent. A command that was refused uses up no try and
-// no budget. The policy is user code; if it crashes, its answer is no. The result is also the error of a command that is not tried
-// again.
+// triesAgain reports whether a command is to be tried again after an error. It
+// is not if its caller's context has ended, if it was tried often enough, if
+// the stage's policy says no, or if the retry budget is spent. A command that
+// was refused uses up no try and no budget. The policy is user code; if it
+// crashes, its answer is no. The result is also the error of a command that is
+// not tried again.
 func (w *Worker) triesAgain(e *command.Envelope, err error, refused bool) (bool, error) {
 	switch {
 	case e.From.Ended() != nil || e.Tries() >= w.stage.Inbox.Config().Retry.Attempts || !w.retries(err):

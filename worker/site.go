@@ -30,12 +30,13 @@ func newSite(way []uintptr, stack []byte) *site {
 	}
 }
 
-// handlerCallers are the functions of the engine that handlers run in: all calls of a handler are between them and the
-// crash.
+// handlerCallers are the functions of the engine that handlers run in: all
+// calls of a handler are between them and the crash.
 var handlerCallers = []string{stacks.Module + "worker.(*Worker).work", stacks.Module + "worker.(*Run).serve"}
 
-// inner returns how many calls there are from a crash to the outermost of handlerCallers, both included, or 0 if there is
-// none. The calls outside of that are of the actor that runs the worker, and are the same for all crashes.
+// inner returns how many calls there are from a crash to the outermost of
+// handlerCallers, both included, or 0 if there is none. The calls outside of
+// that are of the actor that runs the worker, and are the same for all crashes.
 func inner(way []uintptr) int {
 	for i, pc := range slices.Backward(way) {
 		if f := runtime.FuncForPC(pc - 1); f != nil && slices.Contains(handlerCallers, f.Name()) {
@@ -46,11 +47,11 @@ func inner(way []uintptr) int {
 }
 
 const (
-	// longestWay is how many calls a sequence may have to be remembered. A longer one, of a recursion, is formatted each
-	// time.
+	// longestWay is how many calls a sequence may have to be remembered. A
+	// longer one, of a recursion, is formatted each time.
 	longestWay = 128
-	// mostSites bounds how many sites are remembered. A program has few places where it crashes. If it has more, the cache
-	// is cleared.
+	// mostSites bounds how many sites are remembered. A program has few places
+	// where it crashes. If it has more, the cache is cleared.
 	mostSites = 256
 )
 
@@ -63,12 +64,14 @@ type siteCache struct {
 // sites is the cache of the process.
 var sites = siteCache{on: map[uint64]*site{}}
 
-// ways reuses arrays. An array on the stack would make the stack of each worker's goroutine grow.
+// ways reuses arrays. An array on the stack would make the stack of each
+// worker's goroutine grow.
 var ways = sync.Pool{New: func() any { return new([longestWay]uintptr) }}
 
-// here returns the site of a crash. The function that has recovered from the crash calls it. A crash that follows the same
-// calls of the handler as the last one has the last one's site; then here reads only those calls, which are the smaller
-// part of the stack. Last is nil for a crash outside of handlers.
+// here returns the site of a crash. The function that has recovered from the
+// crash calls it. A crash that follows the same calls of the handler as the
+// last one has the last one's site; then here reads only those calls, which are
+// the smaller part of the stack. Last is nil for a crash outside of handlers.
 func (a *siteCache) here(last *atomic.Pointer[site]) *site {
 	calls := ways.Get().(*[longestWay]uintptr)
 	defer ways.Put(calls)

@@ -11,11 +11,13 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// ErrStuck is the value of a crash in which a handler did not return when its context had ended. The worker was given up
-// when the stage's time limit and its grace had passed.
+// ErrStuck is the value of a crash in which a handler did not return when its
+// context had ended. The worker was given up when the stage's time limit and
+// its grace had passed.
 var ErrStuck = errors.New("worker: handler is stuck")
 
-// onAlarm runs when the alarm goes off. It gives the worker up if its handler's grace is over.
+// onAlarm runs when the alarm goes off. It gives the worker up if its handler's
+// grace is over.
 func (w *Worker) onAlarm() {
 	ended, over := w.isOverdue()
 	if ended != nil {
@@ -28,8 +30,9 @@ func (w *Worker) onAlarm() {
 	}
 }
 
-// isOverdue reports whether the handler's grace is over and the worker was given up. If the time limit has passed and the
-// context has not ended, isOverdue returns the channel that is closed when it has.
+// isOverdue reports whether the handler's grace is over and the worker was
+// given up. If the time limit has passed and the context has not ended,
+// isOverdue returns the channel that is closed when it has.
 func (w *Worker) isOverdue() (ended <-chan struct{}, over bool) {
 	w.watching.Lock()
 	defer w.watching.Unlock()
@@ -51,9 +54,10 @@ func (w *Worker) isOverdue() (ended <-chan struct{}, over bool) {
 	return nil, false
 }
 
-// giveUpStuckLocked makes the caller, which is the watchdog, the owner of a worker whose handler is stuck. It returns false
-// if that is not possible now. While a handler emits it changes what the worker holds, so the watchdog tries again soon; if
-// Emit waits for a free slot, it has waited for long enough.
+// giveUpStuckLocked makes the caller, which is the watchdog, the owner of a
+// worker whose handler is stuck. It returns false if that is not possible now.
+// While a handler emits it changes what the worker holds, so the watchdog tries
+// again soon; if Emit waits for a free slot, it has waited for long enough.
 func (w *Worker) giveUpStuckLocked() bool {
 	if !w.emitting.TryLock() {
 		w.checkSoon(&w.wait)
@@ -81,8 +85,9 @@ func (w *Worker) checkSoon(wait *emitWait) {
 	w.alarm.Reset(checkAgain)
 }
 
-// settleStuck settles the accounts of a worker whose handler is stuck, as if it had crashed, and has the supervisor replace
-// the worker. It runs in the watchdog's goroutine, which owns the worker.
+// settleStuck settles the accounts of a worker whose handler is stuck, as if it
+// had crashed, and has the supervisor replace the worker. It runs in the
+// watchdog's goroutine, which owns the worker.
 func (w *Worker) settleStuck() {
 	if w.stage.Inbox.AddAbandoned() {
 		w.stage.Log.Error("as many abandoned handlers run as there may be: the stage handles no command until one of them returns",
@@ -118,7 +123,8 @@ func (w *Worker) stuckAt() []byte {
 	return unknownStack
 }
 
-// stackOf finds the stack of another goroutine by its header. It stops the world for a moment, so it is for rare events.
+// stackOf finds the stack of another goroutine by its header. It stops the
+// world for a moment, so it is for rare events.
 func stackOf(header []byte) []byte {
 	if len(header) == 0 {
 		return debug.Stack()
@@ -134,8 +140,9 @@ func stackOf(header []byte) []byte {
 
 var unknownStack = []byte("the goroutine's stack was not found")
 
-// Inherit takes over what a worker that was given up had still to deliver. It waits until the worker's accounts are settled,
-// which takes a moment. A worker that was abandoned has nothing left.
+// Inherit takes over what a worker that was given up had still to deliver. It
+// waits until the worker's accounts are settled, which takes a moment. A worker
+// that was abandoned has nothing left.
 func (w *Worker) Inherit(from *Worker) {
 	if from.fate.Load() == abandoned {
 		return

@@ -13,10 +13,12 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// keptIdle is how many idle coroutines a stage keeps: as many as a large batch may have started.
+// keptIdle is how many idle coroutines a stage keeps: as many as a large batch
+// may have started.
 const keptIdle = 256
 
-// Suspends has the stage's handlers run on coroutines. It must be called before the stage starts.
+// Suspends has the stage's handlers run on coroutines. It must be called before
+// the stage starts.
 func (s *Stage) Suspends() {
 	s.Inbox.SetSuspends()
 	s.Runs = coro.New(coro.Config{
@@ -52,7 +54,8 @@ func (coroutines) execute(w *Worker, batch []command.Envelope) {
 // others.
 func (coroutines) takesMore(w *Worker) bool { return w.pool == nil }
 
-// runOf returns the run of a command, or a new one. From now on the command is in the batch as it was when it was started.
+// runOf returns the run of a command, or a new one. From now on the command is
+// in the batch as it was when it was started.
 func (w *Worker) runOf(e *command.Envelope) *Run {
 	var run *Run
 	if e.Woken() {
@@ -74,8 +77,10 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 	return run
 }
 
-// resume starts or resumes a run until it suspends or ends, and reports whether it has ended. If another goroutine has the
-// run already, because the stage ends its runs, this worker treats it as suspended; so it does if a hard stop has abandoned the run.
+// resume starts or resumes a run until it suspends or ends, and reports whether
+// it has ended. If another goroutine has the run already, because the stage
+// ends its runs, this worker treats it as suspended; so it does if a hard stop
+// has abandoned the run.
 func (w *Worker) resume(run *Run) (ended bool) {
 	w.ended = false
 	if run.task == nil {
@@ -144,7 +149,8 @@ func (w *Worker) decide(run *Run, from *command.Origin) behaviour.Outcome {
 	return o
 }
 
-// takeDeferred takes over what the handler of a run has deferred. The run is over.
+// takeDeferred takes over what the handler of a run has deferred. The run is
+// over.
 func (w *Worker) takeDeferred(run *Run) {
 	if len(run.deferred) == 0 {
 		return
@@ -167,8 +173,9 @@ func (w *Worker) takeEmits(emits []emission) {
 	}
 }
 
-// loseRun takes over what the run in which the worker is stuck has emitted, and marks the run as lost. The caller has given the worker up
-// and has locked the run, which may be nil. The command of the run ends with h.
+// loseRun takes over what the run in which the worker is stuck has emitted, and
+// marks the run as lost. The caller has given the worker up and has locked the
+// run, which may be nil. The command of the run ends with h.
 func (w *Worker) loseRun(run *Run, h *hang) {
 	if run == nil {
 		return
@@ -180,8 +187,9 @@ func (w *Worker) loseRun(run *Run, h *hang) {
 	run.emitting.Unlock()
 }
 
-// detachRun is called when a run has suspended or ended, by the goroutine that ran it, before any other goroutine can have the
-// run. If the worker was given up meanwhile, the run is lost; its context has ended long ago.
+// detachRun is called when a run has suspended or ended, by the goroutine that
+// ran it, before any other goroutine can have the run. If the worker was given
+// up meanwhile, the run is lost; its context has ended long ago.
 func (s *Stage) detachRun(t *coro.Task) {
 	run := t.Tag.(*Run)
 	w := run.owner
@@ -201,8 +209,9 @@ func (s *Stage) detachRun(t *coro.Task) {
 	}
 }
 
-// queueWoken queues a run that was woken. A lost run belongs to no worker, so it is resumed at once, until it ends. So is one that ends
-// outside the workers.
+// queueWoken queues a run that was woken. A lost run belongs to no worker, so
+// it is resumed at once, until it ends. So is one that ends outside the
+// workers.
 func (s *Stage) queueWoken(t *coro.Task) {
 	run := t.Tag.(*Run)
 	if run.custody.gone() || s.Calls != nil {
@@ -248,8 +257,10 @@ func (s *Stage) endedRun(t *coro.Task) {
 	}
 }
 
-// Unwind ends all runs that are suspended: their suspensions return, and what their handlers return then counts. It is called
-// when a stage has ended. It waits for handlers that do not return, but not for runs that a worker still runs.
+// Unwind ends all runs that are suspended: their suspensions return, and what
+// their handlers return then counts. It is called when a stage has ended. It
+// waits for handlers that do not return, but not for runs that a worker still
+// runs.
 func (s *Stage) Unwind() {
 	cause := context.Cause(s.Context)
 	if cause == nil {
@@ -278,8 +289,9 @@ func (s *Stage) finishRun(run *Run) {
 	w.deliver(false)
 }
 
-// wasHeld reports whether the command of a run waited for others, as in a window, when a hard stop ended its wait with err. Then its handler
-// has not handled it: the error is no answer.
+// wasHeld reports whether the command of a run waited for others, as in a
+// window, when a hard stop ended its wait with err. Then its handler has not
+// handled it: the error is no answer.
 func (s *Stage) wasHeld(run *Run, err error) (yes bool) {
 	if err == nil || s.Inbox.Config().Holder == nil || run.envelope.From.Ended() != nil {
 		return false
@@ -291,12 +303,14 @@ func (s *Stage) wasHeld(run *Run, err error) (yes bool) {
 	return yes
 }
 
-// stopError returns the error of a command that a hard stop has ended for a reason.
+// stopError returns the error of a command that a hard stop has ended for a
+// reason.
 func (s *Stage) stopError(why error) error {
 	return plain.Wrap(fmt.Sprintf("stage %q", s.Inbox.Name()), fmt.Errorf("%w: %w", inbox.ErrStopped, why))
 }
 
-// workerFor returns a worker without an actor that has the command of a parked run of a halted stage in its batch, to end it.
+// workerFor returns a worker without an actor that has the command of a parked
+// run of a halted stage in its batch, to end it.
 func (s *Stage) workerFor(run *Run) *Worker {
 	w := New(s)
 	w.use(run.instance)
@@ -310,8 +324,9 @@ func (s *Stage) workerFor(run *Run) *Worker {
 	return w
 }
 
-// endLeft ends the rest of the batch of a worker of a halted stage, the present command with err, and delivers the results of the commands
-// before. The caller owns the worker, and calls report when it has released what the worker had.
+// endLeft ends the rest of the batch of a worker of a halted stage, the present
+// command with err, and delivers the results of the commands before. The caller
+// owns the worker, and calls report when it has released what the worker had.
 func (w *Worker) endLeft(err error) (report func()) {
 	left := w.Batch[w.cur:w.n]
 	for i := range left {

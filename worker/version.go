@@ -10,7 +10,8 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// errRetired means that a version makes no instances any more. Another version is the present one by then.
+// errRetired means that a version makes no instances any more. Another version
+// is the present one by then.
 var errRetired = errors.New("worker: the version is retired")
 
 // phase is how far the life of a version has come. It only moves forward.
@@ -60,13 +61,14 @@ type Version struct {
 	cancel  context.CancelCauseFunc // ends the context that first was started with
 }
 
-// NewVersion returns a version whose instances build makes. With shares it makes one instance, which all workers share.
+// NewVersion returns a version whose instances build makes. With shares it
+// makes one instance, which all workers share.
 func (s *Stage) NewVersion(build func(of *Version) Instance, shares bool) *Version {
 	return &Version{stage: s, make: build, shares: shares}
 }
 
-// Name returns what the version's behaviour calls its version; it is empty if the behaviour has no version, or if no instance
-// has been made yet.
+// Name returns what the version's behaviour calls its version; it is empty if
+// the behaviour has no version, or if no instance has been made yet.
 func (v *Version) Name() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -108,8 +110,9 @@ func (v *Version) build() (Instance, error) {
 	return inst, nil
 }
 
-// checkInstance returns an error if an instance is not fit for the stage: either all versions of a stage suspend, or none.
-// Only instances that workers do not share have snapshots.
+// checkInstance returns an error if an instance is not fit for the stage:
+// either all versions of a stage suspend, or none. Only instances that workers
+// do not share have snapshots.
 func (s *Stage) checkInstance(inst Instance, shared bool) error {
 	if err := inst.Saved().Flaw(); err != nil {
 		return fmt.Errorf("stage %q: the factory made an instance that cannot be used: %w", s.Inbox.Name(), err)
@@ -130,7 +133,8 @@ func (s *Stage) checkInstance(inst Instance, shared bool) error {
 	return nil
 }
 
-// StartShared starts the instance that workers share, if they share one that has not been started.
+// StartShared starts the instance that workers share, if they share one that
+// has not been started.
 func (v *Version) StartShared() error {
 	if !v.shares {
 		return nil
@@ -144,8 +148,9 @@ func (v *Version) StartShared() error {
 	})
 }
 
-// Start starts the first instance, if it has not been started. If ctx ends first, Start returns its cause, and the instance is
-// stopped as soon as it has started.
+// Start starts the first instance, if it has not been started. If ctx ends
+// first, Start returns its cause, and the instance is stopped as soon as it has
+// started.
 func (v *Version) Start(ctx context.Context) error {
 	return v.startFirst(func(inst Instance) error { return v.startOne(ctx, inst) })
 }
@@ -193,7 +198,8 @@ func (v *Version) wrapStart(err error) error {
 	return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
 }
 
-// startOne starts an instance with a context that ends with the stage's, and while it starts also with ctx.
+// startOne starts an instance with a context that ends with the stage's, and
+// while it starts also with ctx.
 //
 //nolint:contextcheck // two contexts end its own
 func (v *Version) startOne(ctx context.Context, inst Instance) error {
@@ -230,12 +236,13 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error {
 	return nil
 }
 
-// Stop stops the first instance, if it was started. No worker may use it. A shared instance can be started again; another one
-// is discarded.
+// Stop stops the first instance, if it was started. No worker may use it. A
+// shared instance can be started again; another one is discarded.
 func (v *Version) Stop() { v.stopFirst(func() bool { return true }) }
 
-// StopUnused is [Version.Stop] for a stage whose supervisor ends: a shared instance is stopped when no worker uses it any
-// more, unless it is started again before.
+// StopUnused is [Version.Stop] for a stage whose supervisor ends: a shared
+// instance is stopped when no worker uses it any more, unless it is started
+// again before.
 func (v *Version) StopUnused() {
 	if !v.shares {
 		v.Stop()
@@ -247,11 +254,12 @@ func (v *Version) StopUnused() {
 	v.stopFirst(v.unusedLocked)
 }
 
-// unusedLocked reports whether the shared instance may stop and no worker uses it.
+// unusedLocked reports whether the shared instance may stop and no worker uses
+// it.
 func (v *Version) unusedLocked() bool { return v.demand != wanted && v.live == 0 }
 
-// Close is [Version.Stop] for good. It does not wait for a goroutine that is starting or stopping the instance: one that has
-// started it too late stops it.
+// Close is [Version.Stop] for good. It does not wait for a goroutine that is
+// starting or stopping the instance: one that has started it too late stops it.
 func (v *Version) Close() {
 	v.mu.Lock()
 	v.demand = unwanted
@@ -262,7 +270,8 @@ func (v *Version) Close() {
 	}
 }
 
-// stopFirst stops the first instance if it is started and may is true then. May is called with mu held.
+// stopFirst stops the first instance if it is started and may is true then. May
+// is called with mu held.
 func (v *Version) stopFirst(may func() bool) {
 	v.turning.Lock()
 	defer v.turning.Unlock()
@@ -330,8 +339,9 @@ func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, erro
 	return inst, err
 }
 
-// reserve counts an instance that is about to be used, and returns the first one if no worker has taken it, and the state that
-// the instance is to begin with; nil if there is none yet. It returns false if the version is retired.
+// reserve counts an instance that is about to be used, and returns the first
+// one if no worker has taken it, and the state that the instance is to begin
+// with; nil if there is none yet. It returns false if the version is retired.
 func (v *Version) reserve() (first Instance, started bool, state any, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -353,7 +363,8 @@ func (v *Version) retain() {
 	v.mu.Unlock()
 }
 
-// release counts an instance that has been stopped. When the last instance of a retired version has left, the version is over.
+// release counts an instance that has been stopped. When the last instance of a
+// retired version has left, the version is over.
 func (v *Version) release() {
 	v.mu.Lock()
 	v.live--
@@ -387,7 +398,8 @@ func (v *Version) finish() {
 	}
 }
 
-// Done is closed when the last instance of a version that is retired has been stopped.
+// Done is closed when the last instance of a version that is retired has been
+// stopped.
 func (v *Version) Done() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -400,9 +412,11 @@ func (v *Version) Done() <-chan struct{} {
 	return v.done
 }
 
-// giveWay ends the making of instances, and calls install, which makes another version the present one. The states of instances go
-// to the heir, if there is one; otherwise they are lost. All of that is one step for a worker that takes an instance: it may
-// come after a crash, and must not find the heir without the state that its last instance has left. [Version.discard] follows.
+// giveWay ends the making of instances, and calls install, which makes another
+// version the present one. The states of instances go to the heir, if there is
+// one; otherwise they are lost. All of that is one step for a worker that takes
+// an instance: it may come after a crash, and must not find the heir without
+// the state that its last instance has left. [Version.discard] follows.
 func (v *Version) giveWay(heir *Version, install func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -417,7 +431,8 @@ func (v *Version) giveWay(heir *Version, install func()) {
 	install()
 }
 
-// discard stops the first instance of a version that has given way, if no worker has taken it.
+// discard stops the first instance of a version that has given way, if no
+// worker has taken it.
 func (v *Version) discard() {
 	v.mu.Lock()
 	var unused Instance
@@ -440,7 +455,8 @@ func (v *Version) keep(state any) {
 	}
 }
 
-// heirOrKeep keeps a state and returns nil, or returns the version that has replaced this one; nil if there is none.
+// heirOrKeep keeps a state and returns nil, or returns the version that has
+// replaced this one; nil if there is none.
 func (v *Version) heirOrKeep(state any) (heir *Version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

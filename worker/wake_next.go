@@ -2,10 +2,11 @@ package worker
 
 import "github.com/golda-dev/golda/internal/actor"
 
-// deliverBatch delivers what the last batch gathered, and reports whether the worker may go on. If all of it goes to one
-// stage, an idle worker that the hand-over calls is not woken yet: this worker will soon know whether it goes on itself, and
-// if not, the other one may have its goroutine. A shared worker wakes others at once, because it has other inboxes to serve
-// first.
+// deliverBatch delivers what the last batch gathered, and reports whether the
+// worker may go on. If all of it goes to one stage, an idle worker that the
+// hand-over calls is not woken yet: this worker will soon know whether it goes
+// on itself, and if not, the other one may have its goroutine. A shared worker
+// wakes others at once, because it has other inboxes to serve first.
 func (w *Worker) deliverBatch(box *actor.Mailbox) bool {
 	w.Member.DefersWakes = w.pool == nil && w.loaded == 0 && !box.Stepped()
 	gone := w.deliver(true)
@@ -21,7 +22,8 @@ func (w *Worker) wakeCalled() {
 	}
 }
 
-// runCalled gives this worker's goroutine to the worker that it has called, if any: it is about to rest.
+// runCalled gives this worker's goroutine to the worker that it has called, if
+// any: it is about to rest.
 func (w *Worker) runCalled(box *actor.Mailbox) {
 	called := w.Member.Called
 	if called == nil {

@@ -11,10 +11,12 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// watchdog watches a worker while its handler runs a command with a time limit. When the limit has passed it waits for the
-// grace, and then gives the worker up as stuck: see fate.go.
+// watchdog watches a worker while its handler runs a command with a time limit.
+// When the limit has passed it waits for the grace, and then gives the worker
+// up as stuck: see fate.go.
 //
-// Most workers have no time limit, so a worker has a watchdog from its first watched call on.
+// Most workers have no time limit, so a worker has a watchdog from its first
+// watched call on.
 type watchdog struct {
 	alarm  *time.Timer
 	over   chan struct{} // closed when a worker that was given up as stuck has been settled
@@ -32,7 +34,8 @@ type watchdog struct {
 // checkAgain is how soon the watchdog checks again if a handler emits.
 const checkAgain = 10 * time.Millisecond
 
-// limit returns a context for the next call. It ends with the stage's time limit or at [Worker.unlimit].
+// limit returns a context for the next call. It ends with the stage's time
+// limit or at [Worker.unlimit].
 func (w *Worker) limit(within context.Context, from *command.Origin) context.Context {
 	w.arm()
 	ctx, cancel := context.WithTimeoutCause(within, w.stage.Timeout, ErrTimeout)
@@ -56,7 +59,8 @@ func (w *Worker) watchedHandle(ctx context.Context, load any) (o behaviour.Outco
 	return o
 }
 
-// watched runs a handler's call while the watchdog watches. Limit made its context.
+// watched runs a handler's call while the watchdog watches. Limit made its
+// context.
 func (w *Worker) watched(ctx context.Context, call func()) {
 	if w.header == nil {
 		w.header = stacks.Header()
@@ -76,9 +80,10 @@ func (w *Worker) arm() {
 	}
 }
 
-// watch starts to watch a call whose context ends after the limit. The grace starts when the context has ended, which may
-// be after the limit on a busy machine; and of two timers that are due either may run first. So the watchdog does not take
-// the limit for the end of the context.
+// watch starts to watch a call whose context ends after the limit. The grace
+// starts when the context has ended, which may be after the limit on a busy
+// machine; and of two timers that are due either may run first. So the watchdog
+// does not take the limit for the end of the context.
 func (w *Worker) watch(ctx context.Context, limit time.Duration) {
 	w.arm()
 	w.wait.renew()
@@ -88,8 +93,9 @@ func (w *Worker) watch(ctx context.Context, limit time.Duration) {
 	w.alarm.Reset(limit)
 }
 
-// returned records that a handler has returned, or was suspended, if it is watched. It returns false if the worker was given
-// up as stuck before: then the goroutine must touch nothing of the worker.
+// returned records that a handler has returned, or was suspended, if it is
+// watched. It returns false if the worker was given up as stuck before: then
+// the goroutine must touch nothing of the worker.
 func (w *Worker) returned() bool {
 	if w.watchdog == nil {
 		return true

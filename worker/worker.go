@@ -15,11 +15,12 @@ import (
 	"github.com/golda-dev/golda/internal/yield"
 )
 
-// Worker is the part of a worker that outlives its actors. Actors follow one another in it; only the present one and the
-// inbox touch it, except for what slot and outgoing say.
+// Worker is the part of a worker that outlives its actors. Actors follow one
+// another in it; only the present one and the inbox touch it, except for what
+// slot and outgoing say.
 //
-// A worker of a stage's own is always at that stage. One of a shared pool moves from stage to stage, and works at each as
-// the stage's own workers do.
+// A worker of a stage's own is always at that stage. One of a shared pool moves
+// from stage to stage, and works at each as the stage's own workers do.
 type Worker struct {
 	inbox.Member
 	*watchdog // nil until the first call with a time limit
@@ -34,7 +35,8 @@ type Worker struct {
 	outgoing
 }
 
-// post is where a worker works. Its stage changes between batches only, and never if pool is nil.
+// post is where a worker works. Its stage changes between batches only, and
+// never if pool is nil.
 type post struct {
 	pipeline *inbox.Pipeline
 	pool     *inbox.SharedPool     // nil for a worker of a stage's own
@@ -43,7 +45,8 @@ type post struct {
 	seen     atomic.Pointer[Stage] // stage, for other goroutines
 }
 
-// slot is what any goroutine may read, or compete for: at most one actor at a time has claimed the worker.
+// slot is what any goroutine may read, or compete for: at most one actor at a
+// time has claimed the worker.
 type slot struct {
 	box     atomic.Pointer[actor.Mailbox]
 	claimed atomic.Bool // an actor has the worker, or is about to be started in it
@@ -51,7 +54,8 @@ type slot struct {
 	hung    *hang       // the error of the command of a worker that was given up; nil if that is the command of a run
 }
 
-// acting is the present actor, and how the last one ended. The supervisor reads failure and left when the actor has ended.
+// acting is the present actor, and how the last one ended. The supervisor reads
+// failure and left when the actor has ended.
 type acting struct {
 	self    actor.Context
 	failure error // why the actor failed; nil if it did not
@@ -72,7 +76,7 @@ type gear struct {
 // the forms. So a further form is another type with these methods, and a case
 // in [Stage.executorOf].
 //
-// Executors have no state. What a batch needs is the worker's.
+// Executors have no state: the worker keeps it.
 type executor interface {
 	// execute handles a batch: all commands of the worker from the present one
 	// on. It settles each command in order, and returns early if the inbox is
@@ -98,7 +102,8 @@ type progress struct {
 	spent  []any // the loads of completed commands, if they may be in boxes, until they are booked
 }
 
-// suspending is what a worker needs for commands whose handlers may suspend: at most one of them runs in the worker.
+// suspending is what a worker needs for commands whose handlers may suspend: at
+// most one of them runs in the worker.
 type suspending struct {
 	running atomic.Pointer[Run] // the run that the worker runs
 	blame   *Run                // the run that crashed, while the crash is settled
@@ -134,7 +139,8 @@ func New(stage *Stage) *Worker {
 	return w
 }
 
-// NewShared returns a worker of a shared pool, without an actor. Handlers' contexts end with ctx.
+// NewShared returns a worker of a shared pool, without an actor. Handlers'
+// contexts end with ctx.
 func NewShared(ctx context.Context, sp *inbox.SharedPool, pl *inbox.Pipeline) *Worker {
 	w := newWorker(ctx, pl)
 	w.pool = sp
@@ -154,7 +160,8 @@ func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 	return w
 }
 
-// inOrder makes the worker one of an ordered stage, or of a keyed one whose commands hold lanes, or of neither.
+// inOrder makes the worker one of an ordered stage, or of a keyed one whose
+// commands hold lanes, or of neither.
 func (w *Worker) inOrder(in *inbox.Inbox) {
 	w.numbers, w.holds = nil, nil
 	switch {
@@ -165,10 +172,12 @@ func (w *Worker) inOrder(in *inbox.Inbox) {
 	}
 }
 
-// knownPart returns the worker's part in the line if that knows the holds of the batch.
+// knownPart returns the worker's part in the line if that knows the holds of
+// the batch.
 func (w *Worker) knownPart() *line.Part { return cmp.Or(w.numbers, w.holds) }
 
-// partInLine returns the worker's part in the line of its stage, and makes it if there is none.
+// partInLine returns the worker's part in the line of its stage, and makes it
+// if there is none.
 func (w *Worker) partInLine() *line.Part {
 	if w.Member.Part == nil {
 		w.Member.Part = new(line.Part)
@@ -176,29 +185,32 @@ func (w *Worker) partInLine() *line.Part {
 	return w.Member.Part
 }
 
-// Claim reserves the worker for an actor to be started. It returns false if the worker is taken: by an actor that lives, or
-// by one that was given up and may still run.
+// Claim reserves the worker for an actor to be started. It returns false if the
+// worker is taken: by an actor that lives, or by one that was given up and may
+// still run.
 func (w *Worker) Claim() bool { return w.claimed.CompareAndSwap(false, true) }
 
 // Unclaim releases the worker when its actor has ended.
 func (w *Worker) Unclaim() { w.claimed.Store(false) }
 
-// Failure returns why the last actor failed, or nil if it did not. The supervisor calls it after the actor has ended.
+// Failure returns why the last actor failed, or nil if it did not. The
+// supervisor calls it after the actor has ended.
 func (w *Worker) Failure() error { return w.failure }
 
-// Left reports whether the last actor ended because the inbox asked it to. The supervisor calls it after the actor has
-// ended.
+// Left reports whether the last actor ended because the inbox asked it to. The
+// supervisor calls it after the actor has ended.
 func (w *Worker) Left() bool { return w.left }
 
-// Loaded reports whether the last actor left commands behind that it could not hand over. The supervisor calls it after the
-// actor has ended.
+// Loaded reports whether the last actor left commands behind that it could not
+// hand over. The supervisor calls it after the actor has ended.
 func (w *Worker) Loaded() bool { return w.hasUndelivered() }
 
-// Stage returns the stage where the worker was last, or nil if it never was at one. The supervisor calls it after the actor
-// has ended.
+// Stage returns the stage where the worker was last, or nil if it never was at
+// one. The supervisor calls it after the actor has ended.
 func (w *Worker) Stage() *Stage { return w.stage }
 
-// Busy returns how long the worker has been at its present batch, or 0 if it has none. Any goroutine may call it.
+// Busy returns how long the worker has been at its present batch, or 0 if it
+// has none. Any goroutine may call it.
 func (w *Worker) Busy() time.Duration {
 	since := w.Since.Load()
 	if since <= 0 {
@@ -207,8 +219,8 @@ func (w *Worker) Busy() time.Duration {
 	return time.Duration(max(w.pipeline.Now()-since, 1))
 }
 
-// At returns the name of the stage where the worker is, or was last. It is empty if the worker never was at one. Any
-// goroutine may call it.
+// At returns the name of the stage where the worker is, or was last. It is
+// empty if the worker never was at one. Any goroutine may call it.
 func (w *Worker) At() string {
 	if s := w.seen.Load(); s != nil {
 		return s.Inbox.Name()
@@ -219,8 +231,9 @@ func (w *Worker) At() string {
 // Lost reports whether the worker was given up: it is not to be used again.
 func (w *Worker) Lost() bool { return w.fate.Load() != inService }
 
-// label gives the goroutine the profiling labels of the present stage. The worker's mailbox may run on another goroutine
-// each time, which may have the labels of any stage.
+// label gives the goroutine the profiling labels of the present stage. The
+// worker's mailbox may run on another goroutine each time, which may have the
+// labels of any stage.
 func (w *Worker) label() {
 	if w.stage != nil {
 		pprof.SetGoroutineLabels(w.stage.Context)
@@ -230,11 +243,12 @@ func (w *Worker) label() {
 // hasUndelivered reports whether there is anything to deliver.
 func (w *Worker) hasUndelivered() bool { return w.loaded > 0 || w.lane.n > 0 }
 
-// Halted reports whether the worker must not start another command, because its inbox is halted.
+// Halted reports whether the worker must not start another command, because its
+// inbox is halted.
 func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
 
-// Halts returns the flag that an [Instance] reads before each command of a batch: if it is set, the command must not be
-// started.
+// Halts returns the flag that an [Instance] reads before each command of a
+// batch: if it is set, the command must not be started.
 func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
 
 // now reads the clock, or returns the last reading if that is up to date.
@@ -270,8 +284,9 @@ func (w *Worker) clock() {
 	}
 }
 
-// follow stores which command of the batch is begun, where the pipeline follows that: see [inbox.Member.Begun]. It is called before it is
-// checked whether the inbox is halted.
+// follow stores which command of the batch is begun, where the pipeline follows
+// that: see [inbox.Member.Begun]. It is called before it is checked whether the
+// inbox is halted.
 func (w *Worker) follow(begun int) {
 	if w.pipeline.Follows {
 		w.Member.Begun.Store(int32(begun))

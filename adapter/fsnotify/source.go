@@ -14,7 +14,8 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// Source is a scheduler.Source whose events are changes of files, of type fsnotify.Event.
+// Source is a scheduler.Source whose events are changes of files, of type
+// fsnotify.Event.
 type Source struct {
 	watcher *notify.Watcher
 	paths   []string
@@ -26,7 +27,9 @@ type Source struct {
 
 var _ scheduler.Source = (*Source)(nil)
 
-// Watch starts to watch directories or files. If one of them cannot be watched, Watch fails and watches nothing. It is an error to give no path, or an empty one.
+// Watch starts to watch directories or files. If one of them cannot be watched,
+// Watch fails and watches nothing. It is an error to give no path, or an empty
+// one.
 func Watch(paths ...string) (*Source, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("fsnotify: Watch: there is no path")
@@ -53,12 +56,13 @@ func Watch(paths ...string) (*Source, error) {
 	return s, nil
 }
 
-// lookTime is how often a source checks that it still watches its paths: the system does not report that a file system was
-// unmounted. It is a variable for tests.
+// lookTime is how often a source checks that it still watches its paths: the
+// system does not report that a file system was unmounted. It is a variable for
+// tests.
 var lookTime = 5 * time.Second
 
-// look watches the paths again that are not watched, unless the event that says why may still come: it waits for that until the
-// next look.
+// look watches the paths again that are not watched, unless the event that says
+// why may still come: it waits for that until the next look.
 func (s *Source) look(found func(notify.Event) error) error {
 	lacking := s.lacking()
 	if len(lacking) > 0 && (s.suspect || s.gone) {
@@ -79,7 +83,8 @@ func (s *Source) lacking() (paths []string) {
 	return paths
 }
 
-// rewatch watches paths again, and calls found with a Create event for each path that exists. Its error names the paths that do not.
+// rewatch watches paths again, and calls found with a Create event for each
+// path that exists. Its error names the paths that do not.
 func (s *Source) rewatch(found func(notify.Event) error, paths []string) error {
 	var errs []error
 	for _, p := range paths {
@@ -107,9 +112,10 @@ func (s *Source) follow(change notify.Event, found func(notify.Event) error) err
 	return s.rewatch(found, []string{path})
 }
 
-// Observe notifies of changes until ctx is done or the source is closed; then it closes the source. An error that the
-// system reports is an event, too, and so is one for a path that was removed or renamed. When such a path is there again, Observe
-// notifies of a Create of it.
+// Observe notifies of changes until ctx is done or the source is closed; then
+// it closes the source. An error that the system reports is an event, too, and
+// so is one for a path that was removed or renamed. When such a path is there
+// again, Observe notifies of a Create of it.
 func (s *Source) Observe(ctx context.Context, changed func(event any)) error {
 	defer s.Close() //nolint:errcheck // there is no caller to return it to
 	look := time.NewTicker(lookTime)
@@ -146,16 +152,20 @@ func (s *Source) Observe(ctx context.Context, changed func(event any)) error {
 	}
 }
 
-// Feed submits changes until ctx is done; then it closes the source. It is a source of pipeline.Feed:
+// Feed submits changes until ctx is done; then it closes the source. It is a
+// source of pipeline.Feed:
 //
 //	pipeline.Feed("changes", index, src.Feed)
 //
-// An error that the system reports, such as fsnotify.ErrEventOverflow, is returned: the feed calls Feed again after a pause,
-// and the watch goes on meanwhile. After an overflow changes are missing. If each counts, look at all files now and then, too. A
-// source that was closed is exhausted.
+// An error that the system reports, such as fsnotify.ErrEventOverflow, is
+// returned: the feed calls Feed again after a pause, and the watch goes on
+// meanwhile. After an overflow changes are missing. If each counts, look at all
+// files now and then, too. A source that was closed is exhausted.
 //
-// That a watched path was removed or renamed is an error, too, after the change itself. If the path is there again when the feed calls
-// Feed, or was made anew at once, as editors do, it is watched again and Feed submits a Create of it; changes in between are missing.
+// That a watched path was removed or renamed is an error, too, after the change
+// itself. If the path is there again when the feed calls Feed, or was made anew
+// at once, as editors do, it is watched again and Feed submits a Create of it;
+// changes in between are missing.
 func (s *Source) Feed(ctx context.Context, submit func(change notify.Event) error) error {
 	if s.gone {
 		if err := s.rewatch(submit, s.lacking()); err != nil {
@@ -200,7 +210,8 @@ func (s *Source) closeAfter(ctx context.Context) error {
 	return s.Close()
 }
 
-// Close ends the watch. It may be called twice. It is not needed for a registered source.
+// Close ends the watch. It may be called twice. It is not needed for a
+// registered source.
 func (s *Source) Close() error { return s.watcher.Close() }
 
 // String names the watched paths, for messages.

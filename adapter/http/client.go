@@ -116,8 +116,8 @@ func Do[In, Out any](
 	}
 }
 
-// withoutQuery cuts the query from the URL of an error of package http, because a
-// query may have a token.
+// withoutQuery cuts the query from the URL of an error of package http, because
+// a query may have a token.
 func withoutQuery(err error) error {
 	failed, is := errors.AsType[*url.Error](err)
 	if !is {

@@ -27,8 +27,8 @@ type final struct {
 	reconnects uint64 // of the connection, before the answer was sent
 }
 
-// lane has the last answers for the messages of one consumer that the server has
-// not confirmed.
+// lane has the last answers for the messages of one consumer that the server
+// has not confirmed.
 type lane struct {
 	sent     []final // in the order in which they were sent
 	released uint64  // how many answers were removed from sent
@@ -102,8 +102,8 @@ func (c *confirmer) close() {
 	}
 }
 
-// send sends the last answer for a message. The answer is counted when the server
-// has confirmed it.
+// send sends the last answer for a message. The answer is counted when the
+// server has confirmed it.
 func (c *confirmer) send(d *delivery, text string, count *uint64) {
 	if c.t.sendsLast(d) {
 		c.t.release(d, count)
@@ -147,8 +147,9 @@ func (c *confirmer) wait() {
 	}
 }
 
-// askForRest asks for confirmations of the answers that no request covers, unless
-// there was a request just now: then the next answer may have another one.
+// askForRest asks for confirmations of the answers that no request covers,
+// unless there was a request just now: then the next answer may have another
+// one.
 func (c *confirmer) askForRest() {
 	c.waits = false
 	for _, l := range c.lanes {
@@ -162,8 +163,8 @@ func (c *confirmer) askForRest() {
 	}
 }
 
-// publish sends an answer. If that fails the server does not confirm the answer,
-// and look sends it again.
+// publish sends an answer. If that fails the server does not confirm the
+// answer, and look sends it again.
 func (c *confirmer) publish(f final, reply string) {
 	m := &natsgo.Msg{Subject: f.d.message().Reply, Reply: reply, Data: []byte(f.text)}
 	_ = c.t.conn.PublishMsg(m)
@@ -202,8 +203,8 @@ func (c *confirmer) forget(l *lane, n int) {
 	l.asks = slices.Delete(l.asks, 0, n)
 }
 
-// look sends the answers again that the server has not confirmed for too long, or
-// with now all answers that it has not confirmed.
+// look sends the answers again that the server has not confirmed for too long,
+// or with now all answers that it has not confirmed.
 func (c *confirmer) look(now bool) {
 	for consumer, l := range c.lanes {
 		switch {
@@ -225,8 +226,8 @@ func (c *confirmer) look(now bool) {
 	}
 }
 
-// again sends all answers of a lane again. It drops the answers for messages of a
-// stream that was removed.
+// again sends all answers of a lane again. It drops the answers for messages of
+// a stream that was removed.
 func (c *confirmer) again(l *lane) {
 	c.subscribe()
 	all := l.sent
@@ -250,8 +251,8 @@ func (c *confirmer) again(l *lane) {
 	c.ask(l)
 }
 
-// giveUp forgets the answers of a lane that the server has not confirmed: it may
-// deliver their messages again.
+// giveUp forgets the answers of a lane that the server has not confirmed: it
+// may deliver their messages again.
 func (c *confirmer) giveUp(l *lane) {
 	c.t.log.Warn("the server has not confirmed acknowledgements before the inlet was closed; the messages may be delivered again",
 		"messages", len(l.sent))

@@ -40,7 +40,8 @@ func (d *denial) Unwrap() error { return d.err }
 // connects.
 const mostDenials = 64
 
-// denials are the permissions that the connection has lacked since it was connected last.
+// denials are the permissions that the connection has lacked since it was
+// connected last.
 type denials struct {
 	nc *natsgo.Conn
 
@@ -74,7 +75,8 @@ func watch(nc *natsgo.Conn) *denials {
 // named matches the subject in the text of the server's error.
 var named = regexp.MustCompile(`(Publish to|Subscription to|Publish with Reply of) "([^"]+)"`)
 
-// note notes an error of the server, if it is a denial, and calls the listeners.
+// note notes an error of the server, if it is a denial, and calls the
+// listeners.
 func (d *denials) note(err error) {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return
@@ -148,8 +150,8 @@ func (d *denials) all() error {
 
 // about returns the denial of publishing to a subject, if it came after a time,
 // or of the subjects on which the server answers this connection, or nil if
-// there is none. The connection subscribes to its inboxes once, so the denial of
-// an inbox may be older.
+// there is none. The connection subscribes to its inboxes once, so the denial
+// of an inbox may be older.
 func (d *denials) about(subject string, after time.Time) *denial {
 	subject = pattern(subject)
 	d.mu.Lock()
@@ -164,8 +166,8 @@ func (d *denials) about(subject string, after time.Time) *denial {
 
 // isAnswer reports whether a denial cuts this connection off from answers. The
 // inboxes of all processes of a user have one prefix, and this connection
-// subscribes to its own inboxes only. A denial of publishing to an inbox concerns
-// the answers to another process.
+// subscribes to its own inboxes only. A denial of publishing to an inbox
+// concerns the answers to another process.
 func (d *denials) isAnswer(now *denial) bool {
 	prefix := d.nc.Opts.InboxPrefix
 	if prefix == "" {
@@ -175,7 +177,8 @@ func (d *denials) isAnswer(now *denial) bool {
 }
 
 // silenced returns the denial since a message was sent, if the error of sending
-// it says that the server has not answered. A server that is away denies nothing.
+// it says that the server has not answered. A server that is away denies
+// nothing.
 func (d *denials) silenced(err error, subject string, sent time.Time) *denial {
 	if !errors.Is(explain(err), ErrAway) || !d.nc.IsConnected() {
 		return nil
@@ -264,8 +267,9 @@ func pattern(subject string) string {
 // needs reports whether the inlet needs a subject.
 func (t *tracker) needs(subject string) bool { return t.names.has(subject) }
 
-// denied logs a denial, unless its kind was noted before. Either the inlet needs
-// the subject, or another part of the program that has the connection does.
+// denied logs a denial, unless its kind was noted before. Either the inlet
+// needs the subject, or another part of the program that has the connection
+// does.
 func (t *tracker) denied(now *denial, ofInlet bool) {
 	switch {
 	case now.known:

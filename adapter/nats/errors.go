@@ -17,18 +17,23 @@ import (
 )
 
 var (
-	// ErrLocked is wrapped by the error of [Embed] if another process, or another Conn of this one, has the store.
+	// ErrLocked is wrapped by the error of [Embed] if another process, or
+	// another Conn of this one, has the store.
 	ErrLocked = errors.New("another server has it open")
-	// ErrCorrupt is wrapped by the error of [Embed] if the store has data that the server cannot read. Nothing was changed.
+	// ErrCorrupt is wrapped by the error of [Embed] if the store has data that
+	// the server cannot read. Nothing was changed.
 	ErrCorrupt = errors.New("it is corrupt")
-	// ErrFull refuses a message: the stream, the server's store or its disk is full. It is overload, see [stage.Overloaded].
+	// ErrFull refuses a message: the stream, the server's store or its disk is
+	// full. It is overload, see [stage.Overloaded].
 	ErrFull = errors.New("full")
 	// ErrTooLarge refuses a message that is larger than the server takes.
 	ErrTooLarge = errors.New("message too large")
-	// ErrAway is wrapped by the error of a request that the server did not answer. Whether it was carried out is not known: a message
-	// with an ID may be published again. It is overload, see [stage.Overloaded].
+	// ErrAway is wrapped by the error of a request that the server did not
+	// answer. Whether it was carried out is not known: a message with an ID may
+	// be published again. It is overload, see [stage.Overloaded].
 	ErrAway = errors.New("the server does not answer")
-	// ErrUnknownType is wrapped by the error of a [Codec] for a message of a type or version that it does not know.
+	// ErrUnknownType is wrapped by the error of a [Codec] for a message of a
+	// type or version that it does not know.
 	ErrUnknownType = errors.New("unknown type")
 	// ErrTaken refuses a node whose name another program has.
 	ErrTaken = errors.New("the name is taken")
@@ -36,13 +41,15 @@ var (
 	ErrFed = errors.New("the inlet feeds a stage already")
 )
 
-// The reasons of the overload that [stage.Overloaded] reports for [ErrFull] and [ErrAway].
+// The reasons of the overload that [stage.Overloaded] reports for [ErrFull] and
+// [ErrAway].
 const (
 	InletFull  reason.Reason = "inlet_full"
 	BrokerAway reason.Reason = "broker_away"
 )
 
-// refusal is an error of the server that is overload: nothing is wrong with the message.
+// refusal is an error of the server that is overload: nothing is wrong with the
+// message.
 type refusal struct {
 	kind error // ErrFull or ErrAway
 	err  error // of the server
@@ -51,7 +58,8 @@ type refusal struct {
 func (e *refusal) Error() string   { return fmt.Sprintf("%v: %v", e.kind, e.err) }
 func (e *refusal) Unwrap() []error { return []error{e.kind, e.err} }
 
-// Overload is for [stage.Overloaded]. A stream may be full of what the publisher is a part of, as in a loop, so it counts as a try.
+// Overload is for [stage.Overloaded]. A stream may be full of what the
+// publisher is a part of, as in a loop, so it counts as a try.
 func (e *refusal) Overload() (stage.Overload, bool) {
 	why := InletFull
 	if errors.Is(e.kind, ErrAway) {
@@ -69,7 +77,8 @@ var fullCodes = []jetstream.ErrorCode{
 	10077, // a store failed, because it is full or else
 }
 
-// The codes of the server's errors that mean that a part of its cluster does not answer.
+// The codes of the server's errors that mean that a part of its cluster does
+// not answer.
 var awayCodes = []jetstream.ErrorCode{
 	10008, // no leader
 	10118, // a stream is offline
@@ -77,7 +86,8 @@ var awayCodes = []jetstream.ErrorCode{
 	10158, // a message of this ID is under way
 }
 
-// explain returns an error of the server as one of this package, if it has a meaning for users.
+// explain returns an error of the server as one of this package, if it has a
+// meaning for users.
 func explain(err error) error {
 	if err == nil {
 		return nil

@@ -17,31 +17,38 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Outcomes keeps the outcome of each key: see [Once]. [Conn.Outcomes] makes one, and a table of a database can be one. Any number of
-// goroutines, in any number of processes, use it at once.
+// Outcomes keeps the outcome of each key: see [Once]. [Conn.Outcomes] makes
+// one, and a table of a database can be one. Any number of goroutines, in any
+// number of processes, use it at once.
 type Outcomes interface {
 	// Get returns the outcome of a key, and whether there is one.
 	Get(ctx context.Context, key string) (outcome []byte, found bool, err error)
-	// Add sets the outcome of a key that has none. If it has one, Add changes nothing and returns false. Of several calls at once for
-	// one key, one returns true. When it has returned, the outcome outlives the process.
+	// Add sets the outcome of a key that has none. If it has one, Add changes
+	// nothing and returns false. Of several calls at once for one key, one
+	// returns true. When it has returned, the outcome outlives the process.
 	Add(ctx context.Context, key string, outcome []byte) (added bool, err error)
 }
 
-// Once calls f if the key has no outcome, keeps what f returns as the outcome, as JSON, and returns it. If the key has an outcome, Once
-// returns that and does not call f. An error of f is returned and is no outcome: f may be called again. For a message
-// that may be delivered twice, the key is what the message always has, such as the number of an order.
+// Once calls f if the key has no outcome, keeps what f returns as the outcome,
+// as JSON, and returns it. If the key has an outcome, Once returns that and
+// does not call f. An error of f is returned and is no outcome: f may be called
+// again. For a message that may be delivered twice, the key is what the message
+// always has, such as the number of an order.
 //
 // JSON must keep all of the type R, as it must of the commands of an inlet:
 // otherwise Once returns an error and does not call f. An outcome with a string
 // that is not UTF-8 is an error, too, after f was called.
 //
-// What Once promises: a key has one outcome, and all calls of Once for it, in all processes, return that one. So an effect that is the
-// outcome, such as an entry of a ledger that is read from the Outcomes, happens exactly once.
+// What Once promises: a key has one outcome, and all calls of Once for it, in
+// all processes, return that one. So an effect that is the outcome, such as an
+// entry of a ledger that is read from the Outcomes, happens exactly once.
 //
-// What it cannot promise: that f is called once. If the process dies after f has had an effect elsewhere and before the outcome is kept, or
-// if two calls for one key run at the same time because a message was delivered again while its first process was frozen or cut off, f is
-// called again. To close that gap too, give the key to the other side, if it takes idempotency keys, or write effect and outcome in one
-// transaction of a database.
+// What it cannot promise: that f is called once. If the process dies after f
+// has had an effect elsewhere and before the outcome is kept, or if two calls
+// for one key run at the same time because a message was delivered again while
+// its first process was frozen or cut off, f is called again. To close that gap
+// too, give the key to the other side, if it takes idempotency keys, or write
+// effect and outcome in one transaction of a database.
 func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx context.Context) (R, error)) (R, error) {
 	link.CheckContext(ctx, "nats: Once")
 	if outcomes == nil || f == nil {
@@ -91,8 +98,10 @@ func outcomeOf[R any](key string, outcome []byte) (result R, err error) {
 	return result, nil
 }
 
-// Outcomes returns outcomes that the server keeps, in a key-value bucket of that name, of letters, digits, - and _. They are forgotten
-// after the time keep, which should be longer than a message may be delivered again; 0 means never. Any string is a key, however long, but an empty one.
+// Outcomes returns outcomes that the server keeps, in a key-value bucket of
+// that name, of letters, digits, - and _. They are forgotten after the time
+// keep, which should be longer than a message may be delivered again; 0 means
+// never. Any string is a key, however long, but an empty one.
 func (c *Conn) Outcomes(ctx context.Context, bucket string, keep time.Duration) (Outcomes, error) {
 	link.CheckContext(ctx, "nats: Outcomes")
 	if !validName.MatchString(bucket) || keep < 0 {
@@ -128,8 +137,8 @@ var errNoKey = errors.New("the key is empty")
 // outcomeTime is how long the server may take to answer for an outcome.
 const outcomeTime = 5 * time.Second
 
-// Get is for [Once]. It asks the leader of the bucket: any server of a cluster answers KeyValue.Get, and one that was away
-// may not have the outcome yet.
+// Get is for [Once]. It asks the leader of the bucket: any server of a cluster
+// answers KeyValue.Get, and one that was away may not have the outcome yet.
 func (o kvOutcomes) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	if key == "" {
 		return nil, false, errNoKey
@@ -179,11 +188,13 @@ func (o kvOutcomes) Add(ctx context.Context, key string, outcome []byte) (bool, 
 	}
 }
 
-// longestKey is how long a key may be in a bucket. A server closes the connection of a client whose subject has more than some 4,000 bytes.
+// longestKey is how long a key may be in a bucket. A server closes the
+// connection of a client whose subject has more than some 4,000 bytes.
 const longestKey = 1 << 10
 
-// escape returns a key that a bucket takes: of letters, digits, - and _, and all else as = and two digits of each byte. Of one that
-// is too long it has the beginning and a hash, after == so that no other key becomes the same.
+// escape returns a key that a bucket takes: of letters, digits, - and _, and
+// all else as = and two digits of each byte. Of one that is too long it has the
+// beginning and a hash, after == so that no other key becomes the same.
 func escape(key string) string {
 	escaped := escapeAll(key)
 	if len(escaped) <= longestKey {

@@ -212,8 +212,8 @@ func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(er
 // noPart stands for the members among the partitions of a waiting.
 const noPart = -1
 
-// waiting has the reasons for which receivers of the partitions of an inlet wait.
-// The inlet waits while one of them does.
+// waiting has the reasons for which receivers of the partitions of an inlet
+// wait. The inlet waits while one of them does.
 type waiting struct {
 	tell func(error) // gets all reasons as one error, nil if there is none
 
@@ -221,8 +221,8 @@ type waiting struct {
 	of map[int]error
 }
 
-// set sets the reason for which the receiver of a partition waits; nil if it does
-// not wait.
+// set sets the reason for which the receiver of a partition waits; nil if it
+// does not wait.
 func (w *waiting) set(part int, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

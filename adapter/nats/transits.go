@@ -11,9 +11,11 @@ import (
 	"github.com/golda-dev/golda/coordination/rpc"
 )
 
-// Nodes lose each other if much more waits to be sent than the network takes, or to be handled, and the server ends the connection of a
-// client for which too much waits. So large commands, and large results, are on their way a few at a time: the process that is
-// called says that a command has arrived, and asks its caller before it sends a result. Small ones are not held up.
+// Nodes lose each other if much more waits to be sent than the network takes,
+// or to be handled, and the server ends the connection of a client for which
+// too much waits. So large commands, and large results, are on their way a few
+// at a time: the process that is called says that a command has arrived, and
+// asks its caller before it sends a result. Small ones are not held up.
 const (
 	largeTransit = 16 << 10 // bytes of data from which on a command or a result is large
 	mostTransit  = 8 << 20  // bytes of the large commands of a carrier that are on their way, and of the results
@@ -45,7 +47,8 @@ func newTransits() *transits {
 	}
 }
 
-// begin waits until a command may be sent, and returns the number of its call. The end must be noted with end.
+// begin waits until a command may be sent, and returns the number of its call.
+// The end must be noted with end.
 func (t *transits) begin(ctx context.Context, size int) (uint64, error) {
 	n := bulk(size)
 	if n > 0 && t.commands.Acquire(ctx, n) != nil {
@@ -104,7 +107,8 @@ type finished struct {
 	Size int
 }
 
-// arrived tells the caller of a call that the command has arrived, if that is large.
+// arrived tells the caller of a call that the command has arrived, if that is
+// large.
 func (x *exchange) arrived(q called) {
 	if bulk(len(q.Data)) > 0 {
 		_ = rpc.At[uint64, struct{}](x.caller(q), arrivedMethod).Send(q.Call) // or else the caller is lost, and notices that

@@ -13,14 +13,15 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Source is what a [Collector] reads: a [*pipeline.Pipeline], or a test double. Snapshot may be called by several
-// goroutines at once.
+// Source is what a [Collector] reads: a [*pipeline.Pipeline], or a test double.
+// Snapshot may be called by several goroutines at once.
 type Source interface {
 	Snapshot() pipeline.Snapshot
 }
 
-// Collector exports one pipeline's snapshot to Prometheus. It holds no state but the descriptions of its metrics, and
-// may be used by several registries and several scrapes at once.
+// Collector exports one pipeline's snapshot to Prometheus. It holds no state
+// but the descriptions of its metrics, and may be used by several registries
+// and several scrapes at once.
 type Collector struct {
 	source Source
 	ofAll  []series[pipeline.Snapshot]
@@ -30,9 +31,11 @@ type Collector struct {
 	byWhy  []reasons
 }
 
-// NewCollector returns a collector for a pipeline, which need not run yet. NewCollector reads the pipeline's name once;
-// it becomes a constant label of all metrics. So one registry can hold the collectors of several pipelines, it refuses
-// a second one of the same name, and the collector of a stopped pipeline can be unregistered. It panics if p is nil.
+// NewCollector returns a collector for a pipeline, which need not run yet.
+// NewCollector reads the pipeline's name once; it becomes a constant label of
+// all metrics. So one registry can hold the collectors of several pipelines, it
+// refuses a second one of the same name, and the collector of a stopped
+// pipeline can be unregistered. It panics if p is nil.
 func NewCollector(p Source) *Collector {
 	if v := reflect.ValueOf(p); p == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("prometheus: NewCollector: the pipeline is nil")
@@ -67,7 +70,8 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect takes one snapshot and sends all its numbers, so that the numbers of a scrape are consistent.
+// Collect takes one snapshot and sends all its numbers, so that the numbers of
+// a scrape are consistent.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s := c.source.Snapshot()
 	send(out, c.ofAll, &s)
@@ -101,8 +105,9 @@ func describe[S any](metrics []metric[S], constant prometheus.Labels, labels ...
 	return all
 }
 
-// send reads each series from a snapshot; a series that was never measured is left out. It returns the labels that all
-// of them share. If there are no valid labels, because a name is not UTF-8, only the scrape fails, not the program.
+// send reads each series from a snapshot; a series that was never measured is
+// left out. It returns the labels that all of them share. If there are no valid
+// labels, because a name is not UTF-8, only the scrape fails, not the program.
 func send[S any](out chan<- prometheus.Metric, all []series[S], from *S, name ...string) (own []*dto.LabelPair) {
 	own, err := labels(all[0].desc, name)
 	if err != nil {
@@ -119,7 +124,8 @@ func send[S any](out chan<- prometheus.Metric, all []series[S], from *S, name ..
 	return own
 }
 
-// labels returns the labels that client_golang would give a metric, in its order.
+// labels returns the labels that client_golang would give a metric, in its
+// order.
 func labels(desc *prometheus.Desc, values []string) ([]*dto.LabelPair, error) {
 	m, err := prometheus.NewConstMetric(desc, prometheus.UntypedValue, 0, values...)
 	if err != nil {
@@ -127,11 +133,13 @@ func labels(desc *prometheus.Desc, values []string) ([]*dto.LabelPair, error) {
 	}
 	var written dto.Metric
 	err = m.Write(&written)
-	// Clip, because code that adds labels, such as a wrapping registerer, appends and sorts: it must do so on a copy.
+	// Clip, because code that adds labels, such as a wrapping registerer,
+	// appends and sorts: it must do so on a copy.
 	return slices.Clip(written.GetLabel()), err
 }
 
-// reasons is a counter of a stage by reason, with its description for one pipeline.
+// reasons is a counter of a stage by reason, with its description for one
+// pipeline.
 type reasons struct {
 	reasonMetric
 	desc   *prometheus.Desc
@@ -153,8 +161,9 @@ func labelOf(why reason.Reason) *dto.LabelPair {
 	return &dto.LabelPair{Name: new("reason"), Value: new(string(why))}
 }
 
-// send counts the known reasons from zero on, so that the first event is an increase and not a new series. It sends an
-// unknown reason as well: the sum over all reasons is always complete.
+// send counts the known reasons from zero on, so that the first event is an
+// increase and not a new series. It sends an unknown reason as well: the sum
+// over all reasons is always complete.
 func (r reasons) send(out chan<- prometheus.Metric, st *stage.Snapshot, own []*dto.LabelPair) {
 	by := r.read(st)
 	samples := make([]sample, len(r.known)) // in one allocation
@@ -170,13 +179,15 @@ func (r reasons) send(out chan<- prometheus.Metric, st *stage.Snapshot, own []*d
 	}
 }
 
-// sample returns a sample with the labels pipeline, reason and stage, in this order.
+// sample returns a sample with the labels pipeline, reason and stage, in this
+// order.
 func (r reasons) sample(n uint64, own []*dto.LabelPair, why *dto.LabelPair) sample {
 	return sample{r.desc, prometheus.CounterValue, float64(n), []*dto.LabelPair{own[0], why, own[1]}}
 }
 
-// sample is one number of a snapshot. It works like a metric of NewConstMetric, which makes and sorts labels of its
-// own: that was two thirds of the work of a scrape.
+// sample is one number of a snapshot. It works like a metric of NewConstMetric,
+// which makes and sorts labels of its own: that was two thirds of the work of a
+// scrape.
 type sample struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType

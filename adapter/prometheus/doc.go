@@ -4,8 +4,8 @@
 //
 // # Promises
 //
-// A scrape reads one snapshot, so its numbers are consistent: in every scrape the accounting law holds, for the
-// pipeline
+// A scrape reads one snapshot, so its numbers are consistent: in every scrape
+// the accounting law holds, for the pipeline
 //
 //	accepted = replied + failed + shed + dead_lettered + in_flight
 //
@@ -13,16 +13,19 @@
 //
 //	accepted = ok + forwarded + errors + shed + dead_lettered + queue_length + in_hand + delayed
 //
-// The only labels are pipeline, stage, pool, feed and reason, and there are few reasons. So the number of series is known
-// from the start: it depends on the stages, not on the commands.
+// The only labels are pipeline, stage, pool, feed and reason, and there are few
+// reasons. So the number of series is known from the start: it depends on the
+// stages, not on the commands.
 //
 // # Cost
 //
-// The collector adds nothing to the path of a command: the accounts are kept anyway, and are read only during a scrape.
-// A scrape costs one snapshot, which holds the locks of all stages for as long as it takes to copy a kilobyte or two
-// for each: about a microsecond. No worker is woken or stopped. Everything else, which takes a hundred times as long,
-// is done by the goroutine that scrapes: a registry checks and writes about forty series for each stage. This command
-// measures the parts:
+// The collector adds nothing to the path of a command: the accounts are kept
+// anyway, and are read only during a scrape. A scrape costs one snapshot, which
+// holds the locks of all stages for as long as it takes to copy a kilobyte or
+// two for each: about a microsecond. No worker is woken or stopped. Everything
+// else, which takes a hundred times as long, is done by the goroutine that
+// scrapes: a registry checks and writes about forty series for each stage. This
+// command measures the parts:
 //
 //	go test -run '^$' -bench Scrape -benchmem ./adapter/prometheus
 //
@@ -30,9 +33,10 @@
 //
 // # Several pipelines
 //
-// Each pipeline has a collector of its own, and all may be registered in one registry. A second collector for the same
-// name is refused when it is registered. To follow a new pipeline under an old name, unregister the old collector
-// first.
+// Each pipeline has a collector of its own, and all may be registered in one
+// registry. A second collector for the same name is refused when it is
+// registered. To follow a new pipeline under an old name, unregister the old
+// collector first.
 //
 // # Metrics
 //
@@ -112,16 +116,18 @@
 //
 // # Times
 //
-// Quantiles are plain gauges, not a summary. A summary has a sum, but the time that commands wait is sampled: its sum
-// is not known, and readers would divide by an invented one. The quantiles cover all that was measured since the
-// pipeline started, and are at most an eighth above the true value; as long as nothing was measured they are absent,
-// not zero. They cannot be added up or averaged over stages. The mean handler time over the last minutes is exact, and
-// needs no quantile:
+// Quantiles are plain gauges, not a summary. A summary has a sum, but the time
+// that commands wait is sampled: its sum is not known, and readers would divide
+// by an invented one. The quantiles cover all that was measured since the
+// pipeline started, and are at most an eighth above the true value; as long as
+// nothing was measured they are absent, not zero. They cannot be added up or
+// averaged over stages. The mean handler time over the last minutes is exact,
+// and needs no quantile:
 //
 //	rate(golda_stage_busy_seconds_total[5m]) / rate(golda_stage_service_samples_total[5m])
 //
 // # Testing
 //
-// Pass [NewCollector] a [Source] that returns a fixed snapshot, and compare with client_golang's
-// testutil.CollectAndCompare.
+// Pass [NewCollector] a [Source] that returns a fixed snapshot, and compare
+// with client_golang's testutil.CollectAndCompare.
 package prometheus

@@ -17,8 +17,8 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-// metric is one number of a snapshot: its name, its help text, and how to read it. NaN means that it was never
-// measured.
+// metric is one number of a snapshot: its name, its help text, and how to read
+// it. NaN means that it was never measured.
 type metric[S any] struct {
 	name string
 	help string
@@ -281,7 +281,8 @@ var poolMetrics = []metric[pipeline.Pool]{
 	},
 }
 
-// ever returns a quantile in seconds, or NaN if there are no samples, so that it is absent and not zero.
+// ever returns a quantile in seconds, or NaN if there are no samples, so that
+// it is absent and not zero.
 func ever(q stats.Quantiles, d time.Duration) float64 {
 	if q.Count == 0 {
 		return math.NaN()

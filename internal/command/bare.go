@@ -19,7 +19,8 @@ func bare(ctx context.Context) context.Context {
 	return ctx
 }
 
-// inside returns the parent of a context whose outermost layer adds no values, or nil.
+// inside returns the parent of a context whose outermost layer adds no values,
+// or nil.
 func inside(ctx context.Context) context.Context {
 	if t, ok := ctx.(*coro.Task); ok {
 		return t.Parent()
@@ -28,12 +29,14 @@ func inside(ctx context.Context) context.Context {
 	if l == nil {
 		return nil
 	}
-	// An assertion of the compiler remembers types; reflect.TypeAssert would look the type up in a table each time.
+	// An assertion of the compiler remembers types; reflect.TypeAssert would
+	// look the type up in a table each time.
 	inner, _ := reflect.ValueOf(ctx).Elem().FieldByIndex(l.parent).Interface().(context.Context)
 	return inner
 }
 
-// layerOn returns the layer of package context that is the outermost of a context, or nil if that is of another type.
+// layerOn returns the layer of package context that is the outermost of a
+// context, or nil if that is of another type.
 func layerOn(ctx context.Context) *layer {
 	t := reflect.TypeOf(ctx)
 	for i := range layers {

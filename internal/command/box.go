@@ -28,12 +28,13 @@ type Boxes[C any] struct {
 
 // Recycler takes back boxes of any type.
 type Recycler interface {
-	// Recycle takes back the boxes among the loads of envelopes, whose commands must have been completed.
+	// Recycle takes back the boxes among the loads of envelopes, whose commands
+	// must have been completed.
 	Recycle(loads []any)
 }
 
-// NewBoxes returns boxes for commands of type C. It returns nil if such commands need none: an interface holds them without an
-// allocation.
+// NewBoxes returns boxes for commands of type C. It returns nil if such
+// commands need none: an interface holds them without an allocation.
 func NewBoxes[C any]() *Boxes[C] {
 	t := reflect.TypeFor[C]()
 	if t.Kind() == reflect.Interface || t.Size() == 0 || isByte(t) || isPointer(t) {
@@ -69,7 +70,8 @@ func isByte(t reflect.Type) bool {
 	}
 }
 
-// isPointer reports whether a value of a type is one pointer, which an interface holds as it is.
+// isPointer reports whether a value of a type is one pointer, which an
+// interface holds as it is.
 func isPointer(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Chan, reflect.Func, reflect.UnsafePointer:
@@ -111,7 +113,8 @@ func (b *Boxes[C]) Take() *link.Box[C] {
 	return x
 }
 
-// Recycle takes back boxes. Loads that are no boxes for the type are left alone.
+// Recycle takes back boxes. Loads that are no boxes for the type are left
+// alone.
 func (b *Boxes[C]) Recycle(loads []any) {
 	var chain *link.Box[C]
 	for _, load := range loads {
@@ -131,8 +134,9 @@ func (b *Boxes[C]) Recycle(loads []any) {
 // retired says that no box is used twice.
 var retired atomic.Bool
 
-// Retire has no box used again from now on, so that a use after its recycling panics for certain. It is for tests, which call
-// the returned function at their end.
+// Retire has no box used again from now on, so that a use after its recycling
+// panics for certain. It is for tests, which call the returned function at
+// their end.
 func Retire() (restore func()) {
 	was := retired.Swap(true)
 	return func() { retired.Store(was) }

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// deadlineKey is the key under which a context has the deadline that commands take along.
+// deadlineKey is the key under which a context has the deadline that commands
+// take along.
 type deadlineKey struct{}
 
-// WithDeadline returns a context that ends at a time, and whose end the commands that are submitted with it take along.
+// WithDeadline returns a context that ends at a time, and whose end the
+// commands that are submitted with it take along.
 func WithDeadline(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {
 	if earlier, ok := ctx.Value(deadlineKey{}).(time.Time); ok && earlier.Before(at) {
 		at = earlier
@@ -18,7 +20,8 @@ func WithDeadline(ctx context.Context, at time.Time) (context.Context, context.C
 	return context.WithValue(ctx, deadlineKey{}, at), cancel
 }
 
-// expire returns the context of an origin with the values of a context, and its deadline if commands take that along.
+// expire returns the context of an origin with the values of a context, and its
+// deadline if commands take that along.
 func expire(values context.Context) context.Context {
 	if at, ok := values.Value(deadlineKey{}).(time.Time); ok {
 		return &expiring{values: values, at: at}
@@ -34,8 +37,9 @@ func timeless(ctx context.Context) context.Context {
 	return ctx
 }
 
-// expiring is the context of commands with a deadline: the values of the submitter's context, without its end. Most handlers
-// do not wait for the end of their context, so the timer is made on demand.
+// expiring is the context of commands with a deadline: the values of the
+// submitter's context, without its end. Most handlers do not wait for the end
+// of their context, so the timer is made on demand.
 type expiring struct {
 	values context.Context
 	at     time.Time
@@ -66,7 +70,8 @@ func (x *expiring) Err() error {
 	}
 }
 
-// Value returns the submitter's value. If package context looks up which context ends, it finds the proper one.
+// Value returns the submitter's value. If package context looks up which
+// context ends, it finds the proper one.
 func (x *expiring) Value(key any) any {
 	v := x.values.Value(key)
 	if _, suspect := v.(context.Context); suspect {
@@ -75,7 +80,8 @@ func (x *expiring) Value(key any) any {
 	return v
 }
 
-// ending returns a context that ends at the deadline, and makes it the first time.
+// ending returns a context that ends at the deadline, and makes it the first
+// time.
 func (x *expiring) ending() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -90,7 +96,8 @@ func (x *expiring) forever() context.Context {
 	return context.WithValue(context.WithoutCancel(x.values), deadlineKey{}, nil)
 }
 
-// expires returns the context of commands with a deadline, and whether the origin has one.
+// expires returns the context of commands with a deadline, and whether the
+// origin has one.
 func (o *Origin) expires() (*expiring, bool) {
 	if o == nil {
 		return nil, false
@@ -99,7 +106,8 @@ func (o *Origin) expires() (*expiring, bool) {
 	return x, ok
 }
 
-// Late reports whether the deadline that the command was submitted with has passed.
+// Late reports whether the deadline that the command was submitted with has
+// passed.
 func (o *Origin) Late() bool {
 	x, ok := o.expires()
 	return ok && x.Err() != nil

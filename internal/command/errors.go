@@ -9,17 +9,19 @@ import (
 // MostErrors is how many errors a ticket keeps. It counts the others.
 const MostErrors = 16
 
-// JoinedError is the error of a ticket if several of its commands failed: the command itself, or commands that were emitted on
-// its way. [errors.Is] and [errors.As] inspect all errors that are kept.
+// JoinedError is the error of a ticket if several of its commands failed: the
+// command itself, or commands that were emitted on its way. [errors.Is] and
+// [errors.As] inspect all errors that are kept.
 type JoinedError struct {
 	// Count is how many commands failed.
 	Count int
-	// Errs are the errors of the first of them, [MostErrors] at most, in the order in which the commands ended. They must
-	// not be changed.
+	// Errs are the errors of the first of them, [MostErrors] at most, in the
+	// order in which the commands ended. They must not be changed.
 	Errs []error
 }
 
-// Error returns the number of failed commands and the texts of the errors that are kept.
+// Error returns the number of failed commands and the texts of the errors that
+// are kept.
 func (e *JoinedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d commands failed: ", e.Count)
@@ -48,8 +50,9 @@ type failures struct {
 	all   *JoinedError // the last result of err
 }
 
-// fail records the error of a command that has not been counted as ended yet. It ignores the error of a ticket that has ended,
-// which is a mistake of the caller.
+// fail records the error of a command that has not been counted as ended yet.
+// It ignores the error of a ticket that has ended, which is a mistake of the
+// caller.
 func (t *Ticket) fail(err error) {
 	if t.ended() || t.failed.Load() == nil && t.failed.CompareAndSwap(nil, &failures{first: err}) {
 		return

@@ -1,7 +1,9 @@
 package command
 
-// Group has the tickets of commands that were made into one result. The tickets wait for the end of that result, and get its error,
-// although the commands themselves may have ended before. A zero Group is empty. It is not for several goroutines at the same time.
+// Group has the tickets of commands that were made into one result. The tickets
+// wait for the end of that result, and get its error, although the commands
+// themselves may have ended before. A zero Group is empty. It is not for
+// several goroutines at the same time.
 //
 // A group holds no command: a ticket costs one word, and one count within it.
 type Group struct {
@@ -11,9 +13,10 @@ type Group struct {
 	again   any  // the pipeline whose checkpoint has commands of the group; nil if none has
 }
 
-// Add has the ticket of a command, if it has one, wait for the result. First is the ticket of the command that the result travels
-// with, and waits in any case. Add is called before the command has ended. If the command has ended nevertheless, because its worker was
-// given up, its ticket does not wait.
+// Add has the ticket of a command, if it has one, wait for the result. First is
+// the ticket of the command that the result travels with, and waits in any
+// case. Add is called before the command has ended. If the command has ended
+// nevertheless, because its worker was given up, its ticket does not wait.
 func (g *Group) Add(of *Origin, first *Ticket) {
 	g.noteSource(of)
 	switch t, n := of.Ticket(), len(g.tickets); {
@@ -60,7 +63,8 @@ func (t *Ticket) hasSource() bool { return t.Heard() || t != nil && t.repeats }
 // IsEmpty reports whether no ticket was added.
 func (g *Group) IsEmpty() bool { return len(g.tickets) == 0 }
 
-// End has the tickets wait no longer. They get the error, or nil. The group is empty afterwards.
+// End has the tickets wait no longer. They get the error, or nil. The group is
+// empty afterwards.
 func (g *Group) End(err error) {
 	tickets := g.tickets
 	*g = Group{}
@@ -73,9 +77,12 @@ func settle(tickets []*Ticket, err error) {
 	}
 }
 
-// Origin returns the origin of the result, which travels with the command of an envelope. It has the values of that command and does not
-// end with the context of its caller. If the group has other tickets, all of them and the command's own learn of the end of the
-// result; then the group must not be ended. Only if the result does not leave after all, the origin is discarded and the group ended.
+// Origin returns the origin of the result, which travels with the command of an
+// envelope. It has the values of that command and does not end with the context
+// of its caller. If the group has other tickets, all of them and the command's
+// own learn of the end of the result; then the group must not be ended. Only if
+// the result does not leave after all, the origin is discarded and the group
+// ended.
 func (g *Group) Origin(first *Envelope) *Origin {
 	own, values := first.Ticket(), first.From.Detached()
 	var alone Group
@@ -96,8 +103,8 @@ func (g *Group) Origin(first *Envelope) *Origin {
 }
 
 // whole is the ticket of the result of a group. Its group does not change: a
-// window may add a command of the ticket, and read the group, although the ticket
-// has ended, because the worker of the command was given up.
+// window may add a command of the ticket, and read the group, although the
+// ticket has ended, because the worker of the command was given up.
 type whole struct {
 	Ticket
 	Group

@@ -16,22 +16,24 @@ import (
 // An Origin does not change after a command with it was submitted.
 type Origin struct {
 	ticket *Ticket
-	// ctx has the values. If there is a ticket, or ctx is expiring, the commands also end with ctx.
+	// ctx has the values. If there is a ticket, or ctx is expiring, the
+	// commands also end with ctx.
 	ctx context.Context
 }
 
-// OriginKey is the key under which the context of a handler has the [Origin] of its command, if there is one.
+// OriginKey is the key under which the context of a handler has the [Origin] of
+// its command, if there is one.
 type OriginKey struct{}
 
 // AgainKey is the key under which the context of a command has the pipeline
-// whose checkpoint the command comes again from, until the checkpoint has passed
-// it.
+// whose checkpoint the command comes again from, until the checkpoint has
+// passed it.
 type AgainKey struct{}
 
 // ComesAgain reports whether the next process of a pipeline has the command
 // again if a hard stop of the pipeline ends it here: its source has it, or the
-// checkpoint of the pipeline. If it is the result of several commands, ComesAgain
-// reports whether that is so for all of them.
+// checkpoint of the pipeline. If it is the result of several commands,
+// ComesAgain reports whether that is so for all of them.
 func (o *Origin) ComesAgain(pipeline any) bool {
 	switch t := o.Ticket(); {
 	case t != nil && t.of != nil:
@@ -52,7 +54,8 @@ func (o *Origin) Ticket() *Ticket {
 	return o.ticket
 }
 
-// Context returns the caller's context, or nil if it has neither values nor an end.
+// Context returns the caller's context, or nil if it has neither values nor an
+// end.
 func (o *Origin) Context() context.Context {
 	if o == nil {
 		return nil
@@ -60,8 +63,8 @@ func (o *Origin) Context() context.Context {
 	return o.ctx
 }
 
-// Ends reports whether the commands may end with the caller's context: a caller waits for them and the context can end, or they
-// have a deadline.
+// Ends reports whether the commands may end with the caller's context: a caller
+// waits for them and the context can end, or they have a deadline.
 func (o *Origin) Ends() bool {
 	if _, ok := o.expires(); ok {
 		return true
@@ -69,7 +72,8 @@ func (o *Origin) Ends() bool {
 	return o != nil && o.ticket != nil && o.ctx != nil && ends(o.ctx)
 }
 
-// MayEnd reports whether [Origin.Ended] may return an error some day. It may report true in vain, and calls no code of users.
+// MayEnd reports whether [Origin.Ended] may return an error some day. It may
+// report true in vain, and calls no code of users.
 func (o *Origin) MayEnd() bool {
 	if o == nil || o.ctx == nil {
 		return false
@@ -78,8 +82,9 @@ func (o *Origin) MayEnd() bool {
 	return deadline || o.ticket != nil && !o.ticket.watches
 }
 
-// Ended returns nil if the commands may continue. If the caller's context has ended, and the commands with it, Ended returns the
-// context's error, joined with its cause if that is another error.
+// Ended returns nil if the commands may continue. If the caller's context has
+// ended, and the commands with it, Ended returns the context's error, joined
+// with its cause if that is another error.
 func (o *Origin) Ended() error {
 	if o == nil || o.ctx == nil {
 		return nil
@@ -90,7 +95,8 @@ func (o *Origin) Ended() error {
 	return Ended(o.ctx)
 }
 
-// Ended returns nil if ctx has not ended, and otherwise its error, joined with its cause if that is another error.
+// Ended returns nil if ctx has not ended, and otherwise its error, joined with
+// its cause if that is another error.
 func Ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -98,8 +104,9 @@ func Ended(ctx context.Context) error {
 	return EndedBy(ctx, context.Cause(ctx))
 }
 
-// EndedBy returns why a wait with ctx failed. If ctx has ended, that is its error, joined with why if that is another error. The
-// error of ctx shows whether its deadline has passed; its cause need not.
+// EndedBy returns why a wait with ctx failed. If ctx has ended, that is its
+// error, joined with why if that is another error. The error of ctx shows
+// whether its deadline has passed; its cause need not.
 func EndedBy(ctx context.Context, why error) error {
 	switch err := ctx.Err(); {
 	case err == nil || errors.Is(why, err):
@@ -111,7 +118,8 @@ func EndedBy(ctx context.Context, why error) error {
 	}
 }
 
-// Detached returns an origin with the same ticket and values whose commands do not end with the caller's context.
+// Detached returns an origin with the same ticket and values whose commands do
+// not end with the caller's context.
 func (o *Origin) Detached() *Origin {
 	if x, ok := o.expires(); ok {
 		return &Origin{ticket: o.ticket, ctx: x.forever()}
@@ -122,8 +130,10 @@ func (o *Origin) Detached() *Origin {
 	return &Origin{ticket: o.ticket, ctx: context.WithoutCancel(o.ctx)}
 }
 
-// Value returns the value that the caller's context has for a key. Package context also uses Value to find the context whose end
-// it must watch; Value hides that one, because a handler's context does not end when the caller's does.
+// Value returns the value that the caller's context has for a key. Package
+// context also uses Value to find the context whose end it must watch; Value
+// hides that one, because a handler's context does not end when the caller's
+// does.
 func (o *Origin) Value(key any) any {
 	if o == nil || o.ctx == nil {
 		return nil
@@ -146,8 +156,9 @@ type Handling interface {
 	Lasts() bool
 }
 
-// Submitted returns the origin of a command that is submitted with ctx to a stage of the pipeline: the values of ctx, without its
-// end unless that is from [WithDeadline]. It returns nil if ctx is known to have no values.
+// Submitted returns the origin of a command that is submitted with ctx to a
+// stage of the pipeline: the values of ctx, without its end unless that is from
+// [WithDeadline]. It returns nil if ctx is known to have no values.
 func Submitted(ctx context.Context, pipeline any) *Origin {
 	values, known := valuesOf(ctx, pipeline)
 	if known != nil || values == nil {
@@ -156,8 +167,9 @@ func Submitted(ctx context.Context, pipeline any) *Origin {
 	return &Origin{ctx: expire(values)}
 }
 
-// Asked opens a ticket for a command that is submitted with ctx to a stage of the pipeline, and returns the command's origin: the
-// ticket, and the values and the end of ctx.
+// Asked opens a ticket for a command that is submitted with ctx to a stage of
+// the pipeline, and returns the command's origin: the ticket, and the values
+// and the end of ctx.
 func (t *Ticket) Asked(ctx context.Context, pipeline any) *Origin {
 	t.Open()
 	if ctx == context.Background() || ctx == context.TODO() {
@@ -177,8 +189,9 @@ func (t *Ticket) Asked(ctx context.Context, pipeline any) *Origin {
 	return &t.origin
 }
 
-// valuesOf returns a context with the values of ctx, or nil if there are none. If ctx is a handler's context, and the origin of its
-// command has exactly these values and no ticket, valuesOf returns that origin too.
+// valuesOf returns a context with the values of ctx, or nil if there are none.
+// If ctx is a handler's context, and the origin of its command has exactly
+// these values and no ticket, valuesOf returns that origin too.
 func valuesOf(ctx context.Context, pipeline any) (values context.Context, known *Origin) {
 	ctx = bare(ctx)
 	if ctx == context.Background() || ctx == context.TODO() {
@@ -207,19 +220,22 @@ func ends(ctx context.Context) bool {
 	return layerOn(ctx) != nil || ctx.Done() != nil
 }
 
-// Nested is how many times in a row a handler may submit a command with a context derived from its own, before the values that
-// handlers have added are dropped. Otherwise a pipeline that feeds itself for ever would hold the contexts of all commands
-// there ever were.
+// Nested is how many times in a row a handler may submit a command with a
+// context derived from its own, before the values that handlers have added are
+// dropped. Otherwise a pipeline that feeds itself for ever would hold the
+// contexts of all commands there ever were.
 const Nested = 256
 
-// nested is a context that was derived from a handler's, and counts how often that was done in a row.
+// nested is a context that was derived from a handler's, and counts how often
+// that was done in a row.
 type nested struct {
 	context.Context
 	first context.Context // the context that was not derived from a handler's
 	depth int
 }
 
-// nest counts how deeply a context is nested. If that is too deep it returns the first context.
+// nest counts how deeply a context is nested. If that is too deep it returns
+// the first context.
 func nest(ctx context.Context) context.Context {
 	if _, counted := ctx.(*nested); counted {
 		return ctx

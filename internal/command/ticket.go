@@ -8,9 +8,10 @@ import (
 	"github.com/golda-dev/golda/internal/yield"
 )
 
-// Ticket waits for the end of a command and of all commands that were emitted on its way. It is opened once, by [NewTicket] or
-// [Ticket.Open], and serves one command. If it were used again, an end that was reported twice by mistake would be taken for
-// the end of another command.
+// Ticket waits for the end of a command and of all commands that were emitted
+// on its way. It is opened once, by [NewTicket] or [Ticket.Open], and serves
+// one command. If it were used again, an end that was reported twice by mistake
+// would be taken for the end of another command.
 type Ticket struct {
 	origin  Origin // of the commands that it waits for
 	pending atomic.Int32
@@ -23,7 +24,8 @@ type Ticket struct {
 	then    func(result any, err error)
 	of      *whole                  // nil unless it is the ticket of a result of several commands
 	holders atomic.Pointer[holders] // nil while no command is held back
-	// done is the chan struct{} that waiting goroutines receive from, if there are any. At the end it is over.
+	// done is the chan struct{} that waiting goroutines receive from, if there
+	// are any. At the end it is over.
 	done atomic.Value
 }
 
@@ -34,30 +36,33 @@ var over = func() chan struct{} {
 	return c
 }()
 
-// NewTicket returns a ticket for one command. If then is not nil, the goroutine that ends the last command calls it, once.
+// NewTicket returns a ticket for one command. If then is not nil, the goroutine
+// that ends the last command calls it, once.
 func NewTicket(then func(result any, err error)) *Ticket {
 	t := &Ticket{then: then}
 	t.Open()
 	return t
 }
 
-// A Watch says what is done about the error of a command whose end is learned by
-// a ticket of [NewWatch].
+// A Watch says what is done about the error of a command whose end is learned
+// by a ticket of [NewWatch].
 type Watch int
 
 const (
-	// Learns is for the end alone. A failure leaves a letter, as if there were no
-	// ticket.
+	// Learns is for the end alone. A failure leaves a letter, as if there were
+	// no ticket.
 	Learns Watch = iota
-	// Repeats is for a source with a checkpoint, which submits a command again, in
-	// the next process, that a hard stop has ended. Other failures leave a letter.
+	// Repeats is for a source with a checkpoint, which submits a command again,
+	// in the next process, that a hard stop has ended. Other failures leave a
+	// letter.
 	Repeats
 	// Hears is for a source that deals with all failures.
 	Hears
 )
 
-// NewWatch returns a ticket by which only the end of a command is learned. The command has the values of an origin, and does not end with
-// a context, but with the deadline that commands take along, if the origin has one.
+// NewWatch returns a ticket by which only the end of a command is learned. The
+// command has the values of an origin, and does not end with a context, but
+// with the deadline that commands take along, if the origin has one.
 func NewWatch(of *Origin, w Watch, then func(err error)) *Ticket {
 	t := NewTicket(func(_ any, err error) { then(err) })
 	t.watches, t.repeats, t.ends = w != Hears, w == Repeats, true
@@ -75,11 +80,12 @@ func (t *Ticket) Watches() bool { return t != nil && t.watches }
 // Heard reports whether the ticket was made by [NewWatch] and is heard.
 func (t *Ticket) Heard() bool { return t != nil && t.ends && !t.watches }
 
-// WantsResult reports whether a caller may wait for the result of the command, and not only for its end.
+// WantsResult reports whether a caller may wait for the result of the command,
+// and not only for its end.
 func (t *Ticket) WantsResult() bool { return t != nil && !t.ends }
 
-// Want says of which type the caller wants the result, before the command is submitted. It matters only if the result is made in another
-// process.
+// Want says of which type the caller wants the result, before the command is
+// submitted. It matters only if the result is made in another process.
 func (t *Ticket) Want(result reflect.Type) { t.want = result }
 
 // Wanted returns the type that Want was given; nil if the result may be of any
@@ -91,13 +97,15 @@ func (t *Ticket) Wanted() reflect.Type {
 	return t.want
 }
 
-// Open opens a zero Ticket for one command. It is for callers that have allocated the ticket as part of another value.
+// Open opens a zero Ticket for one command. It is for callers that have
+// allocated the ticket as part of another value.
 func (t *Ticket) Open() {
 	t.origin.ticket = t
 	t.pending.Store(1)
 }
 
-// Origin returns the origin of the commands that the ticket waits for, or nil if the ticket is nil.
+// Origin returns the origin of the commands that the ticket waits for, or nil
+// if the ticket is nil.
 func (t *Ticket) Origin() *Origin {
 	if t == nil {
 		return nil
@@ -113,7 +121,8 @@ func (t *Ticket) Join() {
 	}
 }
 
-// retain adds one to the commands that the ticket waits for. It returns false if the ticket has ended.
+// retain adds one to the commands that the ticket waits for. It returns false
+// if the ticket has ended.
 func (t *Ticket) retain() bool {
 	for {
 		n := t.pending.Load()
@@ -126,8 +135,9 @@ func (t *Ticket) retain() bool {
 	}
 }
 
-// Settle records the end of one of the ticket's commands. If one command failed, its error is the ticket's error; if several did,
-// the ticket's error is a [*JoinedError].
+// Settle records the end of one of the ticket's commands. If one command
+// failed, its error is the ticket's error; if several did, the ticket's error
+// is a [*JoinedError].
 func (t *Ticket) Settle(child bool, result any, err error) {
 	if t == nil {
 		return
@@ -156,8 +166,9 @@ func (t *Ticket) Settle(child bool, result any, err error) {
 
 // Holder holds commands back until nothing else of their ticket is on its way.
 type Holder interface {
-	// Left is called whenever a command of the ticket has ended that was not the last, by the goroutine that ended it. It must not end
-	// a command itself.
+	// Left is called whenever a command of the ticket has ended that was not
+	// the last, by the goroutine that ended it. It must not end a command
+	// itself.
 	Left(t *Ticket)
 }
 
@@ -192,15 +203,17 @@ func (t *Ticket) Pending() int { return int(t.pending.Load()) }
 // HasFailed reports whether a command of the ticket has failed.
 func (t *Ticket) HasFailed() bool { return t.failed.Load() != nil }
 
-// notify closes the channel of the waiting goroutines. Only the first call has an effect.
+// notify closes the channel of the waiting goroutines. Only the first call has
+// an effect.
 func (t *Ticket) notify() {
 	if done := t.done.Swap(over).(chan struct{}); done != over {
 		close(done)
 	}
 }
 
-// Done returns a channel that is closed when the command and its children have ended. The first call makes it, because most
-// tickets are waited for in one place, or never.
+// Done returns a channel that is closed when the command and its children have
+// ended. The first call makes it, because most tickets are waited for in one
+// place, or never.
 func (t *Ticket) Done() <-chan struct{} {
 	if t.done.Load() == nil && t.done.CompareAndSwap(nil, make(chan struct{})) && t.ended() {
 		t.notify() // the goroutine that ended it may have read done before the channel was there
@@ -235,7 +248,8 @@ func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 	}
 }
 
-// Err returns the error of the one command that failed, or a [*JoinedError] if several did. It returns nil before the end.
+// Err returns the error of the one command that failed, or a [*JoinedError] if
+// several did. It returns nil before the end.
 func (t *Ticket) Err() error {
 	if !t.ended() {
 		return nil
@@ -252,7 +266,8 @@ func (t *Ticket) Result() any {
 	return t.result
 }
 
-// ended reports whether the ticket has ended. That includes one that was ended twice by mistake.
+// ended reports whether the ticket has ended. That includes one that was ended
+// twice by mistake.
 func (t *Ticket) ended() bool { return t.pending.Load() <= 0 }
 
 // end returns the result and the error of a ticket that has ended.

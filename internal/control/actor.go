@@ -10,13 +10,15 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// starvedAfter is how long a stage with work must wait for a worker before controller.EventStarved.
+// starvedAfter is how long a stage with work must wait for a worker before
+// controller.EventStarved.
 const starvedAfter = time.Second
 
 // checkDue makes the actor check whether stages starve.
 type checkDue struct{}
 
-// IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
+// IgnoreDeadLetterLogging marks a message that may arrive after the actor has
+// ended.
 func (checkDue) IgnoreDeadLetterLogging() {}
 
 // Receive handles a message to the loop.
@@ -79,7 +81,8 @@ func (a *loopActor) handleRequests() {
 	}
 }
 
-// change changes the desired state, stops the policies of stages that were removed, and asks all other policies again.
+// change changes the desired state, stops the policies of stages that were
+// removed, and asks all other policies again.
 func (a *loopActor) change(do func(*State)) {
 	do(a.loop.state)
 	a.stopPolicies(func(p *activePolicy) bool { return p.group != "" && !a.loop.state.hasGroup(p.group) })
@@ -95,8 +98,10 @@ func (a *loopActor) change(do func(*State)) {
 	}
 }
 
-// handleEvents notifies the policies of events. The policies see one snapshot for all events, until one of them decides
-// something: a snapshot takes the longer the more stages there are, and in a long line all of them may become full at once.
+// handleEvents notifies the policies of events. The policies see one snapshot
+// for all events, until one of them decides something: a snapshot takes the
+// longer the more stages there are, and in a long line all of them may become
+// full at once.
 func (a *loopActor) handleEvents(list []Event) {
 	seen := map[*activePolicy]*controller.Snapshot{}
 	for _, e := range list {
@@ -129,8 +134,8 @@ func idOf(stages []*engine.Core, of *inbox.Inbox) controller.StageID {
 	return controller.NoStage
 }
 
-// checkStarving notifies the policies of stages that starve: stages of shared pools that have work, and that no worker has
-// visited since the last check.
+// checkStarving notifies the policies of stages that starve: stages of shared
+// pools that have work, and that no worker has visited since the last check.
 func (a *loopActor) checkStarving() {
 	r := a.loop.Pipeline.Read()
 	for i, c := range r.Stages {
@@ -154,14 +159,16 @@ func (a *loopActor) checkStarving() {
 	a.check.Reset(starvedAfter)
 }
 
-// Prepare asks the policies for the first time, before the stages start, so that those start as the policies want them.
+// Prepare asks the policies for the first time, before the stages start, so
+// that those start as the policies want them.
 func (l *Loop) Prepare() error {
 	a := &loopActor{loop: l}
 	l.first = a
 	return a.startPolicies(false)
 }
 
-// Spawn starts the loop's actor, as a child of the spawner. Ready is called when it has started.
+// Spawn starts the loop's actor, as a child of the spawner. Ready is called
+// when it has started.
 func (l *Loop) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
 	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor {
 		a := l.first

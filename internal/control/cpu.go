@@ -7,9 +7,10 @@ import (
 	"github.com/golda-dev/golda/internal/cputime"
 )
 
-// cpuMeter measures which share of the CPUs the process has used recently: during the last second, or since the last reading
-// if that is longer ago. Readings at the same time are equal, and a reading does not change later ones. One goroutine at a time
-// may use it.
+// cpuMeter measures which share of the CPUs the process has used recently:
+// during the last second, or since the last reading if that is longer ago.
+// Readings at the same time are equal, and a reading does not change later
+// ones. One goroutine at a time may use it.
 type cpuMeter struct {
 	samples []cpuSample // a window back, oldest first
 }
@@ -36,7 +37,8 @@ func (m *cpuMeter) usage(cpus int) float64 {
 	return m.share(cpuSample{time.Now(), used}, cpus)
 }
 
-// machine returns the share of all CPUs of the machine that was used, by this process and all others, in the same way.
+// machine returns the share of all CPUs of the machine that was used, by this
+// process and all others, in the same way.
 func (m *cpuMeter) machine() float64 {
 	busy, cpus, known := cputime.Machine()
 	if !known {

@@ -15,8 +15,9 @@ type Event struct {
 	Pool  string
 }
 
-// eventQueue gathers events for the actor, each once until the actor has taken it. It sends the actor one message for all of
-// them, and the next message not before a pause is over.
+// eventQueue gathers events for the actor, each once until the actor has taken
+// it. It sends the actor one message for all of them, and the next message not
+// before a pause is over.
 type eventQueue struct {
 	send  func(any)     // sends the actor a message
 	pause time.Duration // between two messages
@@ -31,7 +32,8 @@ type eventQueue struct {
 // eventsReady informs the actor that there are events.
 type eventsReady struct{ queue *eventQueue }
 
-// IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
+// IgnoreDeadLetterLogging marks a message that may arrive after the actor has
+// ended.
 func (eventsReady) IgnoreDeadLetterLogging() {}
 
 func (q *eventQueue) add(e Event) {

@@ -7,14 +7,16 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// A group may have a controller of its own; the pipeline's controller governs all other stages. A stage that is in no group is
-// a group of one, whose pool is the stage's own. A controller is shown the
-// stages and pools that it governs, as if there were no others, and may turn only their knobs. So no knob has two owners, and
-// a policy needs to know nothing of groups.
+// A group may have a controller of its own; the pipeline's controller governs
+// all other stages. A stage that is in no group is a group of one, whose pool
+// is the stage's own. A controller is shown the stages and pools that it
+// governs, as if there were no others, and may turn only their knobs. So no
+// knob has two owners, and a policy needs to know nothing of groups.
 
-// narrow copies the part of a snapshot that the controller of a group governs, and returns which stages are in it: their
-// numbers in the whole snapshot, by their numbers in the part. The governors return the group of the controller that governs
-// a stage, and a pool.
+// narrow copies the part of a snapshot that the controller of a group governs,
+// and returns which stages are in it: their numbers in the whole snapshot, by
+// their numbers in the part. The governors return the group of the controller
+// that governs a stage, and a pool.
 func narrow(
 	s *controller.Snapshot, group string, governor, poolGovernor func(name string) string,
 ) (part *controller.Snapshot, ids []controller.StageID) {
@@ -52,7 +54,8 @@ func narrow(
 	return &n, ids
 }
 
-// ahead returns the stages of a part that the edges from a stage lead to, directly or past stages that are not in the part.
+// ahead returns the stages of a part that the edges from a stage lead to,
+// directly or past stages that are not in the part.
 func ahead(s *controller.Snapshot, from controller.StageID, inPart []controller.StageID) (next []controller.StageID) {
 	var passed map[controller.StageID]bool
 	var walk func(from controller.StageID)
@@ -75,8 +78,9 @@ func ahead(s *controller.Snapshot, from controller.StageID, inPart []controller.
 	return next
 }
 
-// renumber returns a plan with other numbers for its stages: to has the new number at the index of the old one. Stages without
-// a new number, or whose old number is out of range, are left out.
+// renumber returns a plan with other numbers for its stages: to has the new
+// number at the index of the old one. Stages without a new number, or whose old
+// number is out of range, are left out.
 func renumber(plan *controller.VisitPlan, to []controller.StageID) *controller.VisitPlan {
 	if plan == nil {
 		return nil

@@ -76,11 +76,12 @@ type Config struct {
 	Policies map[string][]controller.Policy // by group or stage; "" is the pipeline's own controller
 }
 
-// Loop controls the stages of one pipeline. It outlives the actor that does the work, so that a crash of the actor loses
-// nothing.
+// Loop controls the stages of one pipeline. It outlives the actor that does the
+// work, so that a crash of the actor loses nothing.
 //
-// Before the start, which is when [Loop.Prepare] is called, the pipeline changes the loop with [Loop.SetPolicies] and
-// [Loop.Update]; after it, with [Loop.Use] and [Loop.Change], which the actor carries out.
+// Before the start, which is when [Loop.Prepare] is called, the pipeline
+// changes the loop with [Loop.SetPolicies] and [Loop.Update]; after it, with
+// [Loop.Use] and [Loop.Change], which the actor carries out.
 type Loop struct {
 	Config
 
@@ -102,7 +103,8 @@ type Loop struct {
 	requests []any // for the actor
 }
 
-// New returns a loop. Its state is how the options of the stages and groups have them.
+// New returns a loop. Its state is how the options of the stages and groups
+// have them.
 func New(cfg Config) *Loop {
 	l := &Loop{Config: cfg, policies: maps.Clone(cfg.Policies), journal: steer.NewJournal(0), running: newRunning()}
 	present := cfg.Pipeline.Stages()
@@ -123,7 +125,8 @@ func (l *Loop) Journal() []controller.Change {
 	return l.journal.Entries()
 }
 
-// PolicyNames returns the names of the policies of the pipeline's controller, if group is "", or of a group's own.
+// PolicyNames returns the names of the policies of the pipeline's controller,
+// if group is "", or of a group's own.
 func (l *Loop) PolicyNames(group string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +141,8 @@ func namesOf(policies []controller.Policy) string {
 	return strings.Join(names, "+")
 }
 
-// SetPolicies replaces the policies of a controller before the start. A group without policies has no controller of its own.
+// SetPolicies replaces the policies of a controller before the start. A group
+// without policies has no controller of its own.
 func (l *Loop) SetPolicies(group string, policies []controller.Policy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +177,8 @@ func (l *Loop) send(m any) {
 	}
 }
 
-// use is the request to replace the policies of the pipeline's controller, or of a group's.
+// use is the request to replace the policies of the pipeline's controller, or
+// of a group's.
 type use struct {
 	group    string
 	policies []controller.Policy
@@ -186,8 +191,9 @@ type change struct {
 	done chan error // has a buffer of one
 }
 
-// Use replaces the policies of a controller, as [Loop.SetPolicies] does. The channel receives the result; if one of the
-// policies cannot start, the error says so and nothing has changed.
+// Use replaces the policies of a controller, as [Loop.SetPolicies] does. The
+// channel receives the result; if one of the policies cannot start, the error
+// says so and nothing has changed.
 func (l *Loop) Use(group string, policies []controller.Policy) <-chan error {
 	m := use{group, policies, make(chan error, 1)}
 	l.request(m)
@@ -201,8 +207,9 @@ func (l *Loop) Change(do func(*State)) <-chan error {
 	return m.done
 }
 
-// request queues a request. The queue is the loop's and not the actor's mailbox, so that no request is lost when the actor is
-// replaced, or has not started.
+// request queues a request. The queue is the loop's and not the actor's
+// mailbox, so that no request is lost when the actor is replaced, or has not
+// started.
 func (l *Loop) request(m any) {
 	l.mu.Lock()
 	l.requests = append(l.requests, m)
@@ -219,14 +226,15 @@ func (l *Loop) takeRequests() []any {
 	return list
 }
 
-// CalledByPolicy reports whether the calling goroutine is one in which the loop calls a policy at this moment.
+// CalledByPolicy reports whether the calling goroutine is one in which the loop
+// calls a policy at this moment.
 func (l *Loop) CalledByPolicy() bool {
 	calling := l.calling.Load()
 	return calling != 0 && calling == goid.ID()
 }
 
-// guard calls code of a policy, in a goroutine of its own, so that code that ends its goroutine does not end the actor's. See
-// [Loop.CalledByPolicy].
+// guard calls code of a policy, in a goroutine of its own, so that code that
+// ends its goroutine does not end the actor's. See [Loop.CalledByPolicy].
 func (l *Loop) guard(f func() error) error {
 	return worker.Guard("controller", func() error {
 		l.calling.Store(goid.ID())
@@ -235,7 +243,8 @@ func (l *Loop) guard(f func() error) error {
 	})
 }
 
-// Notify queues an event for the policies. Any goroutine may call it; it does not block.
+// Notify queues an event for the policies. Any goroutine may call it; it does
+// not block.
 func (l *Loop) Notify(e Event) {
 	switch e.Kind {
 	case controller.EventRoundEnd, controller.EventVisits:
@@ -248,7 +257,8 @@ func (l *Loop) Notify(e Event) {
 // requestsReady informs the actor that there are requests.
 type requestsReady struct{}
 
-// IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
+// IgnoreDeadLetterLogging marks a message that may arrive after the actor has
+// ended.
 func (requestsReady) IgnoreDeadLetterLogging() {}
 
 // running has the objects that reconcile has made, and settings that cannot be

@@ -10,7 +10,8 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// snapshot returns the whole pipeline as policies see it: its accounts as they are, its knobs as they are desired.
+// snapshot returns the whole pipeline as policies see it: its accounts as they
+// are, its knobs as they are desired.
 func (l *Loop) snapshot() *controller.Snapshot {
 	r := l.Pipeline.Read()
 	cpus := runtime.GOMAXPROCS(0)
@@ -89,7 +90,8 @@ func situate(stats []controller.StageStats, stages []*engine.Core, shape *graph.
 	}
 }
 
-// poolStats returns the pools as policies see them: the stages' own, and then the shared ones.
+// poolStats returns the pools as policies see them: the stages' own, and then
+// the shared ones.
 func (l *Loop) poolStats(seen *controller.Snapshot) []controller.PoolStats {
 	pools := make([]controller.PoolStats, 0, len(seen.Stages)+len(l.state.order))
 	members := map[string][]controller.StageID{}

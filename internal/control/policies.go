@@ -15,7 +15,8 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// afterPanic is when a policy is asked again that panicked before it had said when.
+// afterPanic is when a policy is asked again that panicked before it had said
+// when.
 const afterPanic = time.Second
 
 // startPolicies asks the policies of all controllers for the first time, and
@@ -98,8 +99,9 @@ func (a *loopActor) stopPolicies(leaves func(*activePolicy) bool) {
 	a.active = stay
 }
 
-// use replaces the policies of a controller. They start from the pipeline's own settings. If one of them cannot start,
-// nothing changes. A group without policies has no controller of its own: the pipeline's governs it then.
+// use replaces the policies of a controller. They start from the pipeline's own
+// settings. If one of them cannot start, nothing changes. A group without
+// policies has no controller of its own: the pipeline's governs it then.
 func (a *loopActor) use(group string, policies []controller.Policy) error {
 	l := a.loop
 	fresh, err := l.newPolicies(group, policies)
@@ -146,7 +148,8 @@ func (a *loopActor) reset(group string) {
 // knobPolicy is the name of the policy itself in the journal.
 const knobPolicy controller.Knob = "policy"
 
-// noPolicy stands in the journal for the policies of a group that has no controller of its own.
+// noPolicy stands in the journal for the policies of a group that has no
+// controller of its own.
 const noPolicy = "the pipeline's"
 
 // swapped returns the journal's entry for policies that were replaced.
@@ -162,7 +165,8 @@ func swapped(group, before, after string, at time.Duration) controller.Change {
 	return ch
 }
 
-// ask asks a policy and reconciles; it reports whether the policy changed anything.
+// ask asks a policy and reconciles; it reports whether the policy changed
+// anything.
 func (a *loopActor) ask(p *activePolicy, ev controller.Event, s *controller.Snapshot) (changed bool) {
 	if changed = a.consult(p, ev, s); changed {
 		a.loop.reconcile(false)
@@ -171,7 +175,8 @@ func (a *loopActor) ask(p *activePolicy, ev controller.Event, s *controller.Snap
 	return changed
 }
 
-// call shows a policy the state of the pipeline; the policy writes its answer into its decisions.
+// call shows a policy the state of the pipeline; the policy writes its answer
+// into its decisions.
 func (l *Loop) call(p *activePolicy, ev controller.Event, s *controller.Snapshot) error {
 	err := l.guard(func() error { return controller.Ask(p.controller, ev, s, &p.decisions) })
 	if err != nil {
@@ -180,8 +185,9 @@ func (l *Loop) call(p *activePolicy, ev controller.Event, s *controller.Snapshot
 	return err
 }
 
-// consult asks a policy and applies its decisions to the desired state; it reports whether they change anything. A panic of
-// the policy is logged, and its last decisions stay in force.
+// consult asks a policy and applies its decisions to the desired state; it
+// reports whether they change anything. A panic of the policy is logged, and
+// its last decisions stay in force.
 func (a *loopActor) consult(p *activePolicy, ev controller.Event, s *controller.Snapshot) (changed bool) {
 	l := a.loop
 	if err := l.call(p, ev, s); err != nil {
@@ -211,7 +217,8 @@ func (a *loopActor) consult(p *activePolicy, ev controller.Event, s *controller.
 	return a.apply(p, s, changes)
 }
 
-// apply applies the changes that the policy is allowed to make to the desired state.
+// apply applies the changes that the policy is allowed to make to the desired
+// state.
 func (a *loopActor) apply(p *activePolicy, s *controller.Snapshot, changes []controller.Change) (changed bool) {
 	for _, ch := range changes {
 		if p.claims != nil && !slices.Contains(p.claims, ch.What) {
@@ -236,7 +243,8 @@ func (a *loopActor) apply(p *activePolicy, s *controller.Snapshot, changes []con
 	return changed
 }
 
-// refuse logs that a policy decided about something that its controller does not govern.
+// refuse logs that a policy decided about something that its controller does
+// not govern.
 func (a *loopActor) refuse(p *activePolicy, ch controller.Change, of string) {
 	k := logs.Kind{Level: slog.LevelError, Message: "policy turned a knob of what another controller governs", Stage: ch.StageName}
 	a.loop.Limiter.Log(k, func() []any {
@@ -252,9 +260,10 @@ func (a *loopActor) log(p *activePolicy) *slog.Logger {
 	return a.loop.Log.With("group", p.group)
 }
 
-// write writes a change to the journal and the log. A visit plan that is renewed every round, and a limit that follows the
-// load, would crowd out all else: of consecutive changes of these the journal keeps one entry, and the log has them only at
-// the level Debug.
+// write writes a change to the journal and the log. A visit plan that is
+// renewed every round, and a limit that follows the load, would crowd out all
+// else: of consecutive changes of these the journal keeps one entry, and the
+// log has them only at the level Debug.
 func (a *loopActor) write(ch controller.Change) {
 	l := a.loop
 	level, add := slog.LevelInfo, func(ch controller.Change) { l.journal.Add(ch) }
@@ -271,10 +280,12 @@ func (a *loopActor) write(ch controller.Change) {
 // tick asks a policy again.
 type tick struct{ of *activePolicy }
 
-// IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
+// IgnoreDeadLetterLogging marks a message that may arrive after the actor has
+// ended.
 func (tick) IgnoreDeadLetterLogging() {}
 
-// scheduleTick starts the time until the next tick of a policy. A policy that has never said when gets none.
+// scheduleTick starts the time until the next tick of a policy. A policy that
+// has never said when gets none.
 func (a *loopActor) scheduleTick(p *activePolicy) {
 	if p.every == 0 {
 		return
@@ -287,7 +298,8 @@ func (a *loopActor) scheduleTick(p *activePolicy) {
 	p.next.Reset(p.every)
 }
 
-// reschedule restarts the time until the next tick if the policy has just said when that is.
+// reschedule restarts the time until the next tick if the policy has just said
+// when that is.
 func (a *loopActor) reschedule(p *activePolicy) {
 	if p.decisions.Interval() > 0 {
 		a.scheduleTick(p)

@@ -35,7 +35,8 @@ func (l *Loop) reconcile(atOnce bool) {
 	l.reportVisits()
 }
 
-// reconcilePool makes a shared pool follow its state. One that no stage is bound to has no workers, unless it is a group's.
+// reconcilePool makes a shared pool follow its state. One that no stage is
+// bound to has no workers, unless it is a group's.
 func (l *Loop) reconcilePool(want *poolState, used, atOnce bool) {
 	workers := want.workers
 	if !want.group && !used {
@@ -72,7 +73,8 @@ func (l *Loop) setPool(p *pool, want *poolState, workers int, atOnce bool) {
 	}
 }
 
-// reconcileHost makes a stage's own pool a shared one if other stages are bound to it, and its own again when none is.
+// reconcileHost makes a stage's own pool a shared one if other stages are bound
+// to it, and its own again when none is.
 func (l *Loop) reconcileHost(c *engine.Core, st *stageState, hosts, atOnce bool) {
 	name := c.Name()
 	p := l.running.hosts[name]
@@ -92,8 +94,9 @@ func (l *Loop) reconcileHost(c *engine.Core, st *stageState, hosts, atOnce bool)
 	l.setPool(p, want, want.workers, atOnce)
 }
 
-// dropUnused stops the shared pools that no stage is bound to. It is called when policies have changed: policies that come
-// with pool names of their own each time must not fill the pipeline with pools.
+// dropUnused stops the shared pools that no stage is bound to. It is called
+// when policies have changed: policies that come with pool names of their own
+// each time must not fill the pipeline with pools.
 func (l *Loop) dropUnused(u usage, stages []*engine.Core) {
 	for _, name := range l.state.dropUnused(u) {
 		if p := l.running.pools[name]; p != nil {
@@ -112,7 +115,8 @@ func (l *Loop) dropUnused(u usage, stages []*engine.Core) {
 	}
 }
 
-// byPlace returns a plan with the places of stages for their numbers in a snapshot.
+// byPlace returns a plan with the places of stages for their numbers in a
+// snapshot.
 func (l *Loop) byPlace(plan *controller.VisitPlan, atOnce bool) *controller.VisitPlan {
 	if plan == nil {
 		return nil
@@ -177,7 +181,8 @@ func (l *Loop) reconcileDiscipline(c *engine.Core, want string) {
 	}
 }
 
-// reportVisits makes the shared pools report after as many visits as a policy of their controller wants.
+// reportVisits makes the shared pools report after as many visits as a policy
+// of their controller wants.
 func (l *Loop) reportVisits() {
 	for _, name := range l.state.order {
 		if p := l.running.pools[name]; p != nil {

@@ -62,7 +62,8 @@ type poolState struct {
 	plan         *controller.VisitPlan
 }
 
-// NewState returns the state as the options of stages and groups set it. Stages of groups may have been removed since.
+// NewState returns the state as the options of stages and groups set it. Stages
+// of groups may have been removed since.
 func NewState(stages []Options, groups []Group) *State {
 	s := &State{stages: make(map[string]*stageState, len(stages)), pools: map[string]*poolState{}, visits: map[string]int{}}
 	for _, o := range stages {
@@ -113,7 +114,8 @@ func (st *stageState) admits() controller.Admission {
 // own reports whether the stage has workers of its own.
 func (st *stageState) own() bool { return st.pool == st.options.Name() }
 
-// hasGroup reports whether a controller may govern a group: one that the pipeline declares, or a stage that is in none.
+// hasGroup reports whether a controller may govern a group: one that the
+// pipeline declares, or a stage that is in none.
 func (s *State) hasGroup(group string) bool {
 	if p := s.pools[group]; p != nil && p.group {
 		return true
@@ -122,7 +124,8 @@ func (s *State) hasGroup(group string) bool {
 	return st != nil && st.group == group
 }
 
-// inGroup returns functions that report whether a stage, and whether a pool, belongs to a group.
+// inGroup returns functions that report whether a stage, and whether a pool,
+// belongs to a group.
 func (s *State) inGroup(group string) (stage, pool func(name string) bool) {
 	stage = func(name string) bool { st := s.stages[name]; return st != nil && st.group == group }
 	pool = func(name string) bool {
@@ -231,8 +234,8 @@ func (s *State) apply(ch controller.Change) {
 	}
 }
 
-// bind moves a stage to another pool. A stage that returns to its own pool starts there with the fewest workers, until a
-// policy decides otherwise.
+// bind moves a stage to another pool. A stage that returns to its own pool
+// starts there with the fewest workers, until a policy decides otherwise.
 func (st *stageState) bind(pool string) {
 	st.pool = pool
 	fewest, _ := st.options.Bounds()
@@ -271,7 +274,8 @@ func admit(a *controller.Admission, ch controller.Change) {
 	}
 }
 
-// usage says which pools have stages, and which stages' own pools have other stages, too.
+// usage says which pools have stages, and which stages' own pools have other
+// stages, too.
 type usage struct{ used, hosts map[string]bool }
 
 func (s *State) usage() usage {

@@ -8,8 +8,9 @@ import (
 	"github.com/golda-dev/golda/internal/steer"
 )
 
-// loopActor is the shell around the policies: it takes a snapshot, asks, applies the answer and writes it down, one event
-// after another. It asks for the next tick of a policy when the last one is done, so ticks never pile up.
+// loopActor is the shell around the policies: it takes a snapshot, asks,
+// applies the answer and writes it down, one event after another. It asks for
+// the next tick of a policy when the last one is done, so ticks never pile up.
 type loopActor struct {
 	loop    *Loop
 	ready   func(error)
@@ -44,15 +45,18 @@ func (a *loopActor) governs(group string) bool {
 	return group != "" && slices.ContainsFunc(a.active, func(p *activePolicy) bool { return p.group == group })
 }
 
-// governor returns the group whose own controller governs a stage; "" stands for the pipeline's controller.
+// governor returns the group whose own controller governs a stage; "" stands
+// for the pipeline's controller.
 func (a *loopActor) governor(stage string) string { return a.loop.state.governor(stage, a.governs) }
 
-// poolGovernor returns the group whose own controller governs a pool; "" stands for the pipeline's controller.
+// poolGovernor returns the group whose own controller governs a pool; "" stands
+// for the pipeline's controller.
 func (a *loopActor) poolGovernor(pool string) string {
 	return a.loop.state.poolGovernor(pool, a.governs)
 }
 
-// concerns reports whether an event is of a stage or a pool that the policy's controller governs.
+// concerns reports whether an event is of a stage or a pool that the policy's
+// controller governs.
 func (a *loopActor) concerns(p *activePolicy, e Event) bool {
 	if e.Inbox != nil {
 		return a.governor(e.Inbox.Name()) == p.group
@@ -63,8 +67,9 @@ func (a *loopActor) concerns(p *activePolicy, e Event) bool {
 // view returns the pipeline as the policy sees it now.
 func (a *loopActor) view(p *activePolicy) *controller.Snapshot { return a.narrow(p, a.loop.snapshot()) }
 
-// narrow fills in the windows of a snapshot and returns the part of it that the policy's controller governs. The windows come
-// first, because they relate a stage to the stages ahead of it, whichever controller governs those.
+// narrow fills in the windows of a snapshot and returns the part of it that the
+// policy's controller governs. The windows come first, because they relate a
+// stage to the stages ahead of it, whichever controller governs those.
 func (a *loopActor) narrow(p *activePolicy, s *controller.Snapshot) *controller.Snapshot {
 	p.windows.Fill(s)
 	p.ids = nil
@@ -84,7 +89,8 @@ func (p *activePolicy) visible(id controller.StageID) controller.StageID {
 	return controller.StageID(slices.Index(p.ids, id)) // -1 is NoStage
 }
 
-// widen returns a change with the numbers that stages have in the whole pipeline.
+// widen returns a change with the numbers that stages have in the whole
+// pipeline.
 func (p *activePolicy) widen(ch controller.Change) controller.Change {
 	ch.Group = p.group
 	if p.ids == nil {

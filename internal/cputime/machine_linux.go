@@ -10,8 +10,9 @@ import (
 // tick is the unit of /proc/stat: USER_HZ is 100 on all architectures.
 const tick = 10 * time.Millisecond
 
-// Machine returns for how long the CPUs of the machine have not been idle, added up over all of them, and how many there are; known is
-// false if the system does not say. In a container it is the host's.
+// Machine returns for how long the CPUs of the machine have not been idle,
+// added up over all of them, and how many there are; known is false if the
+// system does not say. In a container it is the host's.
 func Machine() (busy time.Duration, cpus int, known bool) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -20,8 +21,9 @@ func Machine() (busy time.Duration, cpus int, known bool) {
 	return parseStat(string(text))
 }
 
-// parseStat reads /proc/stat. The first line is the sum over all CPUs. The fields are user, nice, system, idle, iowait, irq, softirq and
-// steal. The time of guests is part of user.
+// parseStat reads /proc/stat. The first line is the sum over all CPUs. The
+// fields are user, nice, system, idle, iowait, irq, softirq and steal. The time
+// of guests is part of user.
 func parseStat(text string) (busy time.Duration, cpus int, known bool) {
 	first, rest, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(first)

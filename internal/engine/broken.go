@@ -10,9 +10,9 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// BrokenError is why a stage gave up: its workers could not start, or crashed more often than its limit allows, and not one command
-// was completed in between.
-// Package stage documents it.
+// BrokenError is why a stage gave up: its workers could not start, or crashed
+// more often than its limit allows, and not one command was completed in
+// between. Package stage documents it.
 type BrokenError struct {
 	Stage     string
 	Crashes   int     // in a row; all crashes of one command count once
@@ -20,7 +20,8 @@ type BrokenError struct {
 	First     error   // the first crash, nil if it is one of Last
 	Last      []error // the last crashes, the newest at the end
 
-	// Each crash but the last was followed by a fresh worker, some of them after a pause.
+	// Each crash but the last was followed by a fresh worker, some of them
+	// after a pause.
 	Pauses int
 	Paused time.Duration // the sum of the pauses
 }

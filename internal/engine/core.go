@@ -37,8 +37,8 @@ type Core struct {
 	upgrade  upgrading
 }
 
-// endpoint gives a stage its PID. It is opened when a caller first asks for the PID: actors never send anything to most
-// stages.
+// endpoint gives a stage its PID. It is opened when a caller first asks for the
+// PID: actors never send anything to most stages.
 type endpoint struct {
 	opened atomic.Pointer[actor.Endpoint]
 
@@ -70,8 +70,8 @@ type Config struct {
 	EnduresStart int           // how many failures to start, in the same way
 	StartsFor    time.Duration // for how long failures to start are endured at least
 	Outs         []behaviour.Outlet
-	// Stateful is the part of the stage that a checkpoint of the pipeline saves;
-	// nil: none.
+	// Stateful is the part of the stage that a checkpoint of the pipeline
+	// saves; nil: none.
 	Stateful states.Stateful
 	Single   bool              // a command makes one further command for each of Outs, at most
 	KeyOf    func(cmd any) any // the key of a command, for the log; nil if the stage is not keyed
@@ -84,18 +84,21 @@ type Typed interface {
 	Takes(message any) bool
 	// Type returns the type of the stage's commands.
 	Type() reflect.Type
-	// Key returns a function that gives the key of a command a number which is the same in all processes; nil if the stage is not keyed.
-	// The error says why the keys have no such number.
+	// Key returns a function that gives the key of a command a number which is
+	// the same in all processes; nil if the stage is not keyed. The error says
+	// why the keys have no such number.
 	Key() (of func(cmd any) uint64, err error)
 	// Faults returns all that is wrong with the stage's options.
 	Faults() []error
-	// Surround sets the middleware of the stage's pipeline, a []stage.MiddlewareFunc, before an instance starts.
+	// Surround sets the middleware of the stage's pipeline, a
+	// []stage.MiddlewareFunc, before an instance starts.
 	Surround(around any)
 	// Snapshot returns the accounts of the stage as a stage.Snapshot.
 	Snapshot(accounts *inbox.Accounts) any
 }
 
-// New returns a core for a stage. It has no version of a behaviour until [Core.Install] or [Core.Share] is called.
+// New returns a core for a stage. It has no version of a behaviour until
+// [Core.Install] or [Core.Share] is called.
 func New(config *Config, typed Typed) *Core {
 	c := &Core{config: config, typed: typed, inbox: inbox.New(*config.Inbox)}
 	config.Inbox = c.inbox.Config()
@@ -131,7 +134,8 @@ func (c *Core) Suspending() { c.staff.Suspends() }
 // command ends.
 func (c *Core) Deferring() { c.staff.Defers = true }
 
-// SetBoxes sets where the boxes of completed commands go. It must be called before the stage starts.
+// SetBoxes sets where the boxes of completed commands go. It must be called
+// before the stage starts.
 func (c *Core) SetBoxes(boxes command.Recycler) { c.staff.Boxes = boxes }
 
 // Name returns the stage's name.
@@ -143,7 +147,8 @@ func (c *Core) Made() string { return c.config.Made.String() }
 // Type returns the type of the stage's commands.
 func (c *Core) Type() reflect.Type { return c.typed.Type() }
 
-// Key returns a function that gives the key of a command a number which is the same in all processes; nil if the stage is not keyed.
+// Key returns a function that gives the key of a command a number which is the
+// same in all processes; nil if the stage is not keyed.
 func (c *Core) Key() (of func(cmd any) uint64, err error) { return c.typed.Key() }
 
 // IsKeyed reports whether the stage is a keyed one.
@@ -155,7 +160,8 @@ func (c *Core) IsKeyed() bool {
 // Faults returns all that is wrong with the stage's options.
 func (c *Core) Faults() []error { return c.typed.Faults() }
 
-// KeyOf returns the key of a command, and whether the stage is keyed. It calls user code.
+// KeyOf returns the key of a command, and whether the stage is keyed. It calls
+// user code.
 func (c *Core) KeyOf(cmd any) (key any, keyed bool) {
 	if c.config.KeyOf == nil || !c.typed.Takes(cmd) {
 		return nil, false
@@ -166,7 +172,8 @@ func (c *Core) KeyOf(cmd any) (key any, keyed bool) {
 // Takes returns the type of the stage's commands, in words.
 func (c *Core) Takes() string { return c.typed.Type().String() }
 
-// Snapshot returns a stage.Snapshot of the accounts. This package does not know that type.
+// Snapshot returns a stage.Snapshot of the accounts. This package does not know
+// that type.
 func (c *Core) Snapshot(accounts inbox.Accounts) any { return c.typed.Snapshot(&accounts) }
 
 // Outs returns the ports and stages that the stage declares, without missing
@@ -192,13 +199,15 @@ type Staged interface{ staged() }
 // That package sets it, so that its users do not see the core.
 var CoreOf = func(any) *Core { return nil }
 
-// IsMissing reports whether a stage declares nil, or a stage that was not made with a function of package stage.
+// IsMissing reports whether a stage declares nil, or a stage that was not made
+// with a function of package stage.
 func IsMissing(p behaviour.Outlet) bool {
 	_, ok := p.(Staged)
 	return IsNil(p) || ok && CoreOf(p) == nil
 }
 
-// Owes reports whether suspended handlers, or results that wait for their turn, have something for another stage.
+// Owes reports whether suspended handlers, or results that wait for their turn,
+// have something for another stage.
 func (c *Core) Owes(to *behaviour.Inlet) bool { return c.staff.Owes(to) }
 
 // Inbox returns the stage's inbox.
@@ -208,13 +217,15 @@ func (c *Core) Inbox() *inbox.Inbox { return c.inbox }
 // stage; nil if there is none.
 func (c *Core) Stateful() states.Stateful { return c.config.Stateful }
 
-// Single reports whether a command makes one further command for each port, at most.
+// Single reports whether a command makes one further command for each port, at
+// most.
 func (c *Core) Single() bool { return c.config.Single }
 
 // Blocking reports whether the stage's handlers wait rather than compute.
 func (c *Core) Blocking() bool { return c.config.Blocking }
 
-// Asked returns the fewest workers that the stage's options ask for, or 0 if they leave that to the default.
+// Asked returns the fewest workers that the stage's options ask for, or 0 if
+// they leave that to the default.
 func (c *Core) Asked() int {
 	if !c.config.Asks {
 		return 0
@@ -245,8 +256,8 @@ func (c *Core) Attach(env *Env) {
 	c.Pool.attach(env)
 }
 
-// Bind makes the workers of a shared pool visit the stage; nil leaves it to its own. The caller scales the stage's own
-// pool to match.
+// Bind makes the workers of a shared pool visit the stage; nil leaves it to its
+// own. The caller scales the stage's own pool to match.
 func (c *Core) Bind(p *Pool) {
 	if p == nil {
 		c.inbox.Bind(nil)
@@ -255,11 +266,13 @@ func (c *Core) Bind(p *Pool) {
 	c.inbox.Bind(p.shared)
 }
 
-// Adjust changes the knobs of the stage's inbox, and stops idle instances beyond the new number.
+// Adjust changes the knobs of the stage's inbox, and stops idle instances
+// beyond the new number.
 func (c *Core) Adjust(change func(*inbox.Knobs)) { c.stopAll(c.inbox.Adjust(change)) }
 
-// Clear stops all idle instances and the shared one. The pipeline calls it when all workers have ended: a supervisor
-// may have been killed before its workers ended.
+// Clear stops all idle instances and the shared one. The pipeline calls it when
+// all workers have ended: a supervisor may have been killed before its workers
+// ended.
 func (c *Core) Clear() {
 	c.stopAll(c.inbox.TakeIdleInstances())
 	c.staff.Present().Close()
@@ -284,8 +297,9 @@ func IsNil(v any) bool {
 	}
 }
 
-// labelled returns a context for a stage's handlers by which a CPU profile distinguishes stages: samples taken in a
-// handler, and in the goroutines that it starts, have the labels "pipeline" and "stage".
+// labelled returns a context for a stage's handlers by which a CPU profile
+// distinguishes stages: samples taken in a handler, and in the goroutines that
+// it starts, have the labels "pipeline" and "stage".
 func labelled(ctx context.Context, pipeline, stage string) context.Context {
 	return pprof.WithLabels(ctx, pprof.Labels("pipeline", pipeline, "stage", stage))
 }

@@ -13,17 +13,19 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// patience is how long a full stage holds an actor that sends to it: long enough for a burst, and short enough to free
-// actors that send in a circle.
+// patience is how long a full stage holds an actor that sends to it: long
+// enough for a burst, and short enough to free actors that send in a circle.
 const patience = 5 * time.Second
 
-// Reply is the answer to a request that an actor sent to a stage's PID. Package stage documents it.
+// Reply is the answer to a request that an actor sent to a stage's PID. Package
+// stage documents it.
 type Reply struct {
 	Result any   // the argument of behaviour.OK
 	Err    error // why there is no result
 }
 
-// TypeError refuses a message that is not of the stage's command type. Package stage documents it.
+// TypeError refuses a message that is not of the stage's command type. Package
+// stage documents it.
 type TypeError struct {
 	Stage string
 	Want  string // the stage's command type
@@ -98,8 +100,9 @@ func (c *Core) receive(message any, sender *actor.PID) {
 	}
 }
 
-// Resubmit submits a command whose type the caller does not know, or a result that the stage passes on, see [link.Summer]. It refuses
-// one of another type with a [*TypeError].
+// Resubmit submits a command whose type the caller does not know, or a result
+// that the stage passes on, see [link.Summer]. It refuses one of another type
+// with a [*TypeError].
 func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
 	load := cmd
 	if s := c.config.Inbox.Summer(); s != nil && cmd != nil && reflect.TypeOf(cmd) == s.SumType() && s.SumType() != c.Type() {
@@ -126,9 +129,9 @@ func (e notBegun) Unwrap() []error { return []error{ErrNotBegun, e.error} }
 
 // HandleCall handles a command of a caller in another process that wants a
 // result of a type; nil is any. It returns when the command has ended, and the
-// end of ctx ends the command: so code after HandleCall
-// runs after the handlers. If the pipeline stops hard the error is inbox.ErrStopped,
-// whatever the handler returned.
+// end of ctx ends the command: so code after HandleCall runs after the
+// handlers. If the pipeline stops hard the error is inbox.ErrStopped, whatever
+// the handler returned.
 func (c *Core) HandleCall(ctx context.Context, cmd any, want reflect.Type) (result any, err error) {
 	result, err = c.handleCall(ctx, cmd, want)
 	if err != nil && c.env.Context.Err() != nil && !errors.Is(err, inbox.ErrStopped) {
@@ -152,7 +155,8 @@ func (c *Core) handleCall(ctx context.Context, cmd any, want reflect.Type) (resu
 	return t.Wait(context.WithoutCancel(ctx))
 }
 
-// CheckType returns a [*TypeError] for a command of another type than the stage's, and counts it.
+// CheckType returns a [*TypeError] for a command of another type than the
+// stage's, and counts it.
 func (c *Core) CheckType(cmd any) error {
 	if !c.typed.Takes(cmd) && (cmd != nil || c.typed.Type().Kind() != reflect.Interface) {
 		return c.mistyped(cmd)
@@ -160,7 +164,8 @@ func (c *Core) CheckType(cmd any) error {
 	return nil
 }
 
-// mistyped counts a command of another type than the stage's, and returns the error.
+// mistyped counts a command of another type than the stage's, and returns the
+// error.
 func (c *Core) mistyped(cmd any) error {
 	c.inbox.Mistyped()
 	return &TypeError{c.Name(), c.Takes(), fmt.Sprintf("%T", cmd)}
@@ -174,7 +179,8 @@ func (c *Core) refusalReason() reason.Reason {
 	return reason.Closed
 }
 
-// refuse reports a message that was not accepted: to the sender of a request, or as a dead letter.
+// refuse reports a message that was not accepted: to the sender of a request,
+// or as a dead letter.
 func (c *Core) refuse(sender *actor.PID, message any, why reason.Reason, err error) {
 	if sender != nil {
 		c.answer(sender, nil, err)

@@ -8,7 +8,8 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// Made is the stack with which a stage was made. It is looked at only to say where.
+// Made is the stack with which a stage was made. It is looked at only to say
+// where.
 type Made [8]uintptr
 
 // MadeHere returns the caller's stack.
@@ -17,7 +18,8 @@ func MadeHere() (m Made) {
 	return m
 }
 
-// String returns the file and line of the first function that is not one of the packages which make stages.
+// String returns the file and line of the first function that is not one of the
+// packages which make stages.
 func (m Made) String() string {
 	frames := runtime.CallersFrames(m[:])
 	for {

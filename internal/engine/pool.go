@@ -20,13 +20,16 @@ type Env struct {
 	System *actor.System
 	Name   string // the pipeline's process name, unique in the system
 	Log    *slog.Logger
-	// Crashed is called for every crash of a handler, with whether the command is tried again.
+	// Crashed is called for every crash of a handler, with whether the command
+	// is tried again.
 	Crashed func(crash *worker.CrashError, again bool)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
-	// Around is the middleware of all stages, a []stage.MiddlewareFunc. This package does not know that type.
+	// Around is the middleware of all stages, a []stage.MiddlewareFunc. This
+	// package does not know that type.
 	Around any
-	// Unsaved is why no instance of a worker may have snapshots; empty if any may.
+	// Unsaved is why no instance of a worker may have snapshots; empty if any
+	// may.
 	Unsaved string
 }
 
@@ -57,7 +60,8 @@ type workerGroup interface {
 	CrashIdle(m *inbox.Member)
 }
 
-// NewPool returns a pool that stages can share, with bounds for the number of its workers.
+// NewPool returns a pool that stages can share, with bounds for the number of
+// its workers.
 func NewPool(name string, env *Env, least, most int) *Pool {
 	sp := inbox.NewSharedPool(name, env.Host)
 	p := &Pool{shared: sp, group: sp, least: least, most: most}
@@ -85,7 +89,8 @@ func (p *Pool) name() string {
 	return p.shared.Name()
 }
 
-// Shared returns the inbox's part of a shared pool, and nil for a stage's own pool.
+// Shared returns the inbox's part of a shared pool, and nil for a stage's own
+// pool.
 func (p *Pool) Shared() *inbox.SharedPool { return p.shared }
 
 // Bounds returns the fewest and the most workers.
@@ -108,10 +113,12 @@ func (p *Pool) Scale(_ part.Seal, n int) {
 	p.notify(scale{})
 }
 
-// startCalled asks the supervisor to start a worker that the inbox called. Until then it was not started.
+// startCalled asks the supervisor to start a worker that the inbox called.
+// Until then it was not started.
 func (p *Pool) startCalled() { p.notify(called{}) }
 
-// ErrRetired is the reason for which the supervisor of a pool ends after Retire.
+// ErrRetired is the reason for which the supervisor of a pool ends after
+// Retire.
 var ErrRetired = errors.New("the pool was retired")
 
 // Retire ends a pool: its workers finish the commands that they hold, then its
@@ -127,8 +134,8 @@ func (p *Pool) notify(message any) {
 	}
 }
 
-// workerToStart claims and returns a worker without an actor: one that still holds something to hand over, if there is one,
-// or any, or a new one.
+// workerToStart claims and returns a worker without an actor: one that still
+// holds something to hand over, if there is one, or any, or a new one.
 func (p *Pool) workerToStart() *worker.Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,8 +164,8 @@ func (p *Pool) workerToStart() *worker.Worker {
 	return empty
 }
 
-// renew claims and returns a new worker in place of an abandoned one. The old one cannot be used again, because its
-// goroutine may return at any time.
+// renew claims and returns a new worker in place of an abandoned one. The old
+// one cannot be used again, because its goroutine may return at any time.
 func (p *Pool) renew(lost *worker.Worker) *worker.Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +209,8 @@ type scale struct{}
 // IgnoreDeadLetterLogging marks messages that may come too late.
 func (scale) IgnoreDeadLetterLogging() {}
 
-// called asks for a worker that the inbox called, and that was not started until then.
+// called asks for a worker that the inbox called, and that was not started
+// until then.
 type called struct{}
 
 // IgnoreDeadLetterLogging marks messages that may come too late.

@@ -18,17 +18,19 @@ const (
 	relayCalls = 1024 // how many calls of a stage there are under way
 )
 
-// Send sends commands to the process that handles them, in order. It returns an error for each command, nil if that cannot be lost any
-// more.
+// Send sends commands to the process that handles them, in order. It returns an
+// error for each command, nil if that cannot be lost any more.
 type Send func(ctx context.Context, cmds []any) []error
 
 // Call has a command handled in another process, and returns the result: one of
 // the type want, unless that is nil. It is called by many goroutines at once.
 type Call func(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
 
-// Relay has the commands of a stage handled in another process: the worker of the stage sends them there, and no code of the stage's
-// user is called here. Commands whose callers wait for the result are called there; if call is nil they are refused. If send is nil no command
-// can go there, and elsewhere is why. It is called before the stage is started.
+// Relay has the commands of a stage handled in another process: the worker of
+// the stage sends them there, and no code of the stage's user is called here.
+// Commands whose callers wait for the result are called there; if call is nil
+// they are refused. If send is nil no command can go there, and elsewhere is
+// why. It is called before the stage is started.
 func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 	c.process = process
 	instances := 1
@@ -66,11 +68,12 @@ func (c *Core) refusesCalls(elsewhere error) error {
 }
 
 // CheckCall returns why a command whose caller waits for the result is refused
-// here, nil if it is not: the stage runs in another process and is keyed, or the
-// carrier takes no calls.
+// here, nil if it is not: the stage runs in another process and is keyed, or
+// the carrier takes no calls.
 func (c *Core) CheckCall() error { return c.uncalled }
 
-// Process returns the name of the process that handles the stage's commands, empty if it is this one.
+// Process returns the name of the process that handles the stage's commands,
+// empty if it is this one.
 func (c *Core) Process() string { return c.process }
 
 // ElsewhereError refuses a call that only the process that runs the stage can
@@ -148,7 +151,8 @@ func (r *relay) Handle(ctx context.Context, load any) behaviour.Outcome {
 	return behaviour.OK(answer.result)
 }
 
-// within returns a context with the deadline of a handler's, and none of its values.
+// within returns a context with the deadline of a handler's, and none of its
+// values.
 func within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	own, cancel := context.WithCancelCause(context.Background())
 	deadline, ok := ctx.Deadline()
@@ -162,7 +166,8 @@ func within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	}
 }
 
-// suspend suspends a handler until wake is called, by a goroutine beside the handlers.
+// suspend suspends a handler until wake is called, by a goroutine beside the
+// handlers.
 func suspend(ctx context.Context, start func(wake func())) error {
 	c := ctx.(interface { // a task of the stage
 		SuspendApart(start func(wake func())) error
@@ -195,7 +200,8 @@ func (r *relay) HandleEach(ctx context.Context, w *worker.Worker, batch worker.B
 	}
 }
 
-// HandleMany sends the commands of a batch. Those whose callers wait for a result fail if the other process cannot be called.
+// HandleMany sends the commands of a batch. Those whose callers wait for a
+// result fail if the other process cannot be called.
 func (r *relay) HandleMany(ctx context.Context, batch worker.Batch) []behaviour.Outcome {
 	outcomes := make([]behaviour.Outcome, len(batch))
 	var cmds []any

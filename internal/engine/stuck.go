@@ -11,7 +11,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Stuck is a handler that had not returned when a report was made. Package stage documents it.
+// Stuck is a handler that had not returned when a report was made. Package
+// stage documents it.
 type Stuck struct {
 	Stage     string
 	For       time.Duration // how long its worker has been at its present batch

@@ -25,8 +25,9 @@ func (c *Core) unwind() (suspended bool) {
 // errUnwinding is the error of Release if a handler did not end in time.
 var errUnwinding = errors.New("a suspended handler does not end")
 
-// Release releases the coroutines of a stage that will not run again, and ends handlers that are still suspended because
-// the workers of their stage did not end in time. It waits until ctx ends.
+// Release releases the coroutines of a stage that will not run again, and ends
+// handlers that are still suspended because the workers of their stage did not
+// end in time. It waits until ctx ends.
 func (c *Core) Release(ctx context.Context) error {
 	if c.staff.Runs == nil || c.staff.Context == nil {
 		return nil

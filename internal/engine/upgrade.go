@@ -33,7 +33,8 @@ func (c *Core) Upgrade(ctx context.Context, to *worker.Version) (before *worker.
 	return before, nil
 }
 
-// begin waits until no other upgrade is under way. The caller calls done when it has ended.
+// begin waits until no other upgrade is under way. The caller calls done when
+// it has ended.
 func (u *upgrading) begin(ctx context.Context) (done func(), err error) {
 	u.mu.Lock()
 	if u.turn == nil {
@@ -54,9 +55,11 @@ func (u *upgrading) begin(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// prepare starts the first instance of a version if the stage runs; the instance belongs to the supervisor then. So if the supervisor
-// starts or ends meanwhile, the instance is started or stopped too, and the loop checks again. From when prepare returns the supervisor's end
-// waits until switched is closed.
+// prepare starts the first instance of a version if the stage runs; the
+// instance belongs to the supervisor then. So if the supervisor starts or ends
+// meanwhile, the instance is started or stopped too, and the loop checks again.
+// From when prepare returns the supervisor's end waits until switched is
+// closed.
 func (c *Core) prepare(ctx context.Context, to *worker.Version) (switched chan struct{}, err error) {
 	for started := false; ; {
 		c.upgrade.mu.Lock()

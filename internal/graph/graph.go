@@ -1,9 +1,12 @@
-// Package graph knows which stage of a pipeline leads to which, and which of these edges are back edges.
+// Package graph knows which stage of a pipeline leads to which, and which of
+// these edges are back edges.
 //
-// A back edge closes a loop. Which edge of a loop that is depends on the order in which the edges become known: first the
-// declared ports, stage by stage; then, as commands take them, the edges along which handlers forward directly. The other
-// edges, the forward edges, form a graph without loops. Workers wait for a free slot along forward edges only, so they
-// cannot wait for one another in a circle.
+// A back edge closes a loop. Which edge of a loop that is depends on the order
+// in which the edges become known: first the declared ports, stage by stage;
+// then, as commands take them, the edges along which handlers forward directly.
+// The other edges, the forward edges, form a graph without loops. Workers wait
+// for a free slot along forward edges only, so they cannot wait for one another
+// in a circle.
 package graph
 
 import (
@@ -15,8 +18,9 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// Graph is the graph of a pipeline that runs. Stages are known by their place, which does not change when other stages come
-// and go. Any goroutine may use it.
+// Graph is the graph of a pipeline that runs. Stages are known by their place,
+// which does not change when other stages come and go. Any goroutine may use
+// it.
 type Graph struct {
 	host *inbox.Pipeline
 
@@ -37,8 +41,8 @@ type edge struct {
 	port     string // the name of the port that leads there, if it is declared
 }
 
-// edges are the edges from one stage, sorted by the place that they lead to. There are few, for which a map would be ten
-// times as large.
+// edges are the edges from one stage, sorted by the place that they lead to.
+// There are few, for which a map would be ten times as large.
 type edges []edge
 
 // find returns the index of the edge to a place, or where it would be.
@@ -54,7 +58,8 @@ func (es edges) without(to int) edges {
 	return es
 }
 
-// New returns an empty graph. The inboxes that are added must be attached to the host.
+// New returns an empty graph. The inboxes that are added must be attached to
+// the host.
 func New(host *inbox.Pipeline) *Graph { return &Graph{host: host} }
 
 // Add adds a stage and gives its inbox its place.
@@ -69,8 +74,8 @@ func (g *Graph) Add(in *inbox.Inbox) {
 	g.boundEntriesLocked()
 }
 
-// boundEntriesLocked has the host bound the commands from outside, if there are loops, by the capacities that the stages
-// were made with.
+// boundEntriesLocked has the host bound the commands from outside, if there are
+// loops, by the capacities that the stages were made with.
 func (g *Graph) boundEntriesLocked() {
 	if !g.loops {
 		return
@@ -84,8 +89,9 @@ func (g *Graph) boundEntriesLocked() {
 	g.host.BoundEntries(capacity)
 }
 
-// placeLocked returns the place of an inbox, and whether it is in this graph. An inbox of another host is not asked for its
-// place, which may be set at this moment.
+// placeLocked returns the place of an inbox, and whether it is in this graph.
+// An inbox of another host is not asked for its place, which may be set at this
+// moment.
 func (g *Graph) placeLocked(in *inbox.Inbox) (int, bool) {
 	if in.Pipeline() != g.host {
 		return 0, false
@@ -109,9 +115,10 @@ func (g *Graph) Remove(in *inbox.Inbox) {
 	g.rebuildLocked()
 }
 
-// rebuildLocked decides anew which edges are back edges, since a loop may be gone. Forward edges are added first and stay
-// forward edges: workers wait for free slots along them already, and two edges of a loop along which workers wait would be
-// a deadlock.
+// rebuildLocked decides anew which edges are back edges, since a loop may be
+// gone. Forward edges are added first and stay forward edges: workers wait for
+// free slots along them already, and two edges of a loop along which workers
+// wait would be a deadlock.
 func (g *Graph) rebuildLocked() {
 	old := g.edges
 	clear(g.entered)
@@ -129,7 +136,8 @@ func (g *Graph) rebuildLocked() {
 	g.changedLocked()
 }
 
-// Declare adds the edges of a stage's ports. Ports that lead out of the graph are ignored.
+// Declare adds the edges of a stage's ports. Ports that lead out of the graph
+// are ignored.
 func (g *Graph) Declare(from *inbox.Inbox, ports []behaviour.Outlet) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,8 +157,10 @@ func (g *Graph) declareLocked(from *inbox.Inbox, ports []behaviour.Outlet) {
 	}
 }
 
-// Reach adds the edge between two inboxes, unless it is known, and reports whether it is a back edge. A worker calls it before
-// it forwards to an inbox for the first time. It reports ok false if one of the inboxes is not in the graph.
+// Reach adds the edge between two inboxes, unless it is known, and reports
+// whether it is a back edge. A worker calls it before it forwards to an inbox
+// for the first time. It reports ok false if one of the inboxes is not in the
+// graph.
 func (g *Graph) Reach(from, to *inbox.Inbox) (back, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,8 +174,9 @@ func (g *Graph) Reach(from, to *inbox.Inbox) (back, ok bool) {
 	return e.back, true
 }
 
-// Redeclare declares the edges of a stage's ports, which lead elsewhere now, and returns where those lead that are not declared
-// any more. These stay, as edges that handlers take, until they are forgotten.
+// Redeclare declares the edges of a stage's ports, which lead elsewhere now,
+// and returns where those lead that are not declared any more. These stay, as
+// edges that handlers take, until they are forgotten.
 func (g *Graph) Redeclare(from *inbox.Inbox, ports []behaviour.Outlet) (gone []*inbox.Inbox) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,8 +203,9 @@ func (g *Graph) Untake(from, to *inbox.Inbox) {
 	}
 }
 
-// Forget removes an edge that is not declared, unless a worker has taken it since Untake. No worker has been at work since
-// before that, so none takes the edge without asking.
+// Forget removes an edge that is not declared, unless a worker has taken it
+// since Untake. No worker has been at work since before that, so none takes the
+// edge without asking.
 func (g *Graph) Forget(from, to *inbox.Inbox) {
 	g.mu.Lock()
 	e := g.undeclaredLocked(from, to)
@@ -208,7 +220,8 @@ func (g *Graph) Forget(from, to *inbox.Inbox) {
 	}
 }
 
-// undeclaredLocked returns an edge that is known and not declared; nil if there is none.
+// undeclaredLocked returns an edge that is known and not declared; nil if there
+// is none.
 func (g *Graph) undeclaredLocked(from, to *inbox.Inbox) *edge {
 	i, known := g.placeLocked(from)
 	j, ours := g.placeLocked(to)
@@ -222,8 +235,8 @@ func (g *Graph) undeclaredLocked(from, to *inbox.Inbox) *edge {
 	return &g.edges[i][at]
 }
 
-// InLoop reports whether two inboxes are in one loop, or in loops that share stages, so that commands can get from either to
-// the other.
+// InLoop reports whether two inboxes are in one loop, or in loops that share
+// stages, so that commands can get from either to the other.
 func (g *Graph) InLoop(one, other *inbox.Inbox) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -238,14 +251,15 @@ func (g *Graph) changedLocked() {
 	g.host.EdgesChanged()
 }
 
-// edgeLocked returns the edge between two places, and adds it if it is not known. The inbox that a new forward edge starts
-// from is notified of it.
+// edgeLocked returns the edge between two places, and adds it if it is not
+// known. The inbox that a new forward edge starts from is notified of it.
 func (g *Graph) edgeLocked(from, to int) *edge {
 	i, known := g.edges[from].find(to)
 	if known {
 		return &g.edges[from][i]
 	}
-	// If no forward edge enters from, then none leads there from to, so a line is built in linear time from either end.
+	// If no forward edge enters from, then none leads there from to, so a line
+	// is built in linear time from either end.
 	back := from == to || g.entered[from] && g.leadsLocked(to, from, map[int]bool{})
 	g.edges[from] = slices.Insert(g.edges[from], i, edge{to: to, back: back})
 	g.changedLocked()
@@ -259,7 +273,8 @@ func (g *Graph) edgeLocked(from, to int) *edge {
 	return &g.edges[from][i]
 }
 
-// leadsLocked reports whether a path of forward edges leads from one stage to another.
+// leadsLocked reports whether a path of forward edges leads from one stage to
+// another.
 func (g *Graph) leadsLocked(from, to int, seen map[int]bool) bool {
 	if from == to {
 		return true

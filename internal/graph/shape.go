@@ -34,7 +34,8 @@ func (g *Graph) shapeLocked() *Shape {
 	return g.shape
 }
 
-// inLoop reports whether commands can get from either of two places to the other.
+// inLoop reports whether commands can get from either of two places to the
+// other.
 func (s *Shape) inLoop(i, j int) bool { return s.part[i] == s.part[j] && s.Cyclic[i] }
 
 func newShape(all []edges) *Shape {
@@ -59,8 +60,9 @@ func newShape(all []edges) *Shape {
 	return s
 }
 
-// Order returns the places of all stages in the order in which commands pass them. The stages of a loop, or of loops that
-// share stages, are one element. It is for drains and not cached.
+// Order returns the places of all stages in the order in which commands pass
+// them. The stages of a loop, or of loops that share stages, are one element.
+// It is for drains and not cached.
 func (g *Graph) Order() [][]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +71,8 @@ func (g *Graph) Order() [][]int {
 	return parts
 }
 
-// findRanks gives each stage one more than the highest rank of the stages before it, starting at the sources.
+// findRanks gives each stage one more than the highest rank of the stages
+// before it, starting at the sources.
 func (s *Shape) findRanks() {
 	pending := make([]int, len(s.Rank)) // edges into each stage that were not followed yet
 	for _, to := range s.targets {
@@ -93,8 +96,9 @@ func (s *Shape) findRanks() {
 	}
 }
 
-// components returns the strongly connected components of the graph, back edges included, each before all that lead to it,
-// and which stages are in loops. It is Tarjan's algorithm (SIAM J. Computing 1:2, 1972).
+// components returns the strongly connected components of the graph, back edges
+// included, each before all that lead to it, and which stages are in loops. It
+// is Tarjan's algorithm (SIAM J. Computing 1:2, 1972).
 func components(all []edges) (parts [][]int, cyclic []bool) {
 	n := len(all)
 	t := tarjan{edges: all, seen: make([]int, n), low: make([]int, n), on: make([]bool, n), cyclic: make([]bool, n)}

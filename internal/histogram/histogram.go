@@ -2,9 +2,10 @@
 // that a quantile over any number of samples costs two kilobytes at most and a
 // known error.
 //
-// There are eight buckets for each doubling: a quantile is at most 12.5 % above the true value and never below it. From
-// 0 to 7 ns buckets are exact; all durations longer than 18 minutes are in the last one. A Histogram is not safe for
-// concurrent use; an inbox guards its histograms with its own lock.
+// There are eight buckets for each doubling: a quantile is at most 12.5 % above
+// the true value and never below it. From 0 to 7 ns buckets are exact; all
+// durations longer than 18 minutes are in the last one. A Histogram is not safe
+// for concurrent use; an inbox guards its histograms with its own lock.
 package histogram
 
 import (
@@ -19,8 +20,9 @@ const (
 	buckets = (top - sub + 1) << sub
 )
 
-// Histogram holds the counts. The zero Histogram is empty and ready. It has the buckets of the doublings between the
-// shortest and the longest sample, since most stages see few doublings.
+// Histogram holds the counts. The zero Histogram is empty and ready. It has the
+// buckets of the doublings between the shortest and the longest sample, since
+// most stages see few doublings.
 type Histogram struct {
 	counts []uint64
 	first  int // the bucket of counts[0]
@@ -63,8 +65,8 @@ func (h *Histogram) Clone() Histogram {
 	return c
 }
 
-// Quantile returns the upper bound of the bucket that contains the sample at quantile q, 0 < q <= 1. For an empty
-// histogram it returns 0.
+// Quantile returns the upper bound of the bucket that contains the sample at
+// quantile q, 0 < q <= 1. For an empty histogram it returns 0.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {
@@ -81,7 +83,8 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return edge(buckets - 1)
 }
 
-// bucket returns the bucket of a duration: the position of its highest bit, and the three bits below that.
+// bucket returns the bucket of a duration: the position of its highest bit, and
+// the three bits below that.
 func bucket(d time.Duration) int {
 	if d < 1<<sub {
 		return int(max(d, 0))

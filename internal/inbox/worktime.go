@@ -16,9 +16,9 @@ import "time"
 //
 // Periods that have not ended are kept as a linear function of the time: n
 // workers that have been blocked since s add n·now − n·s, so the BlockedTime of
-// the counts has −n·s meanwhile, and their IdleTime lacks now·live − BlockedTime.
-// Their BusyTime has a batch that is not done up to when it was last credited.
-// [state.times] returns the times as they are meant.
+// the counts has −n·s meanwhile, and their IdleTime lacks now·live −
+// BlockedTime. Their BusyTime has a batch that is not done up to when it was
+// last credited. [state.times] returns the times as they are meant.
 //
 // A worker of a shared pool is never blocked, and its idle time belongs to the
 // shared pool: only its busy time is the inbox's.

@@ -77,8 +77,8 @@ type Summer interface {
 	// SumType returns the type of the results; nil if there are none.
 	SumType() reflect.Type
 	// LostIn returns the result that an error of a handler has, nil if it has
-	// none. In use is nil, or says until when the result may change. The methods
-	// of the error are user code.
+	// none. In use is nil, or says until when the result may change. The
+	// methods of the error are user code.
 	LostIn(err error) (sum any, use Use)
 	// PassAgain returns the load of a command that passes a result on.
 	PassAgain(sum any) (load any)

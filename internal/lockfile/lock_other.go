@@ -10,5 +10,6 @@ const noFollow = 0
 // locksDirs reports whether directories can be locked.
 const locksDirs = false
 
-// lock does nothing. This system has no lock that ends with the process, so two processes that open one store are not noticed.
+// lock does nothing. This system has no lock that ends with the process, so two
+// processes that open one store are not noticed.
 func lock(*os.File) error { return nil }

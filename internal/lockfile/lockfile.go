@@ -9,14 +9,17 @@ import (
 	"strings"
 )
 
-// ErrLocked reports that another process, or another part of this one, holds the lock.
+// ErrLocked reports that another process, or another part of this one, holds
+// the lock.
 var ErrLocked = errors.New("it is in use")
 
-// ErrReplaced reports that the path leads to another file than the one that was locked: it is a link, or the file was removed meanwhile.
+// ErrReplaced reports that the path leads to another file than the one that was
+// locked: it is a link, or the file was removed meanwhile.
 var ErrReplaced = errors.New("the lock file is a link, or was replaced")
 
-// Take makes the file of that name if it is not there, and locks it. The lock ends when the file is closed, and with the process at the
-// latest. The file has the number of the process that locked it last, for messages only.
+// Take makes the file of that name if it is not there, and locks it. The lock
+// ends when the file is closed, and with the process at the latest. The file
+// has the number of the process that locked it last, for messages only.
 func Take(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
@@ -53,7 +56,8 @@ func TakeDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// take locks a file that is open, and makes sure that the name still leads to it.
+// take locks a file that is open, and makes sure that the name still leads to
+// it.
 func take(name string, f *os.File) error {
 	if err := lock(f); err != nil {
 		if pid := readPID(f); pid != "" && errors.Is(err, ErrLocked) {

@@ -1,4 +1,5 @@
-// Package nodetest has what tests of nodes in several programs share: the start of a second program, and visits of a monitor.
+// Package nodetest has what tests of nodes in several programs share: the start
+// of a second program, and visits of a monitor.
 package nodetest
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/golda-dev/golda/coordination/rpc"
 )
 
-// Start starts the program of the test once more, with additions to its environment, and returns the name of its node: the first line that
-// it writes. The program ends when its standard input is closed, at the end of the test.
+// Start starts the program of the test once more, with additions to its
+// environment, and returns the name of its node: the first line that it writes.
+// The program ends when its standard input is closed, at the end of the test.
 func Start(tb testing.TB, env ...string) (cmd *exec.Cmd, node string) {
 	tb.Helper()
 	cmd = exec.Command(os.Args[0])
@@ -44,7 +46,8 @@ func Start(tb testing.TB, env ...string) (cmd *exec.Cmd, node string) {
 	return cmd, strings.TrimSpace(line)
 }
 
-// Secret returns what the nodes of a test share that connect by sockets, also with those of its other programs.
+// Secret returns what the nodes of a test share that connect by sockets, also
+// with those of its other programs.
 func Secret() []byte { return []byte("the nodes of a test share this") }
 
 // Visit is what a process is asked to do inside a monitor.

@@ -1,13 +1,16 @@
-// Package plain formats untrusted values safely, whatever they are: values given to panic, errors, commands.
+// Package plain formats untrusted values safely, whatever they are: values
+// given to panic, errors, commands.
 //
-// Package fmt cannot do this. It follows a map or a slice that contains itself until the stack overflows, which no
-// recover stops and which ends the process; it has no limit on the output; and it lets a panic through if the Error
-// method of a value panics with a value whose Error method panics. Here a value may contain itself, may be of any size,
-// and its methods may panic.
+// Package fmt cannot do this. It follows a map or a slice that contains itself
+// until the stack overflows, which no recover stops and which ends the process;
+// it has no limit on the output; and it lets a panic through if the Error
+// method of a value panics with a value whose Error method panics. Here a value
+// may contain itself, may be of any size, and its methods may panic.
 //
-// Some things cannot be prevented, as with fmt: if a method never returns, neither does the caller; if it ends its
-// goroutine (runtime.Goexit), it ends the caller's; if it calls itself for ever, it overflows the stack; and a map that
-// another goroutine writes to meanwhile may end the process.
+// Some things cannot be prevented, as with fmt: if a method never returns,
+// neither does the caller; if it ends its goroutine (runtime.Goexit), it ends
+// the caller's; if it calls itself for ever, it overflows the stack; and a map
+// that another goroutine writes to meanwhile may end the process.
 package plain
 
 import (
@@ -17,7 +20,8 @@ import (
 	"strings"
 )
 
-// Most is how many bytes of a value [Text] writes, not counting the mark for a cut.
+// Most is how many bytes of a value [Text] writes, not counting the mark for a
+// cut.
 const Most = 16 << 10
 
 const (
@@ -25,9 +29,11 @@ const (
 	more    = "... (cut)"
 )
 
-// Text writes an error as its Error method does, a [fmt.Stringer] as its String method does, and any other value as %+v
-// does; the same holds for values inside the value. If a method panics, Text writes the value's type and shape instead.
-// It may be called by any goroutine at any time, and ends after [Most] bytes.
+// Text writes an error as its Error method does, a [fmt.Stringer] as its String
+// method does, and any other value as %+v does; the same holds for values
+// inside the value. If a method panics, Text writes the value's type and shape
+// instead. It may be called by any goroutine at any time, and ends after [Most]
+// bytes.
 func Text(v any) string { return Brief(v, Most) }
 
 // Brief is like [Text], but ends after the given number of bytes.
@@ -40,8 +46,8 @@ func Brief(v any, most int) string {
 	return string(d.text)
 }
 
-// Shape writes a value as %+v does, but calls none of its methods and writes at most the given number of bytes; it
-// reports whether the value was cut.
+// Shape writes a value as %+v does, but calls none of its methods and writes at
+// most the given number of bytes; it reports whether the value was cut.
 func Shape(v any, most int) (text string, cut bool) {
 	d := description{most: most}
 	d.top(v)
@@ -146,12 +152,14 @@ func atom(v reflect.Value) string {
 	}
 }
 
-// byMethod writes a value with its own Error or String method, and reports whether it has one that returned. If the method
-// panics, byMethod writes the type, and the shape follows.
+// byMethod writes a value with its own Error or String method, and reports
+// whether it has one that returned. If the method panics, byMethod writes the
+// type, and the shape follows.
 //
-// It could call the method in a goroutine of its own, to survive runtime.Goexit; but then this package could not be on the
-// lowest layer, whose errors contain untrusted values, too. Where a goroutine of the engine formats a value, the caller
-// guards the call.
+// It could call the method in a goroutine of its own, to survive
+// runtime.Goexit; but then this package could not be on the lowest layer, whose
+// errors contain untrusted values, too. Where a goroutine of the engine formats
+// a value, the caller guards the call.
 func (d *description) byMethod(v reflect.Value) (ok bool) {
 	if !d.asks || !v.IsValid() || !v.CanInterface() || len(d.text) >= d.most {
 		return false

@@ -1,15 +1,17 @@
 // Package ring is a queue in a growing circle of slots, with two open ends.
 //
-// It starts small and doubles, so that an idle stage costs little, and it is never full: its owner decides on a limit. It
-// shrinks only if its owner calls Fit: the ring of an inbox does not, since a queue that was full once often is again.
-// It is not safe for concurrent use; an inbox guards its ring with its own lock. A slot is cleared when its value is
-// taken, so that the ring keeps no reference to it.
+// It starts small and doubles, so that an idle stage costs little, and it is
+// never full: its owner decides on a limit. It shrinks only if its owner calls
+// Fit: the ring of an inbox does not, since a queue that was full once often is
+// again. It is not safe for concurrent use; an inbox guards its ring with its
+// own lock. A slot is cleared when its value is taken, so that the ring keeps
+// no reference to it.
 package ring
 
 import "slices"
 
-// first is the number of slots that a ring gets with the first value: the ring of a stage that has seen few commands
-// stays small.
+// first is the number of slots that a ring gets with the first value: the ring
+// of a stage that has seen few commands stays small.
 const first = 1
 
 // Ring is the queue. The zero Ring is empty and ready.
@@ -34,8 +36,8 @@ func (r *Ring[T]) Push(v T) {
 	r.n++
 }
 
-// Next adds an empty slot at the back and returns it to be filled. Writing a large value there is faster than copying
-// it.
+// Next adds an empty slot at the back and returns it to be filled. Writing a
+// large value there is faster than copying it.
 func (r *Ring[T]) Next() *T {
 	if r.n == len(r.slots) {
 		r.grow(r.n + 1)
@@ -80,7 +82,8 @@ func (r *Ring[T]) Pop() T {
 	return v
 }
 
-// PopInto moves up to len(dst) values from the front to dst and returns how many it moved.
+// PopInto moves up to len(dst) values from the front to dst and returns how
+// many it moved.
 func (r *Ring[T]) PopInto(dst []T) int {
 	n := min(len(dst), r.n)
 	if n == 0 {
@@ -92,8 +95,9 @@ func (r *Ring[T]) PopInto(dst []T) int {
 	return n
 }
 
-// PopBackInto moves up to len(dst) values from the back to dst, the last one first, and returns how many it moved. Copying
-// the values and then reversing them is faster than fetching one after the other, except for very few.
+// PopBackInto moves up to len(dst) values from the back to dst, the last one
+// first, and returns how many it moved. Copying the values and then reversing
+// them is faster than fetching one after the other, except for very few.
 func (r *Ring[T]) PopBackInto(dst []T) int {
 	n := min(len(dst), r.n)
 	if n == 0 {
@@ -149,15 +153,18 @@ func (r *Ring[T]) Each(visit func(*T)) {
 // kept is a number of slots that a ring does not shrink below.
 const kept = 1024
 
-// Fit releases memory that a burst has left behind. A ring that shrinks is at least half full afterwards. Before it is
-// resized again, at least as many values must arrive or leave as were moved, so the cost of moving is amortized.
+// Fit releases memory that a burst has left behind. A ring that shrinks is at
+// least half full afterwards. Before it is resized again, at least as many
+// values must arrive or leave as were moved, so the cost of moving is
+// amortized.
 func (r *Ring[T]) Fit() {
 	if len(r.slots) > kept && r.n <= len(r.slots)/8 {
 		r.resize(max(kept, 2*r.n))
 	}
 }
 
-// At returns the value at index i from the front, without removing it. It panics if there are not that many values.
+// At returns the value at index i from the front, without removing it. It
+// panics if there are not that many values.
 func (r *Ring[T]) At(i int) *T {
 	if i < 0 || i >= r.n {
 		panic("ring: index out of range")

@@ -1,5 +1,5 @@
-// Package states has what stages and pipelines share to save the states of stages outside of the process: as bytes, each with a
-// description of its type.
+// Package states has what stages and pipelines share to save the states of
+// stages outside of the process: as bytes, each with a description of its type.
 package states
 
 import (
@@ -12,17 +12,20 @@ import (
 	"strings"
 )
 
-// Stateful is the behaviour of a stage with a state that can be saved. A pipeline calls its methods.
+// Stateful is the behaviour of a stage with a state that can be saved. A
+// pipeline calls its methods.
 type Stateful interface {
 	// Unsavable returns why the state cannot be saved, in words; "" if it can.
 	Unsavable() string
-	// Save returns the state. It is called while the stage has no commands but those that it holds. An error that is [ErrBusy] says that it
-	// has others.
+	// Save returns the state. It is called while the stage has no commands but
+	// those that it holds. An error that is [ErrBusy] says that it has others.
 	Save() (State, error)
-	// Restore gives a stage that has not started a state. It returns the loads of the commands that the stage must be given when it has
-	// started, before all others.
+	// Restore gives a stage that has not started a state. It returns the loads
+	// of the commands that the stage must be given when it has started, before
+	// all others.
 	Restore(State) (loads []any, err error)
-	// Park ends the commands that the stage holds, with no result: a saved state has them.
+	// Park ends the commands that the stage holds, with no result: a saved
+	// state has them.
 	Park()
 }
 
@@ -48,7 +51,8 @@ func Encode(value any) ([]byte, error) {
 // Decode decodes into what a pointer leads to.
 func Decode(data []byte, into any) error { return gob.NewDecoder(bytes.NewReader(data)).Decode(into) }
 
-// Lossy returns what encoding/gob would leave out of values of a type, in words; "" if nothing.
+// Lossy returns what encoding/gob would leave out of values of a type, in
+// words; "" if nothing.
 func Lossy(t reflect.Type) string { return lossy(t, map[reflect.Type]bool{}) }
 
 func lossy(t reflect.Type, seen map[reflect.Type]bool) string {
@@ -94,8 +98,8 @@ func encodes(t reflect.Type) bool {
 	return false
 }
 
-// Keyless returns why two values of a type may be equal as keys before they are saved and not afterwards, in words; "" if that cannot
-// be.
+// Keyless returns why two values of a type may be equal as keys before they are
+// saved and not afterwards, in words; "" if that cannot be.
 func Keyless(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Chan, reflect.Interface, reflect.UnsafePointer:
@@ -115,7 +119,8 @@ func Keyless(t reflect.Type) string {
 	return ""
 }
 
-// Describe returns a text that is the same for two types if one can take the values of the other without loss.
+// Describe returns a text that is the same for two types if one can take the
+// values of the other without loss.
 func Describe(t reflect.Type) string {
 	var b strings.Builder
 	describe(&b, t, map[reflect.Type]bool{})

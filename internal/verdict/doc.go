@@ -1,2 +1,3 @@
-// Package verdict says what becomes of the message of a broker when the command that it held has ended. Adapters of brokers share it.
+// Package verdict says what becomes of the message of a broker when the command
+// that it held has ended. Adapters of brokers share it.
 package verdict

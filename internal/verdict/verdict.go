@@ -12,7 +12,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Undecodable is the reason of a dead letter whose message could not be decoded.
+// Undecodable is the reason of a dead letter whose message could not be
+// decoded.
 const Undecodable reason.Reason = "undecodable"
 
 // Act is what to do with a message.
@@ -33,8 +34,10 @@ type Verdict struct {
 	Reason reason.Reason // of Bury
 }
 
-// Of returns what to do with a message that was delivered n times, after its command has ended with err. A panic of the user's function
-// p.If is logged, and the command is not tried again. So it is if it was refused and asks for a longer pause than p.Max.
+// Of returns what to do with a message that was delivered n times, after its
+// command has ended with err. A panic of the user's function p.If is logged,
+// and the command is not tried again. So it is if it was refused and asks for a
+// longer pause than p.Max.
 func Of(log *slog.Logger, p stage.RetryPolicy, n int, err error) (v Verdict) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -83,7 +86,8 @@ const (
 	longestError    = 1 << 10
 )
 
-// Filled returns a policy with its defaults: ten deliveries, and pauses from a second up to most.
+// Filled returns a policy with its defaults: ten deliveries, and pauses from a
+// second up to most.
 func Filled(p stage.RetryPolicy, most time.Duration) stage.RetryPolicy {
 	if p.Attempts == 0 {
 		p.Attempts = defaultAttempts
@@ -97,7 +101,8 @@ func Filled(p stage.RetryPolicy, most time.Duration) stage.RetryPolicy {
 	return p
 }
 
-// Check calls fault for all that may be wrong with a policy, with whether it is.
+// Check calls fault for all that may be wrong with a policy, with whether it
+// is.
 func Check(p stage.RetryPolicy, fault func(wrong bool, format string, args ...any)) {
 	fault(p.Attempts < 0, "Retry.Attempts is %d; use 1 for one delivery, 0 for %d", p.Attempts, defaultAttempts)
 	fault(p.Backoff < 0, "Retry.Backoff is %v", p.Backoff)
@@ -106,7 +111,8 @@ func Check(p stage.RetryPolicy, fault func(wrong bool, format string, args ...an
 	fault(p.Budget != 0, "Retry.Budget is %v; there is none for messages", p.Budget)
 }
 
-// Text returns the text of an error in one line of at most some 1,024 bytes. The methods of an error are user code.
+// Text returns the text of an error in one line of at most some 1,024 bytes.
+// The methods of an error are user code.
 func Text(err error) (text string) {
 	if err == nil {
 		return ""

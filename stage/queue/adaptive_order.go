@@ -1,7 +1,7 @@
 package queue
 
-// adaptive returns the newest item while more than above wait, and the oldest otherwise; with above 0 it is a stack. It
-// ignores keys.
+// adaptive returns the newest item while more than above wait, and the oldest
+// otherwise; with above 0 it is a stack. It ignores keys.
 type adaptive[T any] struct {
 	above int
 	items deque[T] // in the order of arrival

@@ -15,8 +15,8 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("queue: unknown discipline %q; known are %s", e.Name, strings.Join(Names(), ", "))
 }
 
-// ByName returns the discipline of that name with its defaults. An unknown name is an
-// [*UnknownError], which lists the known names.
+// ByName returns the discipline of that name with its defaults. An unknown name
+// is an [*UnknownError], which lists the known names.
 func ByName(name string) (Discipline, error) {
 	for _, d := range all() {
 		if d.Name() == name {
@@ -36,7 +36,8 @@ func Names() []string {
 	return names
 }
 
-// all lists the disciplines by name. It is a function so that no code can change the list.
+// all lists the disciplines by name. It is a function so that no code can
+// change the list.
 func all() []Discipline {
 	return []Discipline{
 		Deadline{},

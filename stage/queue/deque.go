@@ -2,7 +2,8 @@ package queue
 
 import "github.com/golda-dev/golda/internal/ring"
 
-// deque is a ring that releases memory which a burst has left behind. The zero deque is empty and ready to use.
+// deque is a ring that releases memory which a burst has left behind. The zero
+// deque is empty and ready to use.
 type deque[T any] struct{ ring.Ring[T] }
 
 // pop takes the first item; the deque must not be empty.
@@ -12,7 +13,8 @@ func (q *deque[T]) pop() T {
 	return item
 }
 
-// popInto moves up to len(dst) items from the front to dst and returns how many.
+// popInto moves up to len(dst) items from the front to dst and returns how
+// many.
 func (q *deque[T]) popInto(dst []T) int {
 	n := q.PopInto(dst)
 	q.Fit()
@@ -27,7 +29,8 @@ func (q *deque[T]) removeAll(match func(item *T) bool) []T {
 	return removed
 }
 
-// popBackInto moves up to len(dst) items from the back to dst, the last one first, and returns how many.
+// popBackInto moves up to len(dst) items from the back to dst, the last one
+// first, and returns how many.
 func (q *deque[T]) popBackInto(dst []T) int {
 	n := q.PopBackInto(dst)
 	q.Fit()

@@ -9,23 +9,25 @@ import (
 // and may be shared by stages. The set of disciplines is closed: only this
 // package has disciplines, and a custom order is a [PriorityOf].
 type Discipline interface {
-	// Name returns the name that [ByName] knows. Disciplines are compared by their names and not by ==, which panics
-	// for one that holds a function.
+	// Name returns the name that [ByName] knows. Disciplines are compared by
+	// their names and not by ==, which panics for one that holds a function.
 	Name() string
 	// Check returns all faults of the parameters.
 	Check() error
 
-	// plan says how to build a line. This method closes the set of disciplines: an order is a generic type, which no
-	// method can return.
+	// plan says how to build a line. This method closes the set of disciplines:
+	// an order is a generic type, which no method can return.
 	plan() plan
 }
 
-// Keyed is a discipline that needs a key for each command. The code that pushes a command to its line passes the key.
+// Keyed is a discipline that needs a key for each command. The code that pushes
+// a command to its line passes the key.
 type Keyed interface {
 	Discipline
 
-	// Key returns the key of a command. It is called once for each command, before the command is pushed. It calls user
-	// code, so the caller must not hold a lock; a panic of that code is not recovered.
+	// Key returns the key of a command. It is called once for each command,
+	// before the command is pushed. It calls user code, so the caller must not
+	// hold a lock; a panic of that code is not recovered.
 	Key(cmd any) Key
 }
 
@@ -34,8 +36,9 @@ type typed interface {
 	typed() reflect.Type // nil if it does not
 }
 
-// CommandType returns the type of commands that the function of a discipline takes, see [PriorityOf]
-// and [DeadlineOf], or nil if the discipline has no function.
+// CommandType returns the type of commands that the function of a discipline
+// takes, see [PriorityOf] and [DeadlineOf], or nil if the discipline has no
+// function.
 func CommandType(d Discipline) reflect.Type {
 	if t, ok := d.(typed); ok {
 		return t.typed()

@@ -23,7 +23,8 @@ type order[T any] interface {
 	popInto(dst []T) int
 	// drop takes the item that arrived first.
 	drop() T
-	// next returns the item that popInto takes first, oldest the item that drop takes. The order must not be empty.
+	// next returns the item that popInto takes first, oldest the item that drop
+	// takes. The order must not be empty.
 	next() *T
 	oldest() *T
 	// each visits all items, in any order.
@@ -35,12 +36,14 @@ type order[T any] interface {
 	empty() order[T]
 }
 
-// New returns an empty line of the discipline, which must be valid; nil means FIFO.
+// New returns an empty line of the discipline, which must be valid; nil means
+// FIFO.
 func New[T any](d Discipline) *Line[T] {
 	return &Line[T]{order: newOrder[T](d)}
 }
 
-// newOrder returns an empty order of the discipline, nil if that is first in, first out.
+// newOrder returns an empty order of the discipline, nil if that is first in,
+// first out.
 func newOrder[T any](d Discipline) order[T] {
 	if d == nil {
 		return nil
@@ -64,8 +67,8 @@ func (l *Line[T]) Len() int {
 	return n
 }
 
-// Push adds an item behind all items of the same rank. The key is the result of [Keyed].Key, or 0 if the discipline is
-// not [Keyed].
+// Push adds an item behind all items of the same rank. The key is the result of
+// [Keyed].Key, or 0 if the discipline is not [Keyed].
 func (l *Line[T]) Push(item T, key Key) {
 	if l.order != nil {
 		l.order.push(item, key)
@@ -74,7 +77,8 @@ func (l *Line[T]) Push(item T, key Key) {
 	l.arrived.Push(item)
 }
 
-// PushAll adds items in order. There are as many keys as items, or none, which means keys of 0.
+// PushAll adds items in order. There are as many keys as items, or none, which
+// means keys of 0.
 func (l *Line[T]) PushAll(items []T, keys []Key) {
 	if len(keys) != len(items) && len(keys) > 0 {
 		panic("queue: some items have a key and some have none")
@@ -86,11 +90,13 @@ func (l *Line[T]) PushAll(items []T, keys []Key) {
 	l.order.pushAll(items, keys)
 }
 
-// PushFront puts back items that were taken. They come out before all other items, including later ones, and in this
-// order, whatever the discipline. Items that were returned earlier come out after them.
+// PushFront puts back items that were taken. They come out before all other
+// items, including later ones, and in this order, whatever the discipline.
+// Items that were returned earlier come out after them.
 //
-// The alternative would be to restore the place that the items had before. But that place is no longer known, and a
-// command that crashed once should be completed soon: a stack would bury it.
+// The alternative would be to restore the place that the items had before. But
+// that place is no longer known, and a command that crashed once should be
+// completed soon: a stack would bury it.
 func (l *Line[T]) PushFront(items []T) { l.returned.PushFront(items) }
 
 // PopInto moves up to len(dst) items to dst, in the order in which they must be
@@ -131,10 +137,12 @@ func (l *Line[T]) At(i int) *T {
 	}
 }
 
-// Drop takes the item that has waited for longest, to free its slot. It panics if the line is empty.
+// Drop takes the item that has waited for longest, to free its slot. It panics
+// if the line is empty.
 //
-// If the discipline is FIFO, returned items are older than all others. In other disciplines, which may have taken the
-// newest first, the age of a returned item is not known. Drop spares those items and takes one only if there are no
+// If the discipline is FIFO, returned items are older than all others. In other
+// disciplines, which may have taken the newest first, the age of a returned
+// item is not known. Drop spares those items and takes one only if there are no
 // others.
 func (l *Line[T]) Drop() T {
 	switch {
@@ -149,8 +157,9 @@ func (l *Line[T]) Drop() T {
 	}
 }
 
-// Oldest returns the item that [Line.Drop] would take, without taking it, and nil if the line is empty. The pointer is
-// valid until the next change of the line.
+// Oldest returns the item that [Line.Drop] would take, without taking it, and
+// nil if the line is empty. The pointer is valid until the next change of the
+// line.
 func (l *Line[T]) Oldest() *T {
 	switch {
 	case l.order != nil && l.order.len() > 0:
@@ -192,7 +201,8 @@ func (l *Line[T]) Remove(match func(item *T) bool) []T {
 	return removed
 }
 
-// Drain takes all items, in the order in which they would have come out, and releases the memory of the line.
+// Drain takes all items, in the order in which they would have come out, and
+// releases the memory of the line.
 func (l *Line[T]) Drain() []T {
 	items := make([]T, l.Len())
 	l.PopInto(items)
@@ -203,11 +213,13 @@ func (l *Line[T]) Drain() []T {
 	return items
 }
 
-// Switch changes the discipline; nil means FIFO. The queued items are reordered as if they had arrived under the new
-// discipline, in the order of their arrival. Returned items still come out first. If key is nil, the keys of the queued
-// items are 0: a new order by priority then starts with the backlog in its order of arrival. If key calls user code, as
-// [Keyed] does, Switch calls that code, perhaps while the owner holds its lock. An owner that must avoid that passes
-// nil.
+// Switch changes the discipline; nil means FIFO. The queued items are reordered
+// as if they had arrived under the new discipline, in the order of their
+// arrival. Returned items still come out first. If key is nil, the keys of the
+// queued items are 0: a new order by priority then starts with the backlog in
+// its order of arrival. If key calls user code, as [Keyed] does, Switch calls
+// that code, perhaps while the owner holds its lock. An owner that must avoid
+// that passes nil.
 func (l *Line[T]) Switch(d Discipline, key func(item *T) Key) {
 	was := Line[T]{arrived: l.arrived, order: l.order}
 	l.arrived, l.order = deque[T]{}, newOrder[T](d)

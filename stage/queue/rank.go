@@ -137,8 +137,8 @@ func (o *rank[T]) unlink(k node) {
 	}
 }
 
-// remove takes an entry out of the heap and returns its item. The last entry takes its place, and rises or sinks from
-// there.
+// remove takes an entry out of the heap and returns its item. The last entry
+// takes its place, and rises or sinks from there.
 func (o *rank[T]) remove(at int) T {
 	slot := o.heap[at].slot
 	end := len(o.heap) - 1
@@ -154,7 +154,8 @@ func (o *rank[T]) remove(at int) T {
 	return o.release(slot)
 }
 
-// rise places an entry at an index, or above it if parents come after the entry.
+// rise places an entry at an index, or above it if parents come after the
+// entry.
 func (o *rank[T]) rise(at int, e entry) {
 	for at > 0 {
 		parent := (at - 1) / 2
@@ -167,7 +168,8 @@ func (o *rank[T]) rise(at int, e entry) {
 	o.set(at, e)
 }
 
-// sink places an entry at an index, or below it if children come before the entry.
+// sink places an entry at an index, or below it if children come before the
+// entry.
 func (o *rank[T]) sink(at int, e entry) {
 	for {
 		child := 2*at + 1
@@ -198,7 +200,8 @@ func (o *rank[T]) fit() {
 	}
 }
 
-// resize moves the items, in the order of arrival, to the first slots of a store of the given size, in which they fit.
+// resize moves the items, in the order of arrival, to the first slots of a
+// store of the given size, in which they fit.
 func (o *rank[T]) resize(size int) {
 	items, nodes := make([]T, size), make([]node, size)
 	heap := append(make([]entry, 0, size), o.heap...)

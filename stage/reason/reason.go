@@ -1,8 +1,11 @@
-// Package reason lists the reasons for which a stage refuses a command or ends it without an answer.
+// Package reason lists the reasons for which a stage refuses a command or ends
+// it without an answer.
 package reason
 
-// Reason says in one word why a command was refused or ended without an answer. It is the reason of a stage.DeadLetter and
-// of a stage.Overload, and the key of the counts in a stage.Snapshot. There are few reasons, so that they can label metrics.
+// Reason says in one word why a command was refused or ended without an answer.
+// It is the reason of a stage.DeadLetter and of a stage.Overload, and the key
+// of the counts in a stage.Snapshot. There are few reasons, so that they can
+// label metrics.
 type Reason string
 
 // The reasons for which a command is refused.
@@ -31,6 +34,7 @@ const (
 	Stopped Reason = "stopped" // not done when the pipeline stopped hard
 )
 
-// RetryBudget is the reason of a stage.Overload for a command that failed and was not tried again, since the retry budget of its
-// stage was spent. Its letter, and the counts, have Crash or Error.
+// RetryBudget is the reason of a stage.Overload for a command that failed and
+// was not tried again, since the retry budget of its stage was spent. Its
+// letter, and the counts, have Crash or Error.
 const RetryBudget Reason = "retry_budget"

@@ -3,10 +3,10 @@ package stagetest
 import "fmt"
 
 // Promise is one of Golda's promises that a trial checks: "law" (the accounts
-// balance), "one end" (no command is lost, ends twice, or gets another's answer),
-// "progress", "goroutines" (none is left after the stop), "crashes" (no handler
-// crashes but by an injected fault) or "survival" (the pipeline does not give
-// up).
+// balance), "one end" (no command is lost, ends twice, or gets another's
+// answer), "progress", "goroutines" (none is left after the stop), "crashes"
+// (no handler crashes but by an injected fault) or "survival" (the pipeline
+// does not give up).
 type Promise string
 
 // BreachError is a promise that was not kept.

@@ -12,14 +12,19 @@ import (
 // fillWait is how long Fill waits for slots that other commands take.
 const fillWait = 10 * time.Second
 
-// Fill pauses a stage and fills its queue with copies of a command, so that the next submission finds it full: it waits, is
-// refused, or drops a command, as the stage's [stage.Overflow] says. Release lets the stage go on, and waits until the copies have
-// ended. It may be called more than once, and is called when the test is over. No handler sees the copies: they end with an
-// error, and count as accepted and as errors of the stage. Key functions and disciplines are called for them.
+// Fill pauses a stage and fills its queue with copies of a command, so that the
+// next submission finds it full: it waits, is refused, or drops a command, as
+// the stage's [stage.Overflow] says. Release lets the stage go on, and waits
+// until the copies have ended. It may be called more than once, and is called
+// when the test is over. No handler sees the copies: they end with an error,
+// and count as accepted and as errors of the stage. Key functions and
+// disciplines are called for them.
 //
-// Of a [stage.Keyed] stage it fills the slots that the key of the command may have.
+// Of a [stage.Keyed] stage it fills the slots that the key of the command may
+// have.
 //
-// The pipeline must run, and nothing else may pause or drain the stage meanwhile.
+// The pipeline must run, and nothing else may pause or drain the stage
+// meanwhile.
 //
 //	release := stagetest.Fill(t, p.Pipeline, save, order)
 //	require.ErrorIs(t, save.Submit(ctx, order), stage.ErrFull) // save has stage.Overflow(stage.Reject)
@@ -72,7 +77,8 @@ type filling[C any] struct {
 	err     error           // written before over is closed
 }
 
-// submit submits n copies. They end when ctx has ended and a worker looks at them.
+// submit submits n copies. They end when ctx has ended and a worker looks at
+// them.
 func (f *filling[C]) submit(ctx context.Context, n int) {
 	defer close(f.over)
 	for range n {

@@ -9,8 +9,9 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// HandlerContext returns a context for a test that calls a handler without a pipeline. In it behaviour.Attempt returns
-// the attempt, and behaviour.Emit keeps the command; emitted returns the commands that were kept, in order.
+// HandlerContext returns a context for a test that calls a handler without a
+// pipeline. In it behaviour.Attempt returns the attempt, and behaviour.Emit
+// keeps the command; emitted returns the commands that were kept, in order.
 func HandlerContext(ctx context.Context, attempt int) (handler context.Context, emitted func() []any) {
 	h := &handlerDouble{attempt: attempt}
 	return context.WithValue(ctx, link.EmitterKey{}, h), h.emitted

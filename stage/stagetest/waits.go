@@ -10,8 +10,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// waits reports which handlers wait for which stages, in one line for each place in the code where they wait, and
-// whether they wait in a circle.
+// waits reports which handlers wait for which stages, in one line for each
+// place in the code where they wait, and whether they wait in a circle.
 func waits(handlers []stage.Stuck) string {
 	if len(handlers) == 0 {
 		return "  no handler runs"
@@ -62,8 +62,8 @@ func count(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// circle returns stages each of which waits for the next, with the first one again at the end, or nil if there are
-// none.
+// circle returns stages each of which waits for the next, with the first one
+// again at the end, or nil if there are none.
 func circle(handlers []stage.Stuck) []string {
 	next := map[string][]string{}
 	for _, h := range handlers {

@@ -9,9 +9,11 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 )
 
-// Wrap puts an injector before a behaviour: for each command either a fault happens or the behaviour handles it. The
-// result has the behaviour's other interfaces, too (Starter, Stopper, Batcher, Versioned, Suspending, Snapshotter with
-// Restorer). A handler that may suspend is suspended while a fault delays or hangs it.
+// Wrap puts an injector before a behaviour: for each command either a fault
+// happens or the behaviour handles it. The result has the behaviour's other
+// interfaces, too (Starter, Stopper, Batcher, Versioned, Suspending,
+// Snapshotter with Restorer). A handler that may suspend is suspended while a
+// fault delays or hangs it.
 func Wrap[C any](in *Injector, b behaviour.Behaviour[C]) behaviour.Behaviour[C] {
 	if b == nil {
 		return nil // the stage has a better message
@@ -89,8 +91,9 @@ type wrappedBatcher[C any] struct {
 	many behaviour.Batcher[C]
 }
 
-// HandleBatch removes the commands that are to end with an error and calls the behaviour for the others. Any other
-// fault of one command affects the whole batch.
+// HandleBatch removes the commands that are to end with an error and calls the
+// behaviour for the others. Any other fault of one command affects the whole
+// batch.
 func (w wrappedBatcher[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
 	outcomes := make([]behaviour.Outcome, len(cmds))
 	var rest []C
@@ -129,8 +132,8 @@ func (w wrappedSuspending[C]) HandleSuspending(c behaviour.Suspender, cmd C) beh
 	return w.suspending.HandleSuspending(c, cmd)
 }
 
-// inject injects the fault of an attempt. An error is the command's answer; nil means that the behaviour is to be
-// called.
+// inject injects the fault of an attempt. An error is the command's answer; nil
+// means that the behaviour is to be called.
 func (in *Injector) inject(ctx context.Context, cmd any) error {
 	attempt := behaviour.Attempt(ctx)
 	f, delay := in.draw(cmd, attempt)

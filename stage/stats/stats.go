@@ -1,7 +1,8 @@
 // Package stats has the numbers of a stage, in groups. [Queue] and [Workers]
 // say how many commands and workers are there now, so their numbers rise and
-// fall. [Counts] are totals, which only grow, and [Reasons] splits some of them.
-// [Latency] is how long commands take. stage.Snapshot has one value of each.
+// fall. [Counts] are totals, which only grow, and [Reasons] splits some of
+// them. [Latency] is how long commands take. stage.Snapshot has one value of
+// each.
 package stats
 
 import (

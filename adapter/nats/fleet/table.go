@@ -10,7 +10,8 @@ import (
 	"unicode"
 )
 
-// String returns the snapshot as two tables for people: the processes with their stages, and after each stage its workers; and the inlets.
+// String returns the snapshot as two tables for people: the processes with
+// their stages, and after each stage its workers; and the inlets.
 func (s Snapshot) String() string {
 	var b bytes.Buffer
 	_, _ = fmt.Fprintf(&b, "pipeline %s\n\n", s.Pipeline)
@@ -36,7 +37,8 @@ func (s Snapshot) String() string {
 	return strings.Map(printable, strings.Join(lines, ""))
 }
 
-// printable replaces what a terminal would obey: names come from other processes.
+// printable replaces what a terminal would obey: names come from other
+// processes.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) || r == '\n' {
 		return r
@@ -56,7 +58,8 @@ func (p *Process) condition(now time.Time) string {
 	}
 }
 
-// workers lists the stages of a process with their workers; without these if they are not known now.
+// workers lists the stages of a process with their workers; without these if
+// they are not known now.
 func (p *Process) workers() string {
 	if p.State != Alive || p.Err != nil {
 		return oneLine(strings.Join(p.Stages, ", "))

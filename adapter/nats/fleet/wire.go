@@ -11,11 +11,13 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// format is the version of the messages. Members of the same version understand each other whatever fields they have; one that is raised
-// means that a field has another meaning.
+// format is the version of the messages. Members of the same version understand
+// each other whatever fields they have; one that is raised means that a field
+// has another meaning.
 const format = 1
 
-// announcement is what a member says of itself, at each beat and in each report.
+// announcement is what a member says of itself, at each beat and in each
+// report.
 type announcement struct {
 	Format  int           `json:"format"`
 	ID      string        `json:"id"` // of the Join
@@ -75,7 +77,8 @@ type departed struct {
 	Ago time.Duration `json:"ago_ns"` // since it was heard last
 }
 
-// state is the snapshot of a pipeline, with the errors of its feeds as texts, by the number of the feed.
+// state is the snapshot of a pipeline, with the errors of its feeds as texts,
+// by the number of the feed.
 type state struct {
 	plain
 
@@ -137,7 +140,8 @@ func subjectsOf(name string) subjects {
 	return subjects{base + ".*", base + ".news", base + ".ask"}
 }
 
-// token returns a name as a token of a subject: other characters than letters, digits, - and _ are written as %XX.
+// token returns a name as a token of a subject: other characters than letters,
+// digits, - and _ are written as %XX.
 func token(name string) string {
 	var b strings.Builder
 	for i := range len(name) {

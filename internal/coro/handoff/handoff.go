@@ -1,5 +1,6 @@
-// Package handoff measures a reference for the cost of a coroutine switch: a hand-off over unbuffered channels to a
-// goroutine, and back. It is for benchmarks and their tests.
+// Package handoff measures a reference for the cost of a coroutine switch: a
+// hand-off over unbuffered channels to a goroutine, and back. It is for
+// benchmarks and their tests.
 package handoff
 
 import (
@@ -7,9 +8,11 @@ import (
 	"time"
 )
 
-// The turns and the hand-offs are measured alternately, this many at a time: so few that a round is mostly over before
-// another process gets the core. The median of each counts. The best round would be unfair: a hand-off is fastest when
-// both goroutines happen to be on one processor, which a program cannot arrange.
+// The turns and the hand-offs are measured alternately, this many at a time: so
+// few that a round is mostly over before another process gets the core. The
+// median of each counts. The best round would be unfair: a hand-off is fastest
+// when both goroutines happen to be on one processor, which a program cannot
+// arrange.
 const (
 	turns  = 400
 	rounds = 200
@@ -21,8 +24,8 @@ type Cost struct{ Turn, HandOff time.Duration }
 // Ratio returns how many hand-offs a turn costs.
 func (c Cost) Ratio() float64 { return float64(c.Turn) / float64(c.HandOff) }
 
-// Measure measures a turn and a hand-off, alternately: 80,000 of each. It returns when the goroutine that it needed has
-// ended.
+// Measure measures a turn and a hand-off, alternately: 80,000 of each. It
+// returns when the goroutine that it needed has ended.
 func Measure(turn func()) Cost {
 	there, back := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -16,8 +16,9 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
 )
 
-// disturb does the plan's actions to the pipeline, one after the other, while submitters submit. At the end it resumes
-// all stages and reopens the drained ones.
+// disturb does the plan's actions to the pipeline, one after the other, while
+// submitters submit. At the end it resumes all stages and reopens the drained
+// ones.
 func (r *run) disturb() {
 	rnd := rand.New(rand.NewPCG(r.plan.Seed, 77))
 	for _, d := range r.plan.Disturbances {
@@ -31,7 +32,8 @@ func (r *run) disturb() {
 	r.resume()
 }
 
-// await waits until that percentage of the commands has been submitted, or until no submitter makes progress.
+// await waits until that percentage of the commands has been submitted, or
+// until no submitter makes progress.
 func (r *run) await(percent int) {
 	all := r.plan.Commands
 	for _, f := range r.plan.Feeds {
@@ -86,7 +88,8 @@ func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
 	}
 }
 
-// carriedOut reports whether a control operation succeeded; it may be refused if the pipeline has ended.
+// carriedOut reports whether a control operation succeeded; it may be refused
+// if the pipeline has ended.
 func (r *run) carriedOut(err error) bool {
 	if err != nil && !errors.Is(err, pipeline.ErrStopped) && !errors.Is(err, pipeline.ErrNotRunning) {
 		r.breachf(Progress, "a control operation was not carried out: %v", err)
@@ -112,7 +115,8 @@ func (r *run) swap(name string, group int) bool {
 	return r.carriedOut(r.pipe.SetPolicy(pol))
 }
 
-// add adds a further stage, which forwards to the first entry, and submits to it.
+// add adds a further stage, which forwards to the first entry, and submits to
+// it.
 func (r *run) add(rnd *rand.Rand) bool {
 	first := r.sites[r.plan.Graph.Entries[0]]
 	extra := stage.Func(fmt.Sprintf("added%d", len(r.added)+int(r.ids.Load())), func(_ context.Context, cmd command) behaviour.Outcome {
@@ -129,7 +133,8 @@ func (r *run) add(rnd *rand.Rand) bool {
 		return ctx.Err() == nil && r.carriedOut(err)
 	}
 	r.added = append(r.added, extra)
-	// The context ends soon: if a stage is paused, only this goroutine resumes it.
+	// The context ends soon: if a stage is paused, only this goroutine resumes
+	// it.
 	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	for range 3 {
@@ -168,8 +173,8 @@ func (r *run) remove(rnd *rand.Rand) bool {
 	return true
 }
 
-// rewire has a flow with a route lead to some of its targets. A version of an upgrade sends to the old ones, and two wires
-// to one stage keep no order.
+// rewire has a flow with a route lead to some of its targets. A version of an
+// upgrade sends to the old ones, and two wires to one stage keep no order.
 func (r *run) rewire(s *site, rnd *rand.Rand) bool {
 	other := func(d Disturbance) bool {
 		return d.Action == Upgrade && r.sites[d.Stage] == s
@@ -198,7 +203,8 @@ func (r *run) rewire(s *site, rnd *rand.Rand) bool {
 	}
 }
 
-// tryLetters retries commands whose dead letters are in quarantine, each as a new command.
+// tryLetters retries commands whose dead letters are in quarantine, each as a
+// new command.
 func (r *run) tryLetters() bool {
 	store := r.pipe.Quarantine()
 	done := false

@@ -14,8 +14,9 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// Middleware is middleware of a node or a plan, see stage.Middleware. Its fields are the probabilities, from 0 to 1, of what it does
-// in one attempt of one command. Their sum is at most 1. The zero Middleware is none.
+// Middleware is middleware of a node or a plan, see stage.Middleware. Its
+// fields are the probabilities, from 0 to 1, of what it does in one attempt of
+// one command. Their sum is at most 1. The zero Middleware is none.
 type Middleware struct {
 	Panic  float64 // panics, before or after it has called the handler
 	Answer float64 // answers in the place of the handler
@@ -136,7 +137,8 @@ func (s *site) surround(
 	}
 }
 
-// again notes that commands may be handled once more than they were sent, and that what the first time sent on may be lost.
+// again notes that commands may be handled once more than they were sent, and
+// that what the first time sent on may be lost.
 func (s *site) again(cmds []command) {
 	for _, cmd := range cmds {
 		s.expect(cmd)
@@ -145,12 +147,14 @@ func (s *site) again(cmds []command) {
 	}
 }
 
-// surrounded reports whether the site's handler has middleware that counts the outcomes.
+// surrounded reports whether the site's handler has middleware that counts the
+// outcomes.
 func (s *site) surrounded() bool {
 	return s.Middleware != (Middleware{}) || s.run.plan.Middleware != (Middleware{})
 }
 
-// answerAll answers a command, or each command of a batch, in the place of the handler.
+// answerAll answers a command, or each command of a batch, in the place of the
+// handler.
 func (s *site) answerAll(cmd any) behaviour.Outcome {
 	if cmds, ok := cmd.([]command); ok {
 		outcomes := make([]behaviour.Outcome, len(cmds))

@@ -20,8 +20,8 @@ func (f *faulty) unlessf(ok bool, format string, args ...any) {
 	}
 }
 
-// Check returns all faults of a plan that was written by hand; [Plan.Run] calls it first. Faults that pipeline.New
-// reports are not checked here.
+// Check returns all faults of a plan that was written by hand; [Plan.Run] calls
+// it first. Faults that pipeline.New reports are not checked here.
 func (p Plan) Check() error {
 	var f faulty
 	nodes := len(p.Graph.Nodes)

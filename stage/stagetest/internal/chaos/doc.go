@@ -1,15 +1,18 @@
-// Package chaos tests Golda itself: it draws random pipelines, and disturbs them while they work.
+// Package chaos tests Golda itself: it draws random pipelines, and disturbs
+// them while they work.
 //
 // # Random pipelines
 //
-// [Plans] draws, with rapid, a whole [Plan]: a graph, options, faults, the load, disturbances and an ending. [Plan.Run]
-// runs it and returns what happened and which promises were broken. Run it (make chaos) for a
-// new policy and after a change of the engine.
+// [Plans] draws, with rapid, a whole [Plan]: a graph, options, faults, the
+// load, disturbances and an ending. [Plan.Run] runs it and returns what
+// happened and which promises were broken. Run it (make chaos) for a new policy
+// and after a change of the engine.
 //
 // # Reproducibility
 //
-// A plan is a value: the same seed draws the same plan, and in it each command meets the same faults. The plan does not
-// determine which goroutine is faster. So a plan that broke a promise once may have to be run a few times before it
+// A plan is a value: the same seed draws the same plan, and in it each command
+// meets the same faults. The plan does not determine which goroutine is faster.
+// So a plan that broke a promise once may have to be run a few times before it
 // does so again.
 //
 // # Concurrency

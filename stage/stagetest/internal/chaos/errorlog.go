@@ -5,7 +5,8 @@ import (
 	"log/slog"
 )
 
-// errorLog receives what a pipeline logs. Errors that no action of a plan explains are breaches.
+// errorLog receives what a pipeline logs. Errors that no action of a plan
+// explains are breaches.
 type errorLog struct {
 	slog.Handler
 	run *run

@@ -18,7 +18,8 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// Feed is a pipeline.Feed of a plan. It submits its commands in order, and each exactly once, whatever crashes or is killed.
+// Feed is a pipeline.Feed of a plan. It submits its commands in order, and each
+// exactly once, whatever crashes or is killed.
 type Feed struct {
 	To       int           // the node that it feeds
 	Commands int           // how many it has; 0: it never ends
@@ -27,14 +28,17 @@ type Feed struct {
 	Crashes  int           // how often its source fails: with an error, a panic or a runtime.Goexit
 	Fatal    bool          // its last failure is a source.Fatal, for Fragile plans only
 
-	// Checkpoint has its checkpoints saved. A saved one must not be ahead of a command that is handled then or later.
+	// Checkpoint has its checkpoints saved. A saved one must not be ahead of a
+	// command that is handled then or later.
 	Checkpoint bool
 	From       int // with a Checkpoint: how many of its commands an earlier process has ended
 	Unsaved    int // with a Checkpoint: how often saving it fails
 
-	// Redelivers makes it a source that hears of the ends of its commands, as an inlet of messages does: a command that has ended without
-	// an error is acknowledged, and any other is delivered again, at most three times, also in the next process. An acknowledged command must
-	// have been handled to its end.
+	// Redelivers makes it a source that hears of the ends of its commands, as
+	// an inlet of messages does: a command that has ended without an error is
+	// acknowledged, and any other is delivered again, at most three times, also
+	// in the next process. An acknowledged command must have been handled to
+	// its end.
 	Redelivers bool
 
 	again []int64 // with Redelivers: what an earlier process has left, from the numbers below From
@@ -73,7 +77,8 @@ func (f Feed) String() string {
 // resumes reports whether a feed goes on in the next process.
 func (f Feed) resumes() bool { return f.Checkpoint || f.Redelivers }
 
-// length returns how many commands a feed submits, or for one that never ends, how many are enough.
+// length returns how many commands a feed submits, or for one that never ends,
+// how many are enough.
 func (f Feed) length() int {
 	if f.Commands == 0 {
 		return 100
@@ -81,7 +86,8 @@ func (f Feed) length() int {
 	return max(f.Commands-f.From, 0)
 }
 
-// feeder is a running feed: what its source has seen, to be compared with what the pipeline says.
+// feeder is a running feed: what its source has seen, to be compared with what
+// the pipeline says.
 type feeder struct {
 	Feed
 	run   *run
@@ -173,8 +179,9 @@ func (f *feeder) submitFrom(ctx context.Context, from int64, submit func(cmd com
 	return nil
 }
 
-// resumed is the plan of the next process: the same pipeline, with the feeds that have checkpoints or redeliver. Each begins where the last
-// checkpoint was saved, or with what was not acknowledged, and is run until it is exhausted.
+// resumed is the plan of the next process: the same pipeline, with the feeds
+// that have checkpoints or redeliver. Each begins where the last checkpoint was
+// saved, or with what was not acknowledged, and is run until it is exhausted.
 func (p Plan) resumed(before *run) Plan {
 	p.Commands, p.End, p.Resumes, p.Fragile, p.Disturbances = 0, Exhausted, false, false, slices.Clone(p.Disturbances)
 	p.Disturbances = slices.DeleteFunc(p.Disturbances, func(d Disturbance) bool {
@@ -200,7 +207,8 @@ func (p Plan) resumed(before *run) Plan {
 	return p
 }
 
-// enter checks that a run of the source begins behind the last accepted command, and beside no other.
+// enter checks that a run of the source begins behind the last accepted
+// command, and beside no other.
 func (f *feeder) enter(from int64) (leave func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,7 +279,8 @@ func (f *feeder) submit(ctx context.Context, n int64, submit func(cmd command, n
 	return f.spoiled(ctx, n, submit, cmd)
 }
 
-// spoiled breaks a promise at the second command, as an error of the pipeline might.
+// spoiled breaks a promise at the second command, as an error of the pipeline
+// might.
 func (f *feeder) spoiled(ctx context.Context, n int64, submit func(cmd command, next int64) error, cmd command) error {
 	switch {
 	case n != 1:
@@ -289,7 +298,8 @@ func (f *feeder) spoiled(ctx context.Context, n int64, submit func(cmd command, 
 	return nil
 }
 
-// save is called with each checkpoint. No command before it may be worked on now, nor later: see site.note.
+// save is called with each checkpoint. No command before it may be worked on
+// now, nor later: see site.note.
 func (f *feeder) save(_ context.Context, position int64) error {
 	before := f.reached.Load()
 	f.mu.Lock()

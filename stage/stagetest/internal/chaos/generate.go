@@ -13,12 +13,13 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Plans draws plans: random graphs, options, faults and disturbances. Rapid shrinks what is drawn first, so a plan that fails
-// shrinks to few commands, few actions and few stages without options.
+// Plans draws plans: random graphs, options, faults and disturbances. Rapid
+// shrinks what is drawn first, so a plan that fails shrinks to few commands,
+// few actions and few stages without options.
 func Plans() *rapid.Generator[Plan] { return rapid.Custom(drawPlan) }
 
-// Graphs draws graphs of at most that many stages: chains, fans, diamonds, loops; stages with workers of their own and
-// groups.
+// Graphs draws graphs of at most that many stages: chains, fans, diamonds,
+// loops; stages with workers of their own and groups.
 func Graphs(most int) *rapid.Generator[Graph] {
 	return rapid.Custom(func(t *rapid.T) Graph { return drawGraph(t, most) })
 }
@@ -68,7 +69,8 @@ func drawPlan(t *rapid.T) Plan {
 	return p
 }
 
-// drawFeeds draws the feeds of some plans, and changes what does not go with them.
+// drawFeeds draws the feeds of some plans, and changes what does not go with
+// them.
 func drawFeeds(t *rapid.T, p *Plan) {
 	if seldom(t, 3, "feeds") {
 		feeds := 1
@@ -101,7 +103,8 @@ func drawFeeds(t *rapid.T, p *Plan) {
 	})
 }
 
-// mostKills is how many feeds a plan kills: the pauses before the restarts of a source double, from 100 ms.
+// mostKills is how many feeds a plan kills: the pauses before the restarts of a
+// source double, from 100 ms.
 const mostKills = 2
 
 func drawFeed(t *rapid.T, p Plan) Feed {
@@ -164,7 +167,8 @@ func drawGraph(t *rapid.T, most int) Graph {
 	return g
 }
 
-// drawLine draws a line of stages, each with one instance, in which commands must stay in order.
+// drawLine draws a line of stages, each with one instance, in which commands
+// must stay in order.
 func drawLine(t *rapid.T) Graph {
 	g := Graph{Entries: []int{0}, Hops: 10}
 	for i := range rapid.IntRange(1, 5).Draw(t, "stages") {
@@ -373,7 +377,8 @@ func odds(t *rapid.T, label string) float64 {
 	return rapid.SampledFrom([]float64{0, 0, 0, 0.01, 0.05, 0.15}).Draw(t, label)
 }
 
-// drawNext draws where a node forwards to: the next node, several later ones, or any.
+// drawNext draws where a node forwards to: the next node, several later ones,
+// or any.
 func drawNext(t *rapid.T, i, stages int, shape string) []int {
 	switch {
 	case shape == "chain" && i+1 < stages:

@@ -11,8 +11,9 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// GoString returns the plan as a Go expression for a test outside of this package: without the fields that are zero, and with a
-// policy of Control as fmt prints it. Rapid prints it, and so does a failing run of a plan.
+// GoString returns the plan as a Go expression for a test outside of this
+// package: without the fields that are zero, and with a policy of Control as
+// fmt prints it. Rapid prints it, and so does a failing run of a plan.
 func (p Plan) GoString() string {
 	var b strings.Builder
 	writeGo(&b, reflect.ValueOf(p), "")
@@ -34,7 +35,8 @@ var constants = map[reflect.Type][]string{
 	reflect.TypeFor[supervisor.Strategy](): {"supervisor.RestForOne", "supervisor.OneForOne", "supervisor.OneForAll"},
 }
 
-// writeGo writes a value as a Go expression. Each element of a list of structs has a line of its own.
+// writeGo writes a value as a Go expression. Each element of a list of structs
+// has a line of its own.
 func writeGo(b *strings.Builder, v reflect.Value, indent string) {
 	names := constants[v.Type()]
 	switch {
@@ -90,7 +92,8 @@ func writeList(b *strings.Builder, v reflect.Value, indent string) {
 	b.WriteString("}")
 }
 
-// goDuration writes a duration in the largest unit in which it is a whole number.
+// goDuration writes a duration in the largest unit in which it is a whole
+// number.
 func goDuration(d time.Duration) string {
 	for _, unit := range []struct {
 		d    time.Duration
@@ -111,7 +114,8 @@ func number(v reflect.Value) int {
 	return int(v.Int())
 }
 
-// plainly returns a value of a basic type without its name; others as they are, if they may be read.
+// plainly returns a value of a basic type without its name; others as they are,
+// if they may be read.
 func plainly(v reflect.Value) any {
 	switch {
 	case v.CanInt():

@@ -57,7 +57,8 @@ func (c command) Deadline() time.Time { return time.Unix(int64(1+oracle.Mix(c.ID
 // key returns a number that is different for each command.
 func (c command) key() uint64 { return oracle.Mix(c.ID<<16 ^ uint64(c.Part)<<8 ^ uint64(c.Hops)) }
 
-// Graph is stages and the connections between them, as a value: it can be drawn at random, shrunk and printed.
+// Graph is stages and the connections between them, as a value: it can be drawn
+// at random, shrunk and printed.
 type Graph struct {
 	Nodes   []Node
 	Entries []int // where commands are submitted
@@ -75,22 +76,27 @@ type Node struct {
 	Ports   bool  // its connections are declared as ports, and known before the start
 	Each    bool  // it has an instance for each worker
 	Batcher bool
-	// Suspends makes its handlers suspend here and there, without their worker. Such a node is neither Each nor
-	// Batcher.
+	// Suspends makes its handlers suspend here and there, without their worker.
+	// Such a node is neither Each nor Batcher.
 	Suspends bool
 	Calls    bool // they also wait for answers of later nodes from which no path leads back
-	// Visits has the handlers of a node that Suspends call processes of package rpc, too: these visit a monitor, one at a time, at
-	// most two of three at once by a synchronizer. Some panic inside, and KillProcess kills them, their lock and the synchronizer.
+	// Visits has the handlers of a node that Suspends call processes of package
+	// rpc, too: these visit a monitor, one at a time, at most two of three at
+	// once by a synchronizer. Some panic inside, and KillProcess kills them,
+	// their lock and the synchronizer.
 	Visits bool
-	// Keyed makes it a keyed stage, with few keys. Such a node is neither Each nor Batcher, and has no Discipline.
+	// Keyed makes it a keyed stage, with few keys. Such a node is neither Each
+	// nor Batcher, and has no Discipline.
 	Keyed      bool
 	Passivates bool // a Keyed node keeps few instances
-	// Ordered has its results leave in the order of arrival. Such a node is not Keyed and has no Discipline.
+	// Ordered has its results leave in the order of arrival. Such a node is not
+	// Keyed and has no Discipline.
 	Ordered bool
-	// Flow makes it a flow: "map", "filter", "flatmap" or "sink". Such a node is none of the above but Ports. A map or filter
-	// has no back edge.
+	// Flow makes it a flow: "map", "filter", "flatmap" or "sink". Such a node
+	// is none of the above but Ports. A map or filter has no back edge.
 	Flow string
-	// Route chooses one of Next for each result of a Flow: "robin", "key" or "pick". Without it the result goes to all.
+	// Route chooses one of Next for each result of a Flow: "robin", "key" or
+	// "pick". Without it the result goes to all.
 	Route     string
 	unrated   bool   // it has no Rate, whatever it says, which breaks the promise of a rate
 	unguarded bool   // it has no Guard, whatever it says, which breaks the promise of a guard
@@ -111,7 +117,8 @@ type Node struct {
 	Timeout    time.Duration
 	Grace      time.Duration
 	Retry      stage.RetryPolicy
-	// States makes instances whose state survives them: of an Each or Keyed node without Timeout and Batcher.
+	// States makes instances whose state survives them: of an Each or Keyed
+	// node without Timeout and Batcher.
 	States        bool
 	SnapshotEvery int    // with States
 	KeepStates    int    // with States, of a node that Passivates
@@ -124,10 +131,12 @@ type Node struct {
 	Faults        stagetest.Faults
 }
 
-// callable returns the nodes whose answers a handler of node i may wait for: those with higher numbers, without windows that no
-// time closes, from which no path leads back to it, be it by commands or by calls. The pipeline does not know calls, so it
-// would not recognize a back edge that includes one: the called node would wait for a free slot in a stage all of whose
-// handlers wait for that node.
+// callable returns the nodes whose answers a handler of node i may wait for:
+// those with higher numbers, without windows that no time closes, from which no
+// path leads back to it, be it by commands or by calls. The pipeline does not
+// know calls, so it would not recognize a back edge that includes one: the
+// called node would wait for a free slot in a stage all of whose handlers wait
+// for that node.
 func (g Graph) callable(i int) (to []int) {
 	for j := i + 1; j < len(g.Nodes); j++ {
 		if !g.leads(j, i, map[int]bool{}) && !g.Nodes[j].Window.isUnlimited() {
@@ -137,7 +146,8 @@ func (g Graph) callable(i int) (to []int) {
 	return to
 }
 
-// leads reports whether a path leads from one node to another without passing the seen nodes.
+// leads reports whether a path leads from one node to another without passing
+// the seen nodes.
 func (g Graph) leads(from, to int, seen map[int]bool) bool {
 	if from == to {
 		return true
@@ -250,7 +260,8 @@ func (g Graph) String() string {
 // groupName returns the name of a group, counted from one.
 func groupName(group int) string { return fmt.Sprintf("g%d", group) }
 
-// hasStages reports whether a group, counted from one, has stages; a group without any is left out of the pipeline.
+// hasStages reports whether a group, counted from one, has stages; a group
+// without any is left out of the pipeline.
 func (g Graph) hasStages(group int) bool {
 	return slices.ContainsFunc(g.Nodes, func(n Node) bool { return n.Group == group })
 }
@@ -316,7 +327,8 @@ func (s *site) makeStage() {
 	s.stage = s.shape(opts)
 }
 
-// shape makes a stage with one instance for each worker, for each key, or for all.
+// shape makes a stage with one instance for each worker, for each key, or for
+// all.
 func (s *site) shape(opts []stage.Option) *stage.Stage[command] {
 	if s.Window.Kind != "" {
 		return s.window(opts)

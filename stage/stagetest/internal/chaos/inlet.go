@@ -10,10 +10,12 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// mostDeliveries is how often an inlet delivers a command that fails. Then it would be a dead letter of the inlet.
+// mostDeliveries is how often an inlet delivers a command that fails. Then it
+// would be a dead letter of the inlet.
 const mostDeliveries = 3
 
-// inlet is what a feed that redelivers knows of its commands. The lock of the feeder guards it.
+// inlet is what a feed that redelivers knows of its commands. The lock of the
+// feeder guards it.
 type inlet struct {
 	waiting  []int64 // to be delivered again
 	inFlight map[uint64]int64
@@ -22,7 +24,8 @@ type inlet struct {
 	dead     int // commands that have failed mostDeliveries times
 }
 
-// deliver is the source. It delivers what is to be delivered again before new commands, and ends when there is neither for a moment.
+// deliver is the source. It delivers what is to be delivered again before new
+// commands, and ends when there is neither for a moment.
 func (f *feeder) deliver(ctx context.Context, submit func(cmd command, ended func(error)) error) error {
 	defer f.enter(-1)()
 	for idle := 0; ctx.Err() == nil; {
@@ -135,7 +138,8 @@ func (f *feeder) end(id uint64, c *fedCommand, err error) {
 	f.waiting = append(f.waiting, c.number)
 }
 
-// left returns the feed as the next process has it: all that was not acknowledged comes again.
+// left returns the feed as the next process has it: all that was not
+// acknowledged comes again.
 func (f *feeder) left() Feed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,7 +151,8 @@ func (f *feeder) left() Feed {
 	return next
 }
 
-// judgeLocked checks that the source has heard of each end once, and that there is no letter of an acknowledged command.
+// judgeLocked checks that the source has heard of each end once, and that there
+// is no letter of an acknowledged command.
 func (f *feeder) judgeLocked(s pipeline.FeedSnapshot, breachf func(format string, args ...any)) {
 	if s.Submitted != f.accepted || uint64(f.heard) != f.accepted {
 		breachf("%d commands were accepted, %d have ended; the pipeline says %d", f.accepted, f.heard, s.Submitted)

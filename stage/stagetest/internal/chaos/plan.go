@@ -26,8 +26,9 @@ const (
 	States     stagetest.Promise = oracle.States     // a state that survives its instance is what ended commands have changed
 )
 
-// Action is an action that is done to a pipeline while it runs. A kill stops an actor from outside, without its
-// supervisor's knowledge, as a bug in the code of an actor might.
+// Action is an action that is done to a pipeline while it runs. A kill stops an
+// actor from outside, without its supervisor's knowledge, as a bug in the code
+// of an actor might.
 type Action uint8
 
 // The actions.
@@ -115,41 +116,48 @@ func (e Ending) String() string {
 	return fmt.Sprintf("ending(%d)", uint8(e))
 }
 
-// Plan is a pipeline, its load and the actions that are done to it, as a value. [Plans] draws plans at random;
-// [Plan.Run] runs them.
+// Plan is a pipeline, its load and the actions that are done to it, as a value.
+// [Plans] draws plans at random; [Plan.Run] runs them.
 type Plan struct {
 	Seed   uint64 // selects the faults of handlers and the paths of commands
 	Graph  Graph
 	Policy string
-	// Control is a custom policy. It replaces the policy that Policy names. A Swap to its name restores it.
+	// Control is a custom policy. It replaces the policy that Policy names. A
+	// Swap to its name restores it.
 	Control controller.Policy
-	// GroupPolicies are the names of the groups' initial policies, by their index in Graph.Groups. The pipeline's
-	// controller controls a group whose name is missing or empty.
+	// GroupPolicies are the names of the groups' initial policies, by their
+	// index in Graph.Groups. The pipeline's controller controls a group whose
+	// name is missing or empty.
 	GroupPolicies []string
 	Strategy      supervisor.Strategy
 	Commands      int
 	Submitters    int
 	Feeds         []Feed // commands come from them, too
-	// Resumes has the pipeline made again when it has stopped, as in the next process: its feeds with checkpoints go on where the
-	// last ones were saved, until they are exhausted.
+	// Resumes has the pipeline made again when it has stopped, as in the next
+	// process: its feeds with checkpoints go on where the last ones were saved,
+	// until they are exhausted.
 	Resumes      bool
 	Hasty        bool // some submitters wait for a free slot for a few milliseconds only
 	Quiet        bool // some commands are submitted without a ticket
 	Disturbances []Disturbance
 	End          Ending
-	// Fragile makes stages give up after a few crashes in a row, and the pipeline with them. Otherwise the pipeline
-	// must survive the plan.
+	// Fragile makes stages give up after a few crashes in a row, and the
+	// pipeline with them. Otherwise the pipeline must survive the plan.
 	Fragile bool
-	// Ordered means that the graph is a line in which commands must stay in order.
+	// Ordered means that the graph is a line in which commands must stay in
+	// order.
 	Ordered bool
 	// Fans lets emitted commands be emitted again, so that loops fan out.
 	Fans bool
-	// Middleware is around the handlers of all stages, outside of that of the nodes.
+	// Middleware is around the handlers of all stages, outside of that of the
+	// nodes.
 	Middleware Middleware
-	// MaxInFlight is the pipeline's limit of commands in flight; 0 means its default.
+	// MaxInFlight is the pipeline's limit of commands in flight; 0 means its
+	// default.
 	MaxInFlight int
-	// Patience is how long the pipeline may make no progress while commands are in flight; 0 means 20 s. It is long
-	// because a busy machine is not a deadlock.
+	// Patience is how long the pipeline may make no progress while commands are
+	// in flight; 0 means 20 s. It is long because a busy machine is not a
+	// deadlock.
 	Patience time.Duration
 }
 
@@ -200,7 +208,8 @@ func (p Plan) restart() stage.RestartPolicy {
 	return stage.RestartPolicy{Limit: 1 << 20, Backoff: 10 * time.Microsecond, Max: time.Millisecond}
 }
 
-// intensity returns how many restarts of stages the plan's pipeline makes in a second.
+// intensity returns how many restarts of stages the plan's pipeline makes in a
+// second.
 func (p Plan) intensity() int {
 	if p.Fragile {
 		return 1

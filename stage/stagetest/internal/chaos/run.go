@@ -26,7 +26,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Time limits after which a plan counts as stuck. They are long because a busy machine is not a deadlock.
+// Time limits after which a plan counts as stuck. They are long because a busy
+// machine is not a deadlock.
 const (
 	patience = 20 * time.Second // without progress
 	limit    = 90 * time.Second // for a whole plan
@@ -58,7 +59,8 @@ type run struct {
 	calls   []*pendingAnswer
 	fed     map[uint64]*fedCommand // by their IDs
 	excused map[uint64]bool        // IDs of commands of which there is a letter or an error
-	// complete has the nodes whose groups were all that was left of a command, by its ID.
+	// complete has the nodes whose groups were all that was left of a command,
+	// by its ID.
 	complete map[uint64]int
 	broken   VerdictError
 }
@@ -79,9 +81,10 @@ func (r *run) breachf(p stagetest.Promise, format string, args ...any) {
 	}
 }
 
-// Run makes the plan's pipeline, disturbs it while it works, stops it, and checks whether all promises were kept.
-// The error is a [VerdictError] if they were not. A run takes at most two minutes. Only one plan may run at a time, and
-// no other test beside it: their goroutines would count as leaked.
+// Run makes the plan's pipeline, disturbs it while it works, stops it, and
+// checks whether all promises were kept. The error is a [VerdictError] if they
+// were not. A run takes at most two minutes. Only one plan may run at a time,
+// and no other test beside it: their goroutines would count as leaked.
 func (p Plan) Run() (Report, error) {
 	report, r, err := p.once()
 	if err != nil || !p.Resumes {
@@ -140,7 +143,8 @@ func (p Plan) once() (Report, *run, error) {
 	return report, r, err
 }
 
-// showPlan adds the plan to the breaches of a plan that is stuck, so that it can be run again.
+// showPlan adds the plan to the breaches of a plan that is stuck, so that it
+// can be run again.
 func (r *run) showPlan() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,7 +264,8 @@ func (r *run) failure(l stage.DeadLetter) {
 	r.stops(cmd.ID, l.Err)
 }
 
-// letterOfWindow handles a letter of a window that was not opened. The checkpoint of its first command waited for it.
+// letterOfWindow handles a letter of a window that was not opened. The
+// checkpoint of its first command waited for it.
 func (r *run) letterOfWindow(l stage.DeadLetter) {
 	all := commandsOf(l.Command)
 	if len(all) == 0 {
@@ -281,7 +286,8 @@ func (r *run) letterOfWindow(l stage.DeadLetter) {
 	}
 }
 
-// excuseLost notes that the commands of an aggregate that was lost with an error need not be handled.
+// excuseLost notes that the commands of an aggregate that was lost with an
+// error need not be handled.
 func (r *run) excuseLost(err error) {
 	if lost, ok := errors.AsType[*window.LostError](err); ok {
 		for _, cmd := range commandsOf(lost.Window) {
@@ -290,7 +296,8 @@ func (r *run) excuseLost(err error) {
 	}
 }
 
-// stops notes that there is a letter of a command, and whether a stop has ended it, so that no checkpoint may pass it. The lock is held.
+// stops notes that there is a letter of a command, and whether a stop has ended
+// it, so that no checkpoint may pass it. The lock is held.
 func (r *run) stops(id uint64, err error) {
 	if c := r.fed[id]; c != nil {
 		c.letter = true
@@ -298,7 +305,8 @@ func (r *run) stops(id uint64, err error) {
 	}
 }
 
-// excuse notes that a command, or what came of it, need not be handled everywhere.
+// excuse notes that a command, or what came of it, need not be handled
+// everywhere.
 func (r *run) excuse(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -386,7 +394,8 @@ func (r *run) emitted(to string, err error) {
 	}
 }
 
-// submitContext returns the context that limits how long a submitter waits for a free slot and for the answer.
+// submitContext returns the context that limits how long a submitter waits for
+// a free slot and for the answer.
 func (r *run) submitContext(rnd *rand.Rand) (context.Context, context.CancelFunc) {
 	if r.plan.Hasty && rnd.IntN(4) == 0 {
 		return context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(5))*time.Millisecond)
@@ -524,7 +533,8 @@ func (r *run) judgeSites(s pipeline.Snapshot) {
 	}
 }
 
-// mostInstances returns the highest number of instances that the disturbances may have asked for.
+// mostInstances returns the highest number of instances that the disturbances
+// may have asked for.
 func (r *run) mostInstances(int) int {
 	for _, b := range r.plan.Disturbances {
 		if b.Action == Swap || b.Action == Rescale {
@@ -573,7 +583,8 @@ func (r *run) answer(a *pendingAnswer) {
 	}
 }
 
-// isOf reports whether a result is one of a command. A flow has no result, or a command.
+// isOf reports whether a result is one of a command. A flow has no result, or a
+// command.
 func (r *run) isOf(result any, id uint64) bool {
 	switch got := result.(type) {
 	case nil:

@@ -15,8 +15,8 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// site is a running node of a graph: what its handlers see and count themselves, to be compared with the engine's
-// figures.
+// site is a running node of a graph: what its handlers see and count
+// themselves, to be compared with the engine's figures.
 type site struct {
 	Node
 	run      *run
@@ -63,8 +63,9 @@ func newSite(r *run, index int, n Node) *site {
 	}
 }
 
-// exact reports whether the site's own counts must equal the engine's: it handles a command once for each outcome, and
-// no run of its handler is ever abandoned.
+// exact reports whether the site's own counts must equal the engine's: it
+// handles a command once for each outcome, and no run of its handler is ever
+// abandoned.
 func (s *site) exact() bool { return !s.Batcher && s.Timeout == 0 }
 
 // nodeBehaviour is the behaviour of a node.
@@ -172,8 +173,8 @@ func (s *site) account(o behaviour.Outcome) {
 	}
 }
 
-// spread emits a part of the command to each next stage except one. None refuses it with ErrFull, but a plan's
-// MaxInFlight may refuse it.
+// spread emits a part of the command to each next stage except one. None
+// refuses it with ErrFull, but a plan's MaxInFlight may refuse it.
 func (s *site) spread(ctx context.Context, next command, but int) {
 	for n := range s.Next {
 		if n != but {
@@ -189,8 +190,9 @@ func (s *site) spread(ctx context.Context, next command, but int) {
 	}
 }
 
-// part encodes where a command was emitted: the hops that were left then, and for each hop since then the number of the
-// next stage that it was emitted to, counted from one, or 0 if it was forwarded. Each takes four bits.
+// part encodes where a command was emitted: the hops that were left then, and
+// for each hop since then the number of the next stage that it was emitted to,
+// counted from one, or 0 if it was forwarded. Each takes four bits.
 func (s *site) part(next command, way int) uint32 {
 	if next.Part == 0 {
 		return uint32(next.Hops+1)<<4 | uint32(way+1)
@@ -212,7 +214,8 @@ func (s *site) expectNot(cmd command) {
 	s.due[cmd]--
 }
 
-// note records a handler's run: how often a command was handled here, and in what order.
+// note records a handler's run: how often a command was handled here, and in
+// what order.
 func (s *site) note(cmd command) (leave func()) {
 	s.calls.Add(1)
 	return s.mark(cmd)
@@ -261,7 +264,8 @@ func (s *site) count(st stage.Snapshot) error {
 	return nil
 }
 
-// lost returns the commands that were sent here and not handled, and for which there is no letter and no error.
+// lost returns the commands that were sent here and not handled, and for which
+// there is no letter and no error.
 func (s *site) lost(excused map[uint64]bool) (lost []command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +277,8 @@ func (s *site) lost(excused map[uint64]bool) (lost []command) {
 	return lost
 }
 
-// checkGuard checks that no more handlers ran at once than the guard allows, and that at the end nothing is held or current.
+// checkGuard checks that no more handlers ran at once than the guard allows,
+// and that at the end nothing is held or current.
 func (s *site) checkGuard(st stage.Snapshot) error {
 	if s.Guard == 0 {
 		return nil
@@ -290,7 +295,8 @@ func (s *site) checkGuard(st stage.Snapshot) error {
 	return nil
 }
 
-// checkRate checks that the handler was called no more often than the rate allows in the time since the start.
+// checkRate checks that the handler was called no more often than the rate
+// allows in the time since the start.
 func (s *site) checkRate(d time.Duration) error {
 	if s.Rate == 0 {
 		return nil

@@ -26,7 +26,8 @@ var (
 	routes    = []string{"", robin, byID, pick}
 )
 
-// flow makes the stage of a node that is a flow. Its connections are made when all stages are.
+// flow makes the stage of a node that is a flow. Its connections are made when
+// all stages are.
 func (s *site) flow(opts []stage.Option) *stage.Stage[command] {
 	opts = append(opts, stage.Middleware(s.injectAndAccount))
 	id := name(s.index)
@@ -45,7 +46,8 @@ func (s *site) flow(opts []stage.Option) *stage.Stage[command] {
 	return f.Stage
 }
 
-// freshFlow makes another version of a flow: a behaviour that does the same without the flow's help.
+// freshFlow makes another version of a flow: a behaviour that does the same
+// without the flow's help.
 func (s *site) freshFlow() behaviour.Behaviour[command] {
 	return behaviour.Func[command](func(ctx context.Context, cmd command) behaviour.Outcome {
 		var results []command
@@ -142,7 +144,8 @@ func (s *site) picked(by stage.Pick[command], nodes []int) stage.Pick[command] {
 	}
 }
 
-// injectAndAccount is the innermost middleware of a flow: the faults that other sites have in their behaviours.
+// injectAndAccount is the innermost middleware of a flow: the faults that other
+// sites have in their behaviours.
 func (s *site) injectAndAccount(ctx context.Context, name string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 	o := s.injector.Middleware(ctx, name, cmd, next)
 	s.run.emitted(name, o.Err())
@@ -175,7 +178,8 @@ func (s *site) handleFilter(ctx context.Context, cmd command) (bool, error) {
 	return keep, nil
 }
 
-// handleFlatMap has no result for a command without hops, one for most, and two for those that may fan out.
+// handleFlatMap has no result for a command without hops, one for most, and two
+// for those that may fan out.
 func (s *site) handleFlatMap(ctx context.Context, cmd command, emit func(command) error) error {
 	defer s.note(cmd)()
 	s.work(ctx)
@@ -207,7 +211,8 @@ func (s *site) handleSink(ctx context.Context, cmd command) error {
 	return nil
 }
 
-// sends notes that a result goes to all targets; a route notes the one that it picks.
+// sends notes that a result goes to all targets; a route notes the one that it
+// picks.
 func (s *site) sends(cmd command) {
 	if s.Route != "" {
 		return
@@ -220,7 +225,8 @@ func (s *site) sends(cmd command) {
 // next returns the site that the n-th connection leads to.
 func (s *site) next(n int) *site { return s.run.sites[s.Next[n]] }
 
-// copies reports whether a plan's commands may be at several stages at once without being parts, or at one stage twice.
+// copies reports whether a plan's commands may be at several stages at once
+// without being parts, or at one stage twice.
 func (p Plan) copies() bool {
 	if p.Middleware.Again > 0 {
 		return true

@@ -11,10 +11,12 @@ import (
 // keys is how many keys the commands have at a keyed node.
 const keys = 7
 
-// keyOf returns a command's key at keyed nodes. All that comes of a command has its key.
+// keyOf returns a command's key at keyed nodes. All that comes of a command has
+// its key.
 func keyOf(c command) uint64 { return c.ID % keys }
 
-// laneOf is the key function of a keyed node. It crashes for some commands if the node's faults have a Poison.
+// laneOf is the key function of a keyed node. It crashes for some commands if
+// the node's faults have a Poison.
 func (s *site) laneOf(c command) uint64 {
 	s.run.intact(name(s.index)+", its key", c)
 	s.poison(c.key() + 13)
@@ -44,7 +46,8 @@ func (s *site) suspenderForKey(key uint64) *suspenderOfKey {
 	return &suspenderOfKey{nodeOfKey{nodeBehaviour{site: s}, key}, newSuspender(s).rest}
 }
 
-// suspenderOfKey is a nodeOfKey whose handler suspends as that of a nodeSuspender does.
+// suspenderOfKey is a nodeOfKey whose handler suspends as that of a
+// nodeSuspender does.
 type suspenderOfKey struct {
 	nodeOfKey
 	rest behaviour.Suspending[command]
@@ -60,7 +63,8 @@ func (s *suspenderOfKey) HandleSuspending(c behaviour.Suspender, cmd command) be
 	return s.rest.HandleSuspending(c, cmd)
 }
 
-// Start records that the instance is its key's, and checks that the key has no other.
+// Start records that the instance is its key's, and checks that the key has no
+// other.
 func (s *nodeOfKey) Start(ctx context.Context) error {
 	where := s.site
 	where.mu.Lock()
@@ -89,7 +93,8 @@ func (s *nodeOfKey) HandleCommand(ctx context.Context, cmd command) behaviour.Ou
 	return s.nodeBehaviour.HandleCommand(ctx, cmd)
 }
 
-// begin checks that the command is of the instance's key, and that no other of the key is being handled.
+// begin checks that the command is of the instance's key, and that no other of
+// the key is being handled.
 func (s *nodeOfKey) begin(cmd command) (end func()) {
 	where, key := s.site, keyOf(cmd)
 	if s.key != where.laneOf(cmd) {
@@ -138,8 +143,8 @@ func (r *run) findOrders() {
 	}
 }
 
-// leaving is the order in which the commands of a keyed node leave it. After a crash, some that were done before may leave
-// late.
+// leaving is the order in which the commands of a keyed node leave it. After a
+// crash, some that were done before may leave late.
 func (s *site) leaving() order {
 	kills := slices.ContainsFunc(s.run.plan.Disturbances, func(d Disturbance) bool { return d.Action <= KillFeed })
 	if kills || s.Faults.Panic > 0 || s.Faults.Goexit > 0 || s.Middleware.Panic > 0 || s.run.plan.Middleware.Panic > 0 {
@@ -148,7 +153,8 @@ func (s *site) leaving() order {
 	return byKey
 }
 
-// findOrdersOfEntries finds the keyed nodes to which nothing comes but what one submitter submits, one after the other.
+// findOrdersOfEntries finds the keyed nodes to which nothing comes but what one
+// submitter submits, one after the other.
 func (r *run) findOrdersOfEntries() {
 	others := func(d Disturbance) bool {
 		return d.Action == AddStage || d.Action == RemoveStage || d.Action == RetryLetters

@@ -9,7 +9,8 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// states is what a site knows of the states of its instances. The site's lock guards all.
+// states is what a site knows of the states of its instances. The site's lock
+// guards all.
 type states struct {
 	all        []*lineage
 	ofKey      map[uint64]*lineage // the last one of a key
@@ -25,8 +26,9 @@ type lineage struct {
 	live    *stateful // the instance that has it, or had it last; nil after a crash
 }
 
-// stateful is the instance of a node with States. Its state is the commands that it has handled. It changes before the handler's
-// fault happens, so a crash leaves the change half done.
+// stateful is the instance of a node with States. Its state is the commands
+// that it has handled. It changes before the handler's fault happens, so a
+// crash leaves the change half done.
 type stateful struct {
 	behaviour.Behaviour[command]
 
@@ -131,7 +133,8 @@ func (of *states) add(l *lineage) {
 	of.ofKey[l.key] = l
 }
 
-// mayBeFresh returns why a state must not begin in the place of the one before, or nil.
+// mayBeFresh returns why a state must not begin in the place of the one before,
+// or nil.
 func (s *site) mayBeFresh(before *lineage) error {
 	switch {
 	case before == nil || len(before.log) == 0 || s.run.plan.breaks() || s.surrounded():
@@ -145,7 +148,8 @@ func (s *site) mayBeFresh(before *lineage) error {
 	}
 }
 
-// breaks reports whether stages of the plan may be restarted, which drops their states.
+// breaks reports whether stages of the plan may be restarted, which drops their
+// states.
 func (p Plan) breaks() bool { return p.Fragile || p.kills() }
 
 func (p Plan) kills() bool {
@@ -156,7 +160,8 @@ func (p Plan) does(a Action) bool {
 	return slices.ContainsFunc(p.Disturbances, func(d Disturbance) bool { return d.Action == a })
 }
 
-// Snapshot returns a copy of the state, which must be that of an instance between two commands.
+// Snapshot returns a copy of the state, which must be that of an instance
+// between two commands.
 func (s *stateful) Snapshot() any {
 	s.begin()
 	where := s.site
@@ -194,7 +199,8 @@ func (s *stateful) Restore(state any) error {
 	return nil
 }
 
-// mayRestore returns what is wrong with a state that an instance is given, or nil.
+// mayRestore returns what is wrong with a state that an instance is given, or
+// nil.
 func (s *site) mayRestore(of *lineage, seen []command) error {
 	n := min(len(seen), len(of.log))
 	if !slices.Equal(of.log[:n], seen[:n]) || n < len(seen) {
@@ -213,7 +219,8 @@ func (s *site) mayRestore(of *lineage, seen []command) error {
 	return nil
 }
 
-// judgeStates checks that the site's instances have left no more states than there were instances.
+// judgeStates checks that the site's instances have left no more states than
+// there were instances.
 func (s *site) judgeStates() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

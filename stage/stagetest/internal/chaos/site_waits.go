@@ -11,8 +11,8 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// nodeSuspender is a nodeBehaviour whose handler suspends: before its fault, while it works, and while it waits for the
-// stages that it calls.
+// nodeSuspender is a nodeBehaviour whose handler suspends: before its fault,
+// while it works, and while it waits for the stages that it calls.
 type nodeSuspender struct {
 	nodeBehaviour
 	rest behaviour.Suspending[command] // the fault, and what comes after it
@@ -34,7 +34,8 @@ func (s *nodeSuspender) HandleSuspending(c behaviour.Suspender, cmd command) beh
 	return s.rest.HandleSuspending(c, cmd)
 }
 
-// callAndHandle calls other stages and processes, and then does what other handlers do.
+// callAndHandle calls other stages and processes, and then does what other
+// handlers do.
 func (s *site) callAndHandle(c behaviour.Suspender, cmd command) behaviour.Outcome {
 	if err := s.call(c, cmd); err != nil {
 		return behaviour.Error(err)
@@ -74,9 +75,10 @@ func (s *site) work(ctx context.Context) {
 	time.Sleep(s.Work)
 }
 
-// call submits a command of its own to a later node and waits for the answer. No path leads back from that node, and
-// the command goes no further, so that handlers cannot wait for each other in a circle. An error means that the caller
-// was stopped; the result of the call itself does not matter.
+// call submits a command of its own to a later node and waits for the answer.
+// No path leads back from that node, and the command goes no further, so that
+// handlers cannot wait for each other in a circle. An error means that the
+// caller was stopped; the result of the call itself does not matter.
 func (s *site) call(c behaviour.Suspender, cmd command) error {
 	if !s.Calls || oracle.Mix(cmd.key()+2)%4 > 0 {
 		return nil

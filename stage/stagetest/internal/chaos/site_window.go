@@ -27,8 +27,9 @@ const (
 
 var windowKinds = []string{windowAll, windowBy, windowAggregate, windowJoin, windowTicket, windowDebounce, windowThrottle}
 
-// Window makes a node a stage of package window, with a second stage behind it that opens the windows: it checks them and emits
-// the commands in them. The zero Window makes none.
+// Window makes a node a stage of package window, with a second stage behind it
+// that opens the windows: it checks them and emits the commands in them. The
+// zero Window makes none.
 type Window struct {
 	Kind  string // "all", "by", "aggregate", "join", "ticket" (of window.JoinTicket), "debounce" or "throttle"
 	Count int    // the bounds, as in window.Bounds; Bytes has the size of a command be from 1 to 4
@@ -106,7 +107,8 @@ type opened struct {
 	why   window.Cause
 }
 
-// window makes the stages of a node with windows. Connections are made when all stages are.
+// window makes the stages of a node with windows. Connections are made when all
+// stages are.
 func (s *site) window(opts []stage.Option) *stage.Stage[command] {
 	id, b, w := name(s.index), s.Window.bounds(), s.Window
 	opts = append([]stage.Option{stage.Defaults(opts...)}, stage.Middleware(s.injector.Middleware)) // an aggregate has no Retry
@@ -165,7 +167,8 @@ func behind[T any](s *site, of *stage.Flow[command, T], open func(T) opened) *st
 	return of.Stage
 }
 
-// keyInWindow is the key function of a node with windows. It crashes for some commands if the node's faults have a Poison.
+// keyInWindow is the key function of a node with windows. It crashes for some
+// commands if the node's faults have a Poison.
 func (s *site) keyInWindow(c command) uint64 {
 	s.run.intact(name(s.index)+", its key", c)
 	s.poison(c.key() + 11)
@@ -227,7 +230,8 @@ func (s *site) open(w opened, emit func(command) error) error {
 	return nil
 }
 
-// checkWindow checks that a window is within its bounds, and has the commands of one key.
+// checkWindow checks that a window is within its bounds, and has the commands
+// of one key.
 func (s *site) checkWindow(w opened) {
 	breachf := func(format string, args ...any) {
 		s.run.breachf(OneEnd, "stage %s: a window of %d commands: %s", name(s.index), len(w.cmds), fmt.Sprintf(format, args...))
@@ -260,8 +264,9 @@ func (s *site) checkWindow(w opened) {
 	}
 }
 
-// checkTicket checks that the commands of a group came of one that was submitted. If the group is complete because nothing else
-// of that is left, it is noted, so that nothing else is handled from then on.
+// checkTicket checks that the commands of a group came of one that was
+// submitted. If the group is complete because nothing else of that is left, it
+// is noted, so that nothing else is handled from then on.
 func (s *site) checkTicket(w window.Window[struct{}, []command]) {
 	if !s.run.plan.ticketsAreIDs() {
 		return
@@ -277,8 +282,10 @@ func (s *site) checkTicket(w window.Window[struct{}, []command]) {
 	}
 }
 
-// ticketsAreIDs reports whether commands have the same ticket if and only if they have the same ID: not if the commands in a window
-// go on with the ticket of the first, if handlers submit commands, or if those of one process come again in the next.
+// ticketsAreIDs reports whether commands have the same ticket if and only if
+// they have the same ID: not if the commands in a window go on with the ticket
+// of the first, if handlers submit commands, or if those of one process come
+// again in the next.
 func (p Plan) ticketsAreIDs() bool {
 	windows := 0
 	for _, n := range p.Graph.Nodes {
@@ -302,7 +309,8 @@ func (r *run) completes(id uint64, site int) {
 	r.complete[id] = site
 }
 
-// checkComplete checks that a command that is about to be handled was not missing in a group that was complete.
+// checkComplete checks that a command that is about to be handled was not
+// missing in a group that was complete.
 func (r *run) checkComplete(s *site, cmd command) {
 	r.mu.Lock()
 	group, complete := r.complete[cmd.ID]
@@ -313,7 +321,8 @@ func (r *run) checkComplete(s *site, cmd command) {
 	}
 }
 
-// superseded returns how many commands were done at the stage without going further: in favour of later ones.
+// superseded returns how many commands were done at the stage without going
+// further: in favour of later ones.
 func (s *site) superseded(st stage.Snapshot) uint64 {
 	if s.Window.latest() {
 		return st.Counts.OK
@@ -321,7 +330,8 @@ func (s *site) superseded(st stage.Snapshot) uint64 {
 	return 0
 }
 
-// countSuperseded checks that no more commands were superseded than have not been seen behind the window.
+// countSuperseded checks that no more commands were superseded than have not
+// been seen behind the window.
 func (s *site) countSuperseded(st stage.Snapshot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

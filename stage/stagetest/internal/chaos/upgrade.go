@@ -32,7 +32,8 @@ type drains struct {
 	calls  []<-chan struct{} // each is closed when the call of Drain has returned
 }
 
-// drain drains stages, or the whole pipeline if there are none, and does not wait until that is done.
+// drain drains stages, or the whole pipeline if there are none, and does not
+// wait until that is done.
 func (r *run) drain(stages ...pipeline.Part) bool {
 	returned := make(chan struct{})
 	go func() {
@@ -44,11 +45,13 @@ func (r *run) drain(stages ...pipeline.Part) bool {
 	return true
 }
 
-// reopen opens the drained stages again. After a drain of the whole pipeline it opens all, because a drained stage holds
-// back for good what an open one has for it. A drain of the pipeline alone is not ended.
+// reopen opens the drained stages again. After a drain of the whole pipeline it
+// opens all, because a drained stage holds back for good what an open one has
+// for it. A drain of the pipeline alone is not ended.
 //
-// A call of Drain may begin after that of Reopen, and then it would close the stages for good. So reopen goes on until it has
-// opened them when all calls had returned.
+// A call of Drain may begin after that of Reopen, and then it would close the
+// stages for good. So reopen goes on until it has opened them when all calls
+// had returned.
 func (r *run) reopen() bool {
 	d := r.drained
 	if len(d.stages) == 0 {

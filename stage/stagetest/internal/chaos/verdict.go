@@ -29,8 +29,8 @@ func (v VerdictError) Unwrap() []error {
 	return all
 }
 
-// Promises returns the names of the broken promises in one line, which is the same for two runs that break the same
-// promises.
+// Promises returns the names of the broken promises in one line, which is the
+// same for two runs that break the same promises.
 func (v VerdictError) Promises() string {
 	names := make([]string, 0, len(v))
 	for _, b := range v {

@@ -21,11 +21,14 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// visitors is how many processes visit the monitor for handlers, and mostVisits how many of them a synchronizer lets do so at once.
+// visitors is how many processes visit the monitor for handlers, and mostVisits
+// how many of them a synchronizer lets do so at once.
 const visitors, mostVisits = 3, 2
 
-// processes are what handlers of nodes with Visits call: visitors, the process of their lock, and their synchronizer, each of which
-// KillProcess may kill. At most one visitor at a time is inside the monitor, and at most mostVisits want to be.
+// processes are what handlers of nodes with Visits call: visitors, the process
+// of their lock, and their synchronizer, each of which KillProcess may kill. At
+// most one visitor at a time is inside the monitor, and at most mostVisits want
+// to be.
 type processes struct {
 	run     *run
 	node    *rpc.Node
@@ -39,7 +42,8 @@ type processes struct {
 	seen   map[uint64]bool
 }
 
-// visit is what a handler asks of a visitor: one is made for each command and attempt.
+// visit is what a handler asks of a visitor: one is made for each command and
+// attempt.
 type visit struct {
 	Key       uint64
 	Crashes   bool // the visitor panics inside
@@ -86,7 +90,8 @@ func (g Graph) spoils(how string) bool {
 	return slices.ContainsFunc(g.Nodes, func(n Node) bool { return n.spoil == how })
 }
 
-// prefix is the name of the supervisor, and what the names of the processes begin with.
+// prefix is the name of the supervisor, and what the names of the processes
+// begin with.
 func (p *processes) prefix() string { return "golda/" + p.run.name + "-processes" }
 
 // serve is the init of a visitor.
@@ -123,8 +128,8 @@ func (p *processes) token() uint64 {
 	return p.newest + 1
 }
 
-// inside is what a visitor does inside the monitor. A token that is older than one that was seen is that of an entry that has lost the
-// lock.
+// inside is what a visitor does inside the monitor. A token that is older than
+// one that was seen is that of an entry that has lost the lock.
 func (p *processes) inside(c coroutine.Context, token uint64, v visit) error {
 	p.mu.Lock()
 	if token <= p.newest {
@@ -151,7 +156,8 @@ func (p *processes) inside(c coroutine.Context, token uint64, v visit) error {
 	return nil
 }
 
-// visit has a visitor visit the monitor for a command, again and again until it has. An error means that the handler was stopped.
+// visit has a visitor visit the monitor for a command, again and again until it
+// has. An error means that the handler was stopped.
 func (s *site) visit(c behaviour.Suspender, cmd command) error {
 	if !s.Visits {
 		return nil

@@ -1,5 +1,5 @@
-// Package disturb has the disturbances that a trial of package stagetest and the
-// random plans of package chaos have in common: it kills actors, and shakes
+// Package disturb has the disturbances that a trial of package stagetest and
+// the random plans of package chaos have in common: it kills actors, and shakes
 // settings.
 package disturb
 

@@ -1,6 +1,6 @@
-// Package oracle is shared by packages stagetest, disturb and chaos: it has the names of
-// promises, the check of a pipeline at rest, and the actor system of their
-// pipelines.
+// Package oracle is shared by packages stagetest, disturb and chaos: it has the
+// names of promises, the check of a pipeline at rest, and the actor system of
+// their pipelines.
 package oracle
 
 import (
