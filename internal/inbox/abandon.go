@@ -39,7 +39,7 @@ func (s *state) keepCopy(m *Member, n int) {
 	if !m.listed {
 		s.holding = m.link(s.holding)
 	}
-	if s.queue.woken.on {
+	if s.queue.woken != nil {
 		return
 	}
 	if n < len(m.copies) {
@@ -176,7 +176,7 @@ func (in *Inbox) EndWith(m *Member, t *Tally, es []command.Envelope, err error) 
 // holds reports whether a worker has commands of this inbox in its batch. The
 // member itself is not asked: it may be at another inbox.
 func (s *state) holds(m *Member) bool {
-	if s.queue.woken.on {
+	if s.queue.woken != nil {
 		return false
 	}
 	for o := s.holding; o != nil; o = o.behind {

@@ -98,6 +98,9 @@ func (s *state) totals(now int64) stats.Counts {
 
 func (c *counts) cloneReasons() stats.Reasons {
 	r := c.reasons
+	if r == nil {
+		return stats.Reasons{}
+	}
 	return stats.Reasons{Rejected: maps.Clone(r.Rejected), Shed: maps.Clone(r.Shed), DeadLettered: maps.Clone(r.DeadLettered)}
 }
 

@@ -31,7 +31,7 @@ const mostAbandoned = 1024
 // wait for the inbox's rate, only commands that were started before may be
 // given out. A halted inbox gives out nothing.
 func (s *state) available() int {
-	if s.queue.woken.on {
+	if s.queue.woken != nil {
 		return s.availableWoken()
 	}
 	if s.knobs.Paused {
@@ -76,7 +76,7 @@ func (s *state) availableWoken() int {
 // startable is how many commands could be started, if the inbox were not paused
 // and had no rate.
 func (s *state) startable() int {
-	if !s.queue.woken.on {
+	if s.queue.woken == nil {
 		return s.takeable()
 	}
 	free := s.knobs.Instances - s.counts.inHand - s.runnable()
@@ -174,15 +174,15 @@ func (s *state) returnPermits(n int, of places) {
 // of these have left.
 func (s *state) isLaden(m *Member) bool {
 	if s.cfg.Key != nil {
-		return s.queue.woken.on && m.Carried > 0
+		return s.queue.woken != nil && m.Carried > 0
 	}
-	return s.queue.woken.on && int(m.Carried) >= s.knobs.Capacity
+	return s.queue.woken != nil && int(m.Carried) >= s.knobs.Capacity
 }
 
 // give moves available commands to a worker's batch. Fresh says whether some of
 // them have not been started.
 func (s *state) give(batch []command.Envelope, fresh bool) int {
-	if !s.queue.woken.on {
+	if s.queue.woken == nil {
 		return s.queue.popInto(batch)
 	}
 	n := s.queue.woken.pop(batch, fresh)
@@ -223,7 +223,7 @@ func (s *state) lingering() bool {
 
 // isLittle reports whether n commands are soon done, as far as is known.
 func (s *state) isLittle(n int) bool {
-	return s.service > 0 && s.pool == nil && !s.queue.woken.on && time.Duration(n)*s.service <= soon
+	return s.service > 0 && s.pool == nil && s.queue.woken == nil && time.Duration(n)*s.service <= soon
 }
 
 // leftToOne reports whether the queue is left to the worker that is at work.

@@ -26,7 +26,7 @@ func (in *Inbox) Book(m *Member, t *Tally) bool {
 // startOthers calls a worker if commands have ended in the middle of a batch,
 // and others may be under way in their place.
 func (s *state) startOthers(fx *effects) {
-	if s.queue.woken.on {
+	if s.queue.woken != nil {
 		s.callWorker(fx)
 	}
 }
@@ -171,7 +171,7 @@ func (in *Inbox) SpendRetry(t *Tally) bool {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	ended := in.counts.Handled() + in.counts.reasons.DeadLettered[reason.Crash] + uint64(t.completed())
+	ended := in.counts.Handled() + in.counts.byReason().DeadLettered[reason.Crash] + uint64(t.completed())
 	if in.retryBudget.spend(int64(ended)) {
 		return true
 	}

@@ -183,7 +183,7 @@ func New(cfg Config) *Inbox {
 // configure makes an inbox that was not opened follow a configuration.
 func (in *Inbox) configure(cfg Config) {
 	in.cfg, in.limit, in.knobs = &cfg, 1, cfg.knobs()
-	in.queue.woken.on = false
+	in.queue.woken = nil
 	switch {
 	case cfg.Ordered:
 		in.queue.install(line.Sequenced(), false)
@@ -257,32 +257,44 @@ type counts struct {
 	gauges
 	stats.Counts // totals; [state.totals] adds counts that are written elsewhere
 
-	reasons    stats.Reasons
-	streak     int32 // crashes since a command was last completed
-	unstarted  int32 // crashes at the end of the streak of workers that could not start
-	abandoned  int32 // handlers that were given up and still run
+	reasons    *stats.Reasons // nil if there is none yet
+	streak     int32          // crashes since a command was last completed
+	unstarted  int32          // crashes at the end of the streak of workers that could not start
+	abandoned  int32          // handlers that were given up and still run
 	wait, work histogram.Histogram
 }
 
 func (c *counts) addRejected(why reason.Reason, n int) {
 	c.Rejected += uint64(n)
-	addReason(&c.reasons.Rejected, why, n)
+	if n > 0 {
+		addReason(&c.byReason().Rejected, why, n)
+	}
 }
 
 func (c *counts) addShed(why reason.Reason, n int) {
 	c.Shed += uint64(n)
-	addReason(&c.reasons.Shed, why, n)
+	if n > 0 {
+		addReason(&c.byReason().Shed, why, n)
+	}
 }
 
 func (c *counts) addDeadLettered(why reason.Reason, n int) {
 	c.DeadLettered += uint64(n)
-	addReason(&c.reasons.DeadLettered, why, n)
+	if n > 0 {
+		addReason(&c.byReason().DeadLettered, why, n)
+	}
+}
+
+// byReason returns the totals by reason, and makes them the first time: most
+// stages refuse and shed no command.
+func (c *counts) byReason() *stats.Reasons {
+	if c.reasons == nil {
+		c.reasons = new(stats.Reasons)
+	}
+	return c.reasons
 }
 
 func addReason(by *map[reason.Reason]uint64, why reason.Reason, n int) {
-	if n == 0 {
-		return
-	}
 	if *by == nil {
 		*by = map[reason.Reason]uint64{}
 	}

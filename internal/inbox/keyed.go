@@ -7,7 +7,7 @@ func (in *Inbox) Keyed() bool { return in.cfg.Key != nil }
 
 // HoldsLanes reports whether the commands of the stage hold the lanes of their
 // keys, because handlers may suspend.
-func (in *Inbox) HoldsLanes() bool { return in.Keyed() && in.queue.woken.on } // which are not changed
+func (in *Inbox) HoldsLanes() bool { return in.Keyed() && in.queue.woken != nil } // which are not changed
 
 // placesBack returns the places of commands that may return to the queue, the
 // last ones of a worker's batch: the worker's part in the line knows them, or

@@ -23,7 +23,7 @@ import (
 // SetSuspends says that the inbox's handlers may suspend. It is called before
 // the inbox is opened.
 func (in *Inbox) SetSuspends() {
-	in.queue.woken.on = true
+	in.queue.woken = new(woken)
 	line.HoldByCommand(in.queue.line)
 	in.queue.knows = in.queue.line.Knows()
 }

@@ -19,7 +19,7 @@ type waiting struct {
 	line   line.Line
 	kind                            // of the line
 	ranker atomic.Pointer[rankFunc] // of the line, if it asks commands for ranks; may be read without the lock
-	woken  woken
+	woken  *woken                   // nil if the inbox's handlers do not suspend
 
 	plain bool        // the line is first in, first out: the ring
 	wary  atomic.Bool // a command has ended its goroutine when it was asked
@@ -185,7 +185,7 @@ func (q *waiting) pushAll(es []command.Envelope, p places) {
 
 // pushFront puts commands back. Woken commands have no places.
 func (q *waiting) pushFront(es []command.Envelope, p places) {
-	if q.woken.on {
+	if q.woken != nil {
 		es = q.woken.back(es)
 	}
 	q.line.Return(es, p.ranks)
@@ -238,8 +238,15 @@ func (q *waiting) order(d queue.Discipline) {
 type woken struct {
 	line.Ring
 
-	on      bool // the inbox's handlers may suspend
 	yielded bool // the last batch that they would have filled left a place for a fresh one
+}
+
+// Len returns how many commands are queued. A queue that is nil is empty.
+func (q *woken) Len() int {
+	if q == nil {
+		return 0
+	}
+	return q.Ring.Len()
 }
 
 // pop takes up to len(es) commands out. If they would fill the batch, every
