@@ -222,7 +222,7 @@ type mark = engine.Mark
 
 func init() { //nolint:gochecknoinits // the engine must not name a stage's type
 	engine.CoreOf = func(x any) *engine.Core {
-		if s, ok := x.(interface{ untyped() *engine.Core }); ok {
+		if s, ok := x.(interface{ untyped() *engine.Core }); ok && !engine.IsNil(x) { // a nil Flow has no Stage to ask
 			return s.untyped()
 		}
 		return nil
