@@ -33,8 +33,10 @@ func TestNewRefusesPartsWithReasonsOrThePipelineRuns(t *testing.T) {
 		}
 	})
 	t.Logf("%d were refused, %d ran", refused, ran)
-	require.Positive(t, refused)
-	require.Positive(t, ran)
+	if refused+ran >= 100 { // of the few in short mode all may be refused
+		require.Positive(t, refused)
+		require.Positive(t, ran)
+	}
 }
 
 func FuzzNew(f *testing.F) {
