@@ -321,7 +321,7 @@ func TestASnapshotterBehindAnInterfaceIsNoStateThatACheckpointLeavesOut(t *testi
 	p, err := pipeline.New("test", pipeline.Feed("numbers", each, few), pipeline.Logger(slog.New(slog.DiscardHandler)),
 		pipeline.Checkpoint(filepath.Join(t.TempDir(), "state"), time.Hour))
 	require.NoError(t, err)
-	require.ErrorContains(t, p.Run(t.Context()), `stage "each": the factory made a Snapshotter, whose state the Checkpoint of the pipeline cannot save`)
+	require.ErrorContains(t, p.Run(t.Context()), `stage "each": start: the factory made a Snapshotter, whose state the Checkpoint of the pipeline cannot save`)
 
 	gob.Register(sums(0))
 	file := filepath.Join(t.TempDir(), "state")
@@ -342,6 +342,46 @@ func TestASnapshotterBehindAnInterfaceIsNoStateThatACheckpointLeavesOut(t *testi
 		require.NoError(t, p.Run(t.Context()))
 		require.EqualValues(t, 10*(begun+1), last.Load(), "process %d begins with the state of the one before", begun)
 	}
+}
+
+// An upgrade may come before the stage has a pipeline, while the pipeline starts, and when it runs.
+func TestAnUpgradeToASnapshotterIsRefusedWithACheckpoint(t *testing.T) {
+	const refusal = "the factory made a Snapshotter, whose state the Checkpoint of the pipeline cannot save"
+	once := stage.Restart(stage.RestartPolicy{Limit: 1})
+	plain := func() behaviour.Behaviour[int] { return behaviour.Func[int](func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) }) }
+	snapshotter := func() behaviour.Behaviour[int] { return &marker{} }
+	waiting := func(ctx context.Context, _ func(int) error) error {
+		<-ctx.Done()
+		return nil
+	}
+	start := func(t *testing.T, each *stage.Stage[int]) (p *pipeline.Pipeline, err error) {
+		t.Helper()
+		p, err = pipeline.New("test", pipeline.Feed("numbers", each, waiting), pipeline.Logger(slog.New(slog.DiscardHandler)),
+			pipeline.Checkpoint(filepath.Join(t.TempDir(), "state"), time.Hour))
+		require.NoError(t, err)
+		return p, p.Start(t.Context())
+	}
+	t.Run("before New", func(t *testing.T) {
+		each := stage.Each("each", plain, once)
+		_, err := each.Upgrade(t.Context(), snapshotter)
+		require.NoError(t, err)
+		p, err := start(t, each)
+		if err == nil {
+			_ = each.Submit(t.Context(), 1)
+			<-p.Done()
+			err = p.Err()
+		}
+		require.ErrorContains(t, err, refusal)
+	})
+	t.Run("of a stage that runs", func(t *testing.T) {
+		each := stage.Each("each", plain, once)
+		p, err := start(t, each)
+		require.NoError(t, err)
+		_, err = each.Upgrade(t.Context(), snapshotter)
+		require.ErrorContains(t, err, refusal)
+		require.NoError(t, each.Submit(t.Context(), 1))
+		require.NoError(t, p.Stop(t.Context()))
+	})
 }
 
 // sums is a snapshot of an adder.

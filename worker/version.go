@@ -120,8 +120,6 @@ func (s *Stage) checkInstance(inst Instance, shared bool) error {
 	switch suspends := inst.Suspends(); {
 	case shared && inst.Saved() != nil:
 		return fmt.Errorf("stage %q: the factory made a Snapshotter, but all workers share it; a crash leaves it as it is", s.Inbox.Name())
-	case s.Unsaved != "" && inst.Saved() != nil:
-		return fmt.Errorf("stage %q: the factory made a Snapshotter, %s", s.Inbox.Name(), s.Unsaved)
 	case suspends && s.Runs == nil:
 		return fmt.Errorf("stage %q: the factory made a behaviour that suspends; "+
 			"only one that all workers share may, from the start on: stage.New, stage.Coroutine", s.Inbox.Name())
@@ -140,7 +138,7 @@ func (v *Version) StartShared() error {
 		return nil
 	}
 	return v.startFirst(func(inst Instance) error {
-		err := Guard(v.stage.Inbox.Name(), func() error { return inst.Start(v.stage.Context) })
+		err := Guard(v.stage.Inbox.Name(), func() error { return v.start(v.stage.Context, inst) })
 		if err != nil {
 			return v.wrapStart(err)
 		}
@@ -193,6 +191,15 @@ func (v *Version) startFirstOnce(start func(Instance) error) error {
 	return nil
 }
 
+// start starts an instance. Whether it may have snapshots is checked here and
+// not when it is made: an upgrade may make one before the stage has a pipeline.
+func (v *Version) start(ctx context.Context, inst Instance) error {
+	if v.stage.Unsaved != "" && inst.Saved() != nil {
+		return errors.New("the factory made a Snapshotter, " + v.stage.Unsaved)
+	}
+	return inst.Start(ctx)
+}
+
 // wrapStart says of which stage an instance did not start.
 func (v *Version) wrapStart(err error) error {
 	return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
@@ -207,7 +214,7 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error {
 	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	var claimed atomic.Bool // by the first of two: the start has ended, or ctx has
 	ended := try(v.stage.Inbox.Name(), func() error {
-		err := inst.Start(handling)
+		err := v.start(handling, inst)
 		if !claimed.CompareAndSwap(false, true) && err == nil {
 			inst.Stop()
 		}
@@ -331,7 +338,7 @@ func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, erro
 				return err
 			}
 		}
-		if err := inst.Start(ctx); err != nil {
+		if err := v.start(ctx, inst); err != nil {
 			return v.wrapStart(err)
 		}
 		return nil
