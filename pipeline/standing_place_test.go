@@ -48,3 +48,26 @@ func TestCommandsOfOtherProcessesCloseAWindowToo(t *testing.T) {
 		pipeline.Assign("a", "load", "sum", "end"), pipeline.Assign("b", "other"), pipeline.RunsHere(newBroker().process(), "a"))
 	require.NoError(t, err)
 }
+
+// New and Add look at the same pipeline.
+func TestAFeedIsAddedBeforeAWindowOfAnotherProcess(t *testing.T) {
+	saved := source.Checkpoint(source.Slice([]int{1}), 0, func(context.Context, int64) error { return nil })
+	for name, here := range map[string]bool{"a window of this process": true, "a window of another process": false} {
+		load := stage.Map("load", func(_ context.Context, n int) (int, error) { return n, nil })
+		sum := window.All("sum", window.Bounds[int]{Count: 1_000_000, Held: 2_000_000})
+		places := []pipeline.Part{pipeline.Assign("a", "load"), pipeline.Assign("b", "sum", "end"), pipeline.RunsHere(newBroker().process(), "a")}
+		if here {
+			places = nil
+		}
+		p, err := pipeline.New("sums", append(places, quiet, load.To(led(sum)))...)
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		err = p.Add(t.Context(), pipeline.Feed("numbers", load, saved))
+		if here {
+			require.ErrorContains(t, err, `only 1000000 commands close a window of stage "sum"`, name)
+		} else {
+			require.NoError(t, err, name)
+		}
+		require.NoError(t, p.Stop(t.Context()))
+	}
+}

@@ -32,6 +32,7 @@ type results[Out any] struct {
 type way[Out any] struct {
 	ports []*behaviour.Port[Out]
 	pick  Pick[Out] // nil: to all
+	asked bool      // a caller named targets; those that cannot be targets are faults
 }
 
 func newResults[Out any]() *results[Out] {
@@ -45,7 +46,7 @@ func (r *results[Out]) way() *way[Out] { return r.now.Load() }
 // and returns a way that leads to further targets. It records faults of the
 // targets.
 func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick Pick[Out], flaw func(option, problem string)) *way[Out] {
-	more := &way[Out]{ports: slices.Clone(w.ports), pick: pick}
+	more := &way[Out]{ports: slices.Clone(w.ports), pick: pick, asked: true}
 	if len(targets) == 0 {
 		flaw(option, "there is no target")
 	}
@@ -101,7 +102,7 @@ func (s *settings) replaceOuts(old, to []behaviour.Outlet) {
 
 // check finds a function whose results lead nowhere but must.
 func (r *results[Out]) check(check *checker) {
-	check.that(r.required == "" || len(r.way().ports) > 0, "leads nowhere: name the stages for its results with To", "%s", r.required)
+	check.that(r.required == "" || r.way().asked, "leads nowhere: name the stages for its results with To", "%s", r.required)
 }
 
 // send is the outcome of a command with one result.

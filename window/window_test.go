@@ -676,6 +676,8 @@ func TestAWindowThatLeadsNowhereIsRefused(t *testing.T) {
 	of := window.By("w", key, b)
 	_, err := pipeline.New("test", of, of.Route(stage.RoundRobin[window.Window[string, []word]](), stage.Sink("s", func(context.Context, window.Window[string, []word]) error { return nil })))
 	require.NoError(t, err)
+	_, err = pipeline.New("test", window.By("w", key, b).To(nil))
+	require.EqualError(t, err, `stage "w": To: target 1 is nil`, "that is what to mend")
 }
 
 func TestWhatIsWrongWithAWindowIsFoundWhenThePipelineIsMade(t *testing.T) {

@@ -19,7 +19,7 @@ github.com/golda-dev/golda/behaviour.Func[...].HandleCommand(0x1?, {0x2?, 0x3?},
 	/src/behaviour/behaviour.go:40 +0x1d
 github.com/golda-dev/golda/stage.(*single[...]).Handle(0x1, {0x2, 0x3})
 	/src/stage/instance.go:50 +0x1d
-github.com/golda-dev/golda/worker.(*Worker).handleEach(0xc000000001, 0x1)
+github.com/golda-dev/golda/worker.each.handle(0xc000000001, 0x1)
 	/src/worker/worker.go:400 +0x1d
 github.com/golda-dev/golda/worker.(*Worker).work(0xc000000001, 0x1)
 	/src/worker/worker.go:380 +0x1d
