@@ -90,7 +90,7 @@ func (s *state) unlist(m *Member) {
 func (in *Inbox) Holders() (held []*Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for m := in.holding; m != nil; m = m.behind {
+	for m := in.state.holding; m != nil; m = m.behind {
 		if m.inHand > 0 {
 			held = append(held, m)
 		}
@@ -107,29 +107,29 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 	var fx effects
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.halted.Load() || !in.holds(m) || m.Delivers {
+	if !in.state.halted.Load() || !in.state.holds(m) || m.Delivers {
 		return nil
 	}
 	m.abandoned = true
 	given := len(m.copies)
 	left := slices.Clone(m.copies[given-int(m.inHand):])
 	if m.Part != nil {
-		in.queue.line.Abandon(m.Part, int(m.inHand))
+		in.state.queue.line.Abandon(m.Part, int(m.inHand))
 	}
-	in.unlist(m)
-	in.cancelPermit(m)
+	in.state.unlist(m)
+	in.state.cancelPermit(m)
 	m.drop()
-	in.release(m, len(left))
-	in.yield(m)
-	in.forgetLanes(m)
-	in.credit(m, in.now())
+	in.state.release(m, len(left))
+	in.state.yield(m)
+	in.state.forgetLanes(m)
+	in.state.credit(m, in.state.now())
 	if m.own == in {
-		in.unblock(m)
-		in.leaveOwn(m)
+		in.state.unblock(m)
+		in.state.leaveOwn(m)
 	}
-	in.counts.abandoned++
-	in.counts.Stuck++
-	in.endLeft(m, left, given, err, &fx)
+	in.state.counts.abandoned++
+	in.state.counts.Stuck++
+	in.state.endLeft(m, left, given, err, &fx)
 	return fx.later(in)
 }
 
@@ -160,14 +160,14 @@ func (s *state) endLeft(m *Member, left []command.Envelope, given int, err error
 func (in *Inbox) EndWith(m *Member, t *Tally, es []command.Envelope, err error) (report func()) {
 	var fx effects
 	in.mu.Lock()
-	in.book(m, t, &fx)
-	in.cancelPermit(m)
-	in.counts.addDeadLettered(reason.Stopped, 1)
+	in.state.book(m, t, &fx)
+	in.state.cancelPermit(m)
+	in.state.counts.addDeadLettered(reason.Stopped, 1)
 	fx.endOne(es[0], reason.Stopped, err)
-	rest := in.suspendWoken(m, es[1:])
-	in.endStopped(rest, &fx)
-	in.release(m, 1+len(rest))
-	in.checkQuiet(&fx)
+	rest := in.state.suspendWoken(m, es[1:])
+	in.state.endStopped(rest, &fx)
+	in.state.release(m, 1+len(rest))
+	in.state.checkQuiet(&fx)
 	report = fx.later(in)
 	in.unlock(&fx)
 	return report

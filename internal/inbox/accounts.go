@@ -38,8 +38,8 @@ type Accounts struct {
 // the locks of two inboxes.
 func Snapshot(inboxes []*Inbox) []Accounts {
 	return snapshot(inboxes, func(in *Inbox, now int64) Accounts {
-		s := in.accounts(now)
-		s.Wait, s.Work = in.counts.wait.Clone(), in.counts.work.Clone()
+		s := in.state.accounts(now)
+		s.Wait, s.Work = in.state.counts.wait.Clone(), in.state.counts.work.Clone()
 		return s
 	})
 }
@@ -48,7 +48,7 @@ func Snapshot(inboxes []*Inbox) []Accounts {
 // kilobytes each, and the control loop, which reads the accounts often, has no
 // use for them.
 func Counts(inboxes []*Inbox) []Accounts {
-	return snapshot(inboxes, func(in *Inbox, now int64) Accounts { return in.accounts(now) })
+	return snapshot(inboxes, func(in *Inbox, now int64) Accounts { return in.state.accounts(now) })
 }
 
 func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Accounts {
@@ -77,10 +77,10 @@ func (s *state) accounts(now int64) Accounts {
 	s.queue.line.Account(now, &kept)
 	return Accounts{
 		Queue: s.queueStats(&kept), Workers: s.workerStats(), Counts: totals, Reasons: s.counts.cloneReasons(),
-		InBatches: max(s.counts.inHand-s.suspended(), 0), Due: due, Out: s.busyInstances, Oldest: s.oldest(),
-		Stalled: s.stalled, Pool: s.pool, Knobs: s.knobs.Knobs, Guards: kept.Guards,
+		InBatches: max(s.counts.inHand-s.suspended(), 0), Due: due, Out: s.instances.busy, Oldest: s.oldest(),
+		Stalled: s.visits.stalled, Pool: s.visits.pool, Knobs: s.knobs.Knobs, Guards: kept.Guards,
 		Open: s.phase() == open, Halted: s.halted.Load(),
-		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,
+		Draining: !s.phase().inUse(), Drained: s.phase() == drained && s.load() == 0,
 	}
 }
 
@@ -90,7 +90,7 @@ func (s *state) totals(now int64) stats.Counts {
 	c := s.counts.Counts
 	c.Accepted = c.Submitted + c.Received
 	c.Emitted += s.emittedSingly.Load()
-	c.EmptyVisits = s.empties.Load()
+	c.EmptyVisits = s.visits.empties.Load()
 	c.BusyTime, c.BlockedTime, c.IdleTime = s.times(now)
 	c.RateWait = s.rateWait(now)
 	return c
@@ -109,18 +109,18 @@ func (s *state) queueStats(kept *line.Accounts) stats.Queue {
 		Queued: s.queue.fresh(), Held: kept.Held,
 		InHand: s.counts.inHand + s.runnable(), Suspended: s.suspended(), Delayed: s.postponed(),
 		Capacity: s.knobs.Capacity, KeyCapacity: s.keyCapacity(),
-		Reserved: int(s.reserved), Carried: int(s.carried) + kept.Results, Waiting: kept.Results,
-		Submitters: int(s.waiters.n-s.waiters.retries) + s.linedAtLanes,
-		Senders:    len(s.forSlots) + len(s.forPlaces) + len(s.barred),
+		Reserved: int(s.slots.reserved), Carried: int(s.slots.carried) + kept.Results, Waiting: kept.Results,
+		Submitters: int(s.waiters.n-s.waiters.retries) + s.senders.linedAtLanes,
+		Senders:    len(s.senders.forSlots) + len(s.senders.forPlaces) + len(s.senders.barred),
 		RateKeys:   s.rateKeys(),
 	}
 }
 
 func (s *state) workerStats() stats.Workers {
 	return stats.Workers{
-		Live: s.live, Busy: s.counts.busy, Blocked: s.counts.blocked,
-		Idle:      max(s.live-s.counts.busy-s.counts.blocked, 0),
-		Most:      max(s.most, s.counts.mostOut),
+		Live: s.workers.live, Busy: s.counts.busy, Blocked: s.counts.blocked,
+		Idle:      max(s.workers.live-s.counts.busy-s.counts.blocked, 0),
+		Most:      max(s.workers.most, s.counts.mostOut),
 		Instances: s.knobs.Instances, CrashStreak: int(s.counts.streak), Abandoned: int(s.counts.abandoned),
 	}
 }
@@ -128,8 +128,8 @@ func (s *state) workerStats() stats.Workers {
 // rateWait is for how long commands have waited for the rate.
 func (s *state) rateWait(now int64) time.Duration {
 	var sum time.Duration
-	if s.rate != nil {
-		sum = s.rate.Total(now)
+	if s.pace.rate != nil {
+		sum = s.pace.rate.Total(now)
 	}
 	if s.queue.rates != nil {
 		sum += s.queue.rates.Delayed(now)

@@ -175,7 +175,7 @@ func TestASubmitterThatWaitsUnderALimitMayGiveUpOrFindTheInboxClosed(t *testing.
 		require.EqualValues(t, 2, accounts.Reasons.Rejected[reason.Cancelled])
 		require.EqualValues(t, 1, accounts.Reasons.Rejected[reason.Closed])
 		require.False(t, tb.entry.Waited())
-		require.Zero(t, tb.inboxes[0].reserved)
+		require.Zero(t, tb.inboxes[0].state.slots.reserved)
 	})
 }
 
@@ -211,7 +211,7 @@ func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {
 	require.ErrorContains(t, submitTo(handlerContext{inbox: tb.inboxes[1]}.ctx(t), tb.inboxes[0], 1), "on a back edge")
 	require.ErrorContains(t, submitTo(handlerContext{tb.inboxes[0], true}.ctx(t), tb.inboxes[1], 1), "whose worker is shared")
 	for _, in := range tb.inboxes {
-		require.EqualValues(t, 1, in.counts.reasons.Rejected[reason.Full])
+		require.EqualValues(t, 1, in.state.counts.reasons.Rejected[reason.Full])
 	}
 	tb.SetAdmission(controller.Admission{Limit: 1})
 	tb.inboxes[1].Adjust(func(k *Knobs) { k.Capacity = 9 })
@@ -351,7 +351,7 @@ func TestADisabledInboxTakesNothingAndReportsHandedOverCommands(t *testing.T) {
 	require.Equal(t, reason.Disabled, tb.ends[0].Reason)
 	require.NoError(t, tb.inboxes[1].Send(t.Context(), command.Envelope{Load: 3}, nil, false, false))
 	require.Len(t, tb.ends, 3)
-	require.Zero(t, tb.inboxes[1].reserved)
+	require.Zero(t, tb.inboxes[1].state.slots.reserved)
 	require.Zero(t, tb.inboxes[1].Load())
 }
 

@@ -32,19 +32,19 @@ func (in *Inbox) fire(a alarm) {
 	in.mu.Lock()
 	switch a {
 	case retryAlarm:
-		in.retriesDue(&fx)
+		in.state.retriesDue(&fx)
 	case lingerAlarm:
-		in.callWorker(&fx)
+		in.state.callWorker(&fx)
 	case restAlarm:
-		in.restOver(&fx)
+		in.state.restOver(&fx)
 	case soleAlarm:
-		in.checkSole(&fx)
+		in.state.checkSole(&fx)
 	case rateAlarm:
-		in.rate.Alarmed()
-		in.callWorker(&fx)
+		in.state.pace.rate.Alarmed()
+		in.state.callWorker(&fx)
 	case keyAlarm:
-		in.queue.rates.Alarmed()
-		in.callWorker(&fx)
+		in.state.queue.rates.Alarmed()
+		in.state.callWorker(&fx)
 	case lapseAlarm, alarms:
 	}
 	in.unlock(&fx)
@@ -78,6 +78,6 @@ func (s *state) restOver(fx *effects) {
 		s.setAlarm(restAlarm, time.Duration(left))
 		return
 	}
-	s.resting = false
+	s.visits.resting = false
 	s.callWorker(fx)
 }

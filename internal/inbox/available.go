@@ -40,7 +40,7 @@ func (s *state) available() int {
 	if s.queue.rates != nil {
 		s.advanceKeys()
 	}
-	if s.rate != nil {
+	if s.pace.rate != nil {
 		return s.rated(s.takeable())
 	}
 	return s.takeable()
@@ -66,7 +66,7 @@ func (s *state) availableWoken() int {
 		s.advanceKeys()
 	}
 	switch {
-	case s.rate != nil:
+	case s.pace.rate != nil:
 		return s.runnable() + s.rated(s.startable())
 	default:
 		return s.runnable() + s.startable()
@@ -98,8 +98,8 @@ func (s *state) takeable() int {
 // demand is how many commands could be given out, if the inbox were not paused.
 func (s *state) demand(now int64) int {
 	n := s.startable()
-	if s.rate != nil {
-		n = min(n, s.rate.Permits(now))
+	if s.pace.rate != nil {
+		n = min(n, s.pace.rate.Permits(now))
 	}
 	return s.runnable() + n
 }
@@ -108,17 +108,17 @@ func (s *state) demand(now int64) int {
 // are too few permits it sets an alarm.
 func (s *state) rated(n int) int {
 	if n == 0 {
-		if s.rate.Waits() { // for commands that have ended
-			s.rate.End(s.now())
+		if s.pace.rate.Waits() { // for commands that have ended
+			s.pace.rate.End(s.now())
 		}
 		return 0
 	}
 	now, want := s.now(), s.atLeast(n)
-	if permits := s.rate.Permits(now); permits >= want {
-		s.rate.End(now)
+	if permits := s.pace.rate.Permits(now); permits >= want {
+		s.pace.rate.End(now)
 		return min(n, permits)
 	}
-	if due := s.rate.DueAt(want); s.rate.Wait(now, due) {
+	if due := s.pace.rate.DueAt(want); s.pace.rate.Wait(now, due) {
 		s.setAlarm(rateAlarm, time.Duration(due-now))
 	}
 	return 0
@@ -131,7 +131,7 @@ func (s *state) atLeast(n int) int {
 	if s.knobs.Linger <= 0 {
 		return 1
 	}
-	return max(min(n, s.knobs.Batch, s.rate.Within(s.knobs.Linger)), 1)
+	return max(min(n, s.knobs.Batch, s.pace.rate.Within(s.knobs.Linger)), 1)
 }
 
 // unstartedOf is how many commands of a batch have not been started before.
@@ -155,9 +155,9 @@ func unwoken(batch []command.Envelope) []command.Envelope {
 // returnPermits puts back the permits of n commands whose handlers were not
 // called, with their places.
 func (s *state) returnPermits(n int, of places) {
-	if s.rate != nil {
-		s.rate.Fill(s.now())
-		s.rate.GiveBack(n)
+	if s.pace.rate != nil {
+		s.pace.rate.Fill(s.now())
+		s.pace.rate.GiveBack(n)
 	}
 	if s.queue.rates != nil {
 		for _, r := range of.ranks {
@@ -210,7 +210,7 @@ func (s *state) lingering() bool {
 	if linger <= 0 || s.queue.Len() >= min(s.knobs.Batch, s.knobs.Capacity) || s.runnable() > 0 {
 		return false
 	}
-	if s.Pipeline().Draining.Load() || s.phase() >= draining || s.linedAtLanes+len(s.forPlaces) > 0 {
+	if s.pipeline.Load().Draining.Load() || s.phase() >= draining || s.senders.linedAtLanes+len(s.senders.forPlaces) > 0 {
 		return false
 	}
 	waited, known := s.queue.line.Oldest().Waited(s.now())
@@ -223,7 +223,7 @@ func (s *state) lingering() bool {
 
 // isLittle reports whether n commands are soon done, as far as is known.
 func (s *state) isLittle(n int) bool {
-	return s.service > 0 && s.pool == nil && s.queue.woken == nil && time.Duration(n)*s.service <= soon
+	return s.pace.service > 0 && s.visits.pool == nil && s.queue.woken == nil && time.Duration(n)*s.pace.service <= soon
 }
 
 // leftToOne reports whether the queue is left to the worker that is at work.

@@ -23,8 +23,8 @@ func (sp *SharedPool) SetDispatch(m controller.Dispatch) {
 func (in *Inbox) restoreTokens() {
 	var fx effects
 	in.mu.Lock()
-	in.voidTokens()
-	in.callWorker(&fx)
+	in.state.voidTokens()
+	in.state.callWorker(&fx)
 	in.unlock(&fx)
 }
 
@@ -33,16 +33,16 @@ func (in *Inbox) restoreTokens() {
 func (in *Inbox) Bind(sp *SharedPool) {
 	var fx effects
 	in.mu.Lock()
-	if in.pool != sp {
-		in.voidTokens()
-		if in.pool != nil {
-			in.pool.removeInbox(in)
+	if in.state.visits.pool != sp {
+		in.state.voidTokens()
+		if in.state.visits.pool != nil {
+			in.state.visits.pool.removeInbox(in)
 		}
-		in.pool, in.stalled = sp, false
+		in.state.visits.pool, in.state.visits.stalled = sp, false
 		if sp != nil {
 			sp.addInbox(in)
 		}
-		in.callWorker(&fx)
+		in.state.callWorker(&fx)
 	}
 	in.unlock(&fx)
 }

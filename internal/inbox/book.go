@@ -15,9 +15,9 @@ func (in *Inbox) Book(m *Member, t *Tally) bool {
 	in.mu.Lock()
 	ours := !m.abandoned
 	if ours {
-		in.book(m, t, &fx)
-		in.startOthers(&fx)
-		in.checkQuiet(&fx)
+		in.state.book(m, t, &fx)
+		in.state.startOthers(&fx)
+		in.state.checkQuiet(&fx)
 	}
 	in.unlock(&fx)
 	return ours
@@ -40,9 +40,9 @@ func (in *Inbox) Unbegun(m *Member, t *Tally, es, rest []command.Envelope) bool 
 	at := in.payers(es)
 	var fx effects
 	in.mu.Lock()
-	ours := in.skip(m, t, es, at, rest, &fx)
+	ours := in.state.skip(m, t, es, at, rest, &fx)
 	if ours {
-		in.counts.Errors += uint64(len(es))
+		in.state.counts.Errors += uint64(len(es))
 	}
 	in.unlock(&fx)
 	return ours
@@ -54,9 +54,9 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	at := in.payers(es)
 	var fx effects
 	in.mu.Lock()
-	ours := in.skip(m, t, es, at, rest, &fx)
+	ours := in.state.skip(m, t, es, at, rest, &fx)
 	if ours {
-		in.shed(es, reason.Expired, ErrExpired, &fx)
+		in.state.shed(es, reason.Expired, ErrExpired, &fx)
 	}
 	in.unlock(&fx)
 	return ours
@@ -117,9 +117,9 @@ func (s *state) book(m *Member, t *Tally, fx *effects) {
 func (s *state) measure(t *Tally) {
 	each := t.Busy / time.Duration(t.Timed)
 	s.counts.work.Record(each, uint64(t.Timed))
-	s.service = (3*s.service + each) / 4
-	fit := int(quantum / max(s.service, 1))
-	s.limit = min(max(fit, 1), 2*s.limit, s.knobs.Batch)
+	s.pace.service = (3*s.pace.service + each) / 4
+	fit := int(quantum / max(s.pace.service, 1))
+	s.pace.limit = min(max(fit, 1), 2*s.pace.limit, s.knobs.Batch)
 }
 
 // RetryLater takes back the present command of a worker, whose try ended in an
@@ -129,7 +129,7 @@ func (s *state) measure(t *Tally) {
 // also take back the rest of the batch, so that no later command of the same
 // key is handled before; see [Inbox.TakesBack].
 func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []command.Envelope, asked time.Duration) bool {
-	if e.Tries() >= in.cfg.Retry.Attempts {
+	if e.Tries() >= in.state.cfg.Retry.Attempts {
 		return false
 	}
 	at := in.placeBack(m, e.Load, len(rest))
@@ -139,15 +139,15 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 	}
 	var fx effects
 	in.mu.Lock()
-	ok := in.mayRetry(m, t, &fx)
+	ok := in.state.mayRetry(m, t, &fx)
 	if ok {
 		if in.TakesBack() {
-			in.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
+			in.state.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
 		}
 		if m.Part != nil {
-			in.queue.line.Lose(m.Part, len(rest))
+			in.state.queue.line.Lose(m.Part, len(rest))
 		}
-		in.retryLater(m, e, at, asked, &fx)
+		in.state.retryLater(m, e, at, asked, &fx)
 	}
 	in.unlock(&fx)
 	return ok
@@ -166,16 +166,16 @@ func (s *state) mayRetry(m *Member, t *Tally, fx *effects) bool {
 // SpendRetry takes a retry out of the budget, and reports whether there was
 // one. If not, it counts that. The tally is what the worker has not booked yet.
 func (in *Inbox) SpendRetry(t *Tally) bool {
-	if in.cfg.Retry.Budget == 0 {
+	if in.state.cfg.Retry.Budget == 0 {
 		return true
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	ended := in.counts.Handled() + in.counts.byReason().DeadLettered[reason.Crash] + uint64(t.completed())
-	if in.retryBudget.spend(int64(ended)) {
+	ended := in.state.counts.Handled() + in.state.counts.byReason().DeadLettered[reason.Crash] + uint64(t.completed())
+	if in.state.retryBudget.spend(int64(ended)) {
 		return true
 	}
-	in.counts.RetriesRefused++
+	in.state.counts.RetriesRefused++
 	return false
 }
 
@@ -195,12 +195,12 @@ func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 	in.mu.Lock()
 	ours := !m.abandoned
 	if ours {
-		in.book(m, t, &fx)
-		in.cancelPermit(m)
-		rest = in.suspendWoken(m, rest)
-		in.release(m, len(rest))
-		in.endStopped(rest, &fx)
-		in.checkQuiet(&fx)
+		in.state.book(m, t, &fx)
+		in.state.cancelPermit(m)
+		rest = in.state.suspendWoken(m, rest)
+		in.state.release(m, len(rest))
+		in.state.endStopped(rest, &fx)
+		in.state.checkQuiet(&fx)
 	}
 	in.unlock(&fx)
 	return ours

@@ -3,16 +3,16 @@ package inbox
 // checkFull notes that the inbox has become full, once until half of it is free
 // again.
 func (s *state) checkFull(fx *effects) {
-	if s.full || s.takenSlots() < s.knobs.Capacity {
+	if s.slots.full || s.takenSlots() < s.knobs.Capacity {
 		return
 	}
-	s.full, fx.full, fx.some = true, true, true
+	s.slots.full, fx.full, fx.some = true, true, true
 }
 
 // checkQuiet notes that a drain may be waiting for the inbox, if the inbox is
 // empty, or has only commands that wait for others.
 func (s *state) checkQuiet(fx *effects) {
-	pl := s.Pipeline()
+	pl := s.pipeline.Load()
 	if pl == nil || !pl.Draining.Load() && s.phase() < draining || s.load() > s.mayBeHeld() {
 		return
 	}
@@ -23,7 +23,7 @@ func (s *state) checkQuiet(fx *effects) {
 // again whether they may enter. A submitter that is not counted yet looks at
 // the inbox after this transition.
 func (s *state) lookAtEntries(fx *effects) {
-	if pl := s.Pipeline(); pl != nil && pl.entry.Waited() {
+	if pl := s.pipeline.Load(); pl != nil && pl.entry.Waited() {
 		fx.entries, fx.some = true, true
 	}
 }
@@ -33,20 +33,20 @@ func (s *state) lookAtEntries(fx *effects) {
 // of the stage's own is called if it still carries commands: it has an
 // instance, and no other worker can hand these commands over.
 func (s *state) callWorker(fx *effects) {
-	if s.pool != nil {
+	if s.visits.pool != nil {
 		s.addTokens(fx)
-		if s.carried == 0 {
+		if s.slots.carried == 0 {
 			return
 		}
 	}
-	full := s.busyInstances >= s.knobs.Instances
+	full := s.instances.busy >= s.knobs.Instances
 	switch {
-	case len(s.idle)+int(s.unstarted.n) == 0 || s.waking > 0 || s.unstarted.called, // none can be called, or one is on its way
-		full && s.carried == 0 || s.available() == 0 || s.leftToOne(): // none is needed
+	case len(s.workers.idle)+int(s.unstarted.n) == 0 || s.workers.waking > 0 || s.unstarted.called, // none can be called, or one is on its way
+		full && s.slots.carried == 0 || s.available() == 0 || s.leftToOne(): // none is needed
 		return
 	}
-	m := s.pickIdle(s.canWork)
-	if m == nil && s.pool == nil && !full && s.unstarted.n > 0 && s.equippable() {
+	m := s.workers.pickIdle(s.canWork)
+	if m == nil && s.visits.pool == nil && !full && s.unstarted.n > 0 && s.equippable() {
 		s.unstarted.called = true
 		m = &Member{Wake: s.self.StartWorker}
 	}
@@ -55,7 +55,7 @@ func (s *state) callWorker(fx *effects) {
 
 // mayCome reports whether a worker has an instance that it counts for, or
 // another may be used.
-func (s *state) mayCome(m *Member) bool { return m.inUse || s.busyInstances < s.knobs.Instances }
+func (s *state) mayCome(m *Member) bool { return m.inUse || s.instances.busy < s.knobs.Instances }
 
 // canWork reports whether a worker that is called would find work: it has an
 // instance, or will get one, and may take one of the available commands.

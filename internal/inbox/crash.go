@@ -51,7 +51,7 @@ func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
 	in.mu.Lock()
 	ours := !m.abandoned
 	if ours {
-		in.crashed(m, t, c, &fx)
+		in.state.crashed(m, t, c, &fx)
 	}
 	in.unlock(&fx)
 	if in.Halted() {
@@ -105,10 +105,10 @@ func (s *state) crashedWorker(m *Member, fx *effects) {
 	m.at = nil
 	s.unlist(m)
 	s.counts.Restarts++
-	if s.pool == nil {
+	if s.visits.pool == nil {
 		return
 	}
-	if pause := s.slowDown(m.fault, s.pool.workers(), fx); pause > 0 {
+	if pause := s.slowDown(m.fault, s.visits.pool.workers(), fx); pause > 0 {
 		s.leaveAlone(pause)
 	}
 }
@@ -125,7 +125,7 @@ func (s *state) leaveAlone(pause time.Duration) {
 	}
 	streak.Rests++
 	streak.Rested += time.Duration(until - max(now, streak.rested))
-	streak.rested, s.resting = until, true
+	streak.rested, s.visits.resting = until, true
 	s.voidTokens()
 	s.setAlarm(restAlarm, pause)
 }
@@ -134,7 +134,7 @@ func (s *state) leaveAlone(pause time.Duration) {
 func (in *Inbox) CrashIdle(m *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.countCrash(m, notStarted)
+	in.state.countCrash(m, notStarted)
 }
 
 // AddAbandoned counts a handler that was given up and still runs. It returns
@@ -142,16 +142,16 @@ func (in *Inbox) CrashIdle(m *Member) {
 func (in *Inbox) AddAbandoned() (most bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.counts.abandoned++
-	in.counts.Stuck++
-	return in.counts.abandoned == mostAbandoned
+	in.state.counts.abandoned++
+	in.state.counts.Stuck++
+	return in.state.counts.abandoned == mostAbandoned
 }
 
 // EndAbandoned counts that a handler which was given up has returned.
 func (in *Inbox) EndAbandoned() {
 	var fx effects
 	in.mu.Lock()
-	in.counts.abandoned--
-	in.callWorker(&fx)
+	in.state.counts.abandoned--
+	in.state.callWorker(&fx)
 	in.unlock(&fx)
 }

@@ -4,9 +4,9 @@ package inbox
 func (in *Inbox) Open() {
 	var fx effects
 	in.mu.Lock()
-	in.change(toOpen)
-	in.opened = true
-	in.retrySenders(&fx)
+	in.state.change(toOpen)
+	in.state.opened = true
+	in.state.retrySenders(&fx)
 	in.unlock(&fx)
 }
 
@@ -15,10 +15,10 @@ func (in *Inbox) Open() {
 func (in *Inbox) Close() {
 	var fx effects
 	in.mu.Lock()
-	in.change(toClose)
-	in.dismissWaiters(&fx)
-	in.callWorker(&fx) // no batch lingers any more
-	in.lookAtEntries(&fx)
+	in.state.change(toClose)
+	in.state.dismissWaiters(&fx)
+	in.state.callWorker(&fx) // no batch lingers any more
+	in.state.lookAtEntries(&fx)
 	in.unlock(&fx)
 }
 
@@ -26,11 +26,11 @@ func (in *Inbox) Close() {
 func (in *Inbox) Drain() {
 	var fx effects
 	in.mu.Lock()
-	in.change(toDrain)
-	in.dismissWaiters(&fx)
-	in.stalled = false // it is not barred any more; if an inbox ahead is full, the next visit stalls it again
-	in.callWorker(&fx) // no batch lingers any more
-	in.lookAtEntries(&fx)
+	in.state.change(toDrain)
+	in.state.dismissWaiters(&fx)
+	in.state.visits.stalled = false // it is not barred any more; if an inbox ahead is full, the next visit stalls it again
+	in.state.callWorker(&fx)        // no batch lingers any more
+	in.state.lookAtEntries(&fx)
 	in.unlock(&fx)
 }
 
@@ -46,7 +46,7 @@ func (in *Inbox) BlockBackEdges() { in.proceed(toSeal) }
 func (in *Inbox) proceed(ev event) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.change(ev)
+	in.state.change(ev)
 }
 
 // EndDrain ends the inbox's drain and leaves it closed. Handlers cannot submit
@@ -54,10 +54,10 @@ func (in *Inbox) proceed(ev event) {
 func (in *Inbox) EndDrain() {
 	var fx effects
 	in.mu.Lock()
-	in.change(toEndDrain)
-	in.dismissWaiters(&fx)
-	in.retrySenders(&fx)
-	in.lookAtEntries(&fx)
+	in.state.change(toEndDrain)
+	in.state.dismissWaiters(&fx)
+	in.state.retrySenders(&fx)
+	in.state.lookAtEntries(&fx)
 	in.unlock(&fx)
 }
 
@@ -66,7 +66,7 @@ func (in *Inbox) EndDrain() {
 func (in *Inbox) UnblockSenders() {
 	var fx effects
 	in.mu.Lock()
-	in.retrySenders(&fx)
+	in.state.retrySenders(&fx)
 	in.unlock(&fx)
 }
 
@@ -77,22 +77,22 @@ func (in *Inbox) UnblockSenders() {
 func (in *Inbox) Halt() (report func()) {
 	var fx effects
 	in.mu.Lock()
-	in.change(toHalt)
-	in.dismissWaiters(&fx) // before the queue is emptied: it may fill it
-	in.suspendQueued()
-	left := in.queue.takeAll()
-	in.queue.line.Release(in.delayed.ranks()...)
-	left = append(left, in.delayed.clear()...)
-	in.timers.stop()
-	in.endStopped(left, &fx)
-	in.releaseSenders(&fx)
-	for _, m := range in.wakeIdle(len(in.idle)) {
+	in.state.change(toHalt)
+	in.state.dismissWaiters(&fx) // before the queue is emptied: it may fill it
+	in.state.suspendQueued()
+	left := in.state.queue.takeAll()
+	in.state.queue.line.Release(in.state.delayed.ranks()...)
+	left = append(left, in.state.delayed.clear()...)
+	in.state.timers.stop()
+	in.state.endStopped(left, &fx)
+	in.state.releaseSenders(&fx)
+	for _, m := range in.state.workers.wakeIdle(len(in.state.workers.idle)) {
 		fx.wakeWorker(m)
 	}
-	in.voidTokens()
-	fx.unstall(in.behind...)
-	in.behind = nil
-	in.lookAtEntries(&fx)
+	in.state.voidTokens()
+	fx.unstall(in.state.visits.behind...)
+	in.state.visits.behind = nil
+	in.state.lookAtEntries(&fx)
 	report = fx.later(in)
 	in.unlock(&fx)
 	in.Flush()
@@ -104,8 +104,8 @@ func (in *Inbox) Halt() (report func()) {
 func (s *state) retrySenders(fx *effects) {
 	s.unbar(fx)
 	var ahead []sender
-	barred := s.barred[:0]
-	for _, p := range s.barred {
+	barred := s.senders.barred[:0]
+	for _, p := range s.senders.barred {
 		switch {
 		case s.bars(p.m.own, p.back):
 			barred = append(barred, p)
@@ -116,8 +116,8 @@ func (s *state) retrySenders(fx *effects) {
 			ahead = append(ahead, p)
 		}
 	}
-	clear(s.barred[len(barred):])
-	s.barred = barred
-	s.forSlots = append(ahead, s.forSlots...)
+	clear(s.senders.barred[len(barred):])
+	s.senders.barred = barred
+	s.senders.forSlots = append(ahead, s.senders.forSlots...)
 	s.changed(fx)
 }

@@ -168,8 +168,8 @@ func (in *Inbox) unlock(fx *effects) {
 
 // finish is the part of unlock that needs the lock.
 func (in *Inbox) finish() {
-	if in.timers.set != 0 {
-		in.timers.arm(in)
+	if in.state.timers.set != 0 {
+		in.state.timers.arm(in)
 	}
 	in.mu.Unlock()
 }

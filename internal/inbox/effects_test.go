@@ -61,7 +61,7 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 	require.Zero(t, in.Turn(m, new(Tally), true))
 	for _, cmd := range []string{"a", "b"} {
 		ticket := command.NewTicket(func(any, error) {
-			require.EqualValues(t, 2, in.counts.reasons.DeadLettered[reason.Stopped], "the end is booked before it is reported")
+			require.EqualValues(t, 2, in.state.counts.reasons.DeadLettered[reason.Stopped], "the end is booked before it is reported")
 			note("ticket " + cmd)
 		})
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd, From: ticket.Origin()}))
@@ -164,7 +164,7 @@ func (w *walk) step(r *rand.Rand) {
 func (w *walk) submit() {
 	var fx effects
 	w.mu.Lock()
-	waiter, err := w.enter(&command.Envelope{Load: 1}, &submission{by: submitter{asked: true}}, &fx)
+	waiter, err := w.state.enter(&command.Envelope{Load: 1}, &submission{by: submitter{asked: true}}, &fx)
 	w.unlock(&fx)
 	if waiter != nil {
 		w.waiting = append(w.waiting, waiter)
@@ -199,7 +199,7 @@ func (w *walk) giveUp(r *rand.Rand) {
 	x := w.waiting[i]
 	w.mu.Lock()
 	require.True(w.t, x.lined, "a waiter that was not signalled is in line")
-	w.leaveLine(x)
+	w.state.leaveLine(x)
 	w.mu.Unlock()
 	w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
 }
@@ -273,23 +273,23 @@ func (w *walk) check() {
 		t.Fatalf("the inbox took %d, booked %d as accepted and %d as ended, and has %d queued, %d in hand, %d delayed", w.accepted, in, out, a.Queue.Queued, a.Queue.InHand, a.Queue.Delayed)
 	}
 	reserved := 0
-	for _, p := range s.promises {
+	for _, p := range s.slots.promises {
 		reserved += p.n
 	}
-	if reserved != int(s.reserved) || s.waking < 0 || int(s.waiters.n) != len(w.waiting)+int(s.waiters.retries) {
-		t.Fatalf("%d slots promised, %d reserved; %d waking; %d in line, %d submitters", reserved, s.reserved, s.waking, s.waiters.n, len(w.waiting))
+	if reserved != int(s.slots.reserved) || s.workers.waking < 0 || int(s.waiters.n) != len(w.waiting)+int(s.waiters.retries) {
+		t.Fatalf("%d slots promised, %d reserved; %d waking; %d in line, %d submitters", reserved, s.slots.reserved, s.workers.waking, s.waiters.n, len(w.waiting))
 	}
-	if s.free() > 0 && s.waiters.n > 0 && len(s.forSlots) == 0 && !s.knobs.Disabled {
+	if s.free() > 0 && s.waiters.n > 0 && len(s.senders.forSlots) == 0 && !s.knobs.Disabled {
 		t.Fatalf("%d slots are free, and %d commands wait in line", s.free(), s.waiters.n)
 	}
-	if s.available() > 0 && len(s.idle) > 0 && s.waking == 0 && s.busyInstances < s.knobs.Instances && s.pickable() && !s.leftToOne() {
-		t.Fatalf("%d commands wait, %d workers are idle, and none was woken", s.available(), len(s.idle))
+	if s.available() > 0 && len(s.workers.idle) > 0 && s.workers.waking == 0 && s.instances.busy < s.knobs.Instances && s.pickable() && !s.leftToOne() {
+		t.Fatalf("%d commands wait, %d workers are idle, and none was woken", s.available(), len(s.workers.idle))
 	}
 }
 
 // pickable reports whether an idle worker could do something.
 func (s *state) pickable() bool {
-	return slices.ContainsFunc(s.idle, s.canWork)
+	return slices.ContainsFunc(s.workers.idle, s.canWork)
 }
 
 func TestAMillionTransitionsOnOneGoroutineKeepTheInvariants(t *testing.T) {
@@ -307,8 +307,8 @@ func TestAMillionTransitionsOnOneGoroutineKeepTheInvariants(t *testing.T) {
 				w.step(r)
 				w.check()
 			}
-			require.Positive(t, w.counts.OK)
-			require.Positive(t, w.counts.Crashes)
+			require.Positive(t, w.state.counts.OK)
+			require.Positive(t, w.state.counts.Crashes)
 		})
 	}
 }

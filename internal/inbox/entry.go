@@ -15,14 +15,14 @@ func (in *Inbox) SetAdmission(a controller.Admission) {
 	if !in.rules.Any() && a == (controller.Admission{}) {
 		return // as it is for most
 	}
-	in.rules.Set(a, in.now())
+	in.rules.Set(a, in.state.now())
 	var fx effects
 	in.mu.Lock()
-	in.ceiling = a.Limit
+	in.state.slots.ceiling = a.Limit
 	if a.Limit > 0 {
-		in.recallRetries(&fx)
+		in.state.recallRetries(&fx)
 	}
-	in.changed(&fx)
+	in.state.changed(&fx)
 	in.unlock(&fx)
 }
 
@@ -31,7 +31,7 @@ func (in *Inbox) SetAdmission(a controller.Admission) {
 // that asks for keys. Most inboxes check nothing.
 func (in *Inbox) checksAdmission(ctx context.Context) bool {
 	pl := in.Pipeline()
-	return in.queue.ranker.Load() != nil || pl != nil && (in.rules.Any() || pl.entry.Any() || in.submitsInLoop(ctx))
+	return in.state.queue.ranker.Load() != nil || pl != nil && (in.rules.Any() || pl.entry.Any() || in.submitsInLoop(ctx))
 }
 
 // checkAdmission checks a command by the rules of the pipeline and of the
@@ -50,7 +50,7 @@ func (in *Inbox) checkAdmission(ctx context.Context, e *command.Envelope) (why r
 	}
 	for _, rules := range [...]*gate.Rules{&pl.entry.Rules, &in.rules} {
 		if why, err := rules.Admit((*door)(in), *e); err != nil {
-			return why, false, in.wrap(err)
+			return why, false, in.state.wrap(err)
 		}
 	}
 	return in.waitToEnter(ctx)
@@ -65,11 +65,11 @@ func (in *Inbox) waitToEnter(ctx context.Context) (why reason.Reason, entered bo
 	entered, why, err = pl.entry.Enter(ctx, (*door)(in), gate.Flight{InFlight: pl.InFlight, Held: pl.Held})
 	switch why {
 	case reason.Full:
-		err = fmt.Errorf("stage %q: %w: %w", in.cfg.Name, err, ErrFull)
+		err = fmt.Errorf("stage %q: %w: %w", in.state.cfg.Name, err, ErrFull)
 	case reason.Closed:
-		err = in.wrap(ErrClosed)
+		err = in.state.wrap(ErrClosed)
 	case reason.Cancelled:
-		err = in.waitError(ctx, err)
+		err = in.state.waitError(ctx, err)
 	}
 	return why, entered, err
 }
@@ -91,12 +91,12 @@ func (d *door) Filled() (queued, capacity int) {
 }
 
 // Clock is for [gate.Door].
-func (d *door) Clock() int64 { return (*Inbox)(d).now() }
+func (d *door) Clock() int64 { return (*Inbox)(d).state.now() }
 
 // MayWait reports true if the overflow rule is [Wait], unless the caller is a
 // handler.
 func (d *door) MayWait(ctx context.Context) bool {
-	return handlerOf(ctx) == nil && d.cfg.Overflow == Wait
+	return handlerOf(ctx) == nil && (*Inbox)(d).Waits()
 }
 
 // Wait is for [gate.Door].

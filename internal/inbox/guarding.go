@@ -8,7 +8,7 @@ import (
 )
 
 // Guarded reports whether the stage has guards.
-func (in *Inbox) Guarded() bool { return in.cfg.Guards != nil }
+func (in *Inbox) Guarded() bool { return in.state.cfg.Guards != nil }
 
 // Held returns how many commands guards hold back, as far as is known.
 func (in *Inbox) Held() int {
@@ -17,7 +17,7 @@ func (in *Inbox) Held() int {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.queue.line.Held()
+	return in.state.queue.line.Held()
 }
 
 // Begin moves the permit of a command to its handler, which begins. The context
@@ -37,8 +37,8 @@ func (in *Inbox) Begin(ctx context.Context) (p line.Permit) {
 func (in *Inbox) Completed(p line.Permit) {
 	var fx effects
 	in.mu.Lock()
-	in.queue.line.Complete(p)
-	in.callWorker(&fx)
+	in.state.queue.line.Complete(p)
+	in.state.callWorker(&fx)
 	in.unlock(&fx)
 }
 

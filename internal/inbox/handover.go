@@ -21,10 +21,10 @@ import (
 // Now is the present reading of the pipeline's clock, 0 if it was not read. M
 // is nil if no worker waits.
 func (in *Inbox) HandOver(m *Member, es []command.Envelope, now int64, back, park bool) (taken int) {
-	at := in.queue.places(es)
+	at := in.state.queue.places(es)
 	var fx effects
 	in.lockFor(len(es))
-	taken = in.receive(m, es, at, now, back, park, &fx)
+	taken = in.state.receive(m, es, at, now, back, park, &fx)
 	in.unlock(&fx)
 	at.recycle()
 	return taken
@@ -72,7 +72,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	}
 	if len(left) > 0 && (park || known) {
 		if full == nil {
-			s.forSlots = slices.Insert(s.forSlots, before, sender{m: m, n: len(left), lane: was.lane, places: was.places})
+			s.senders.forSlots = slices.Insert(s.senders.forSlots, before, sender{m: m, n: len(left), lane: was.lane, places: was.places})
 			was = sender{}
 		} else {
 			s.awaitPlaces(full, n, m, was.lane == full)
@@ -155,25 +155,25 @@ func (s *state) force(l line.Places, es []command.Envelope, at places, now int64
 	for i := range es {
 		ln := l.Of(s.rankOf(at, i))
 		l.PushTo(ln, es[i])
-		if over := (overKey{ln, from}); l.Places(ln) < 0 && from != nil && !slices.Contains(s.overKeys, over) {
+		if over := (overKey{ln, from}); l.Places(ln) < 0 && from != nil && !slices.Contains(s.senders.overKeys, over) {
 			s.waitsAt(ln).stalls = true
-			s.overKeys = append(s.overKeys, over)
+			s.senders.overKeys = append(s.senders.overKeys, over)
 		}
 	}
 }
 
 // holdBack parks a worker that cannot hand over in the present phase.
 func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
-	at := slices.IndexFunc(s.barred, func(p sender) bool { return p.m == m })
+	at := slices.IndexFunc(s.senders.barred, func(p sender) bool { return p.m == m })
 	known := at >= 0
 	if known {
-		s.barred = slices.Delete(s.barred, at, at+1)
+		s.senders.barred = slices.Delete(s.senders.barred, at, at+1)
 	} else {
 		known = s.unpark(m) // others get the slots that it was promised
-		at = len(s.barred)
+		at = len(s.senders.barred)
 	}
 	if park || known {
-		s.barred = slices.Insert(s.barred, at, sender{m: m, n: n, back: back})
+		s.senders.barred = slices.Insert(s.senders.barred, at, sender{m: m, n: n, back: back})
 		m.ready.Store(!park)
 	}
 	s.grantSlots(fx)
@@ -197,7 +197,7 @@ func (s *state) stamp(es []command.Envelope, now int64) {
 		}
 		now = s.now()
 	}
-	every := min(max(s.limit/command.Seen, 1), command.Seen)
+	every := min(max(s.pace.limit/command.Seen, 1), command.Seen)
 	if s.knobs.Linger > 0 || s.cfg.TTL > 0 || !s.queue.plain {
 		every = 1
 	}
@@ -237,27 +237,27 @@ func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 // slots.
 func (in *Inbox) Send(ctx context.Context, e command.Envelope, emitter *Inbox, back, shared bool) error {
 	x := sending{es: []command.Envelope{e}, emitter: emitter, back: back, shared: shared}
-	x.at = in.queue.places(x.es)
+	x.at = in.state.queue.places(x.es)
 	if !shared {
 		x.from = handlerOf(ctx)
 	}
 	for {
 		var fx effects
 		in.lockFor(1)
-		step, w, err := in.send(&x, suspends(ctx), &fx)
-		unbarred := in.unbarred
+		step, w, err := in.state.send(&x, suspends(ctx), &fx)
+		unbarred := in.state.senders.unbarred
 		in.unlock(&fx)
 		switch step {
 		case sent:
 			return err
 		case waitsForPhase:
 			if err := Until(ctx, unbarred); err != nil {
-				return in.waitError(ctx, err)
+				return in.state.waitError(ctx, err)
 			}
 		case waitsForSlot:
 			if err := in.await(ctx, w); !errors.Is(err, errDismissed) {
 				if err != nil {
-					return in.waitError(ctx, err)
+					return in.state.waitError(ctx, err)
 				}
 				return nil
 			}
@@ -292,8 +292,8 @@ func (s *state) send(x *sending, suspends bool, fx *effects) (sendStep, *waiter,
 		if x.back {
 			return sent, nil, fmt.Errorf("stage %q: on a back edge: %w", s.cfg.Name, ErrDraining)
 		}
-		if s.unbarred == nil {
-			s.unbarred = make(chan struct{})
+		if s.senders.unbarred == nil {
+			s.senders.unbarred = make(chan struct{})
 		}
 		return waitsForPhase, nil, nil
 	}

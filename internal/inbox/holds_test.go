@@ -17,7 +17,7 @@ func newSuspendingKeyed() (*Inbox, *Member) {
 		Key: func(cmd any) uint64 { return uint64(cmd.(int)) },
 	})
 	in.SetSuspends()
-	in.limit = 4
+	in.state.pace.limit = 4
 	in.Attach(newPipeline())
 	in.Open()
 	m := &Member{Wake: func() {}}

@@ -167,14 +167,14 @@ type Inbox struct {
 	inlet *behaviour.Inlet
 	rules gate.Rules // for commands from outside
 
-	mu    lock // guards state
-	state      //nolint:embeddedstructfieldcheck // beside the lock that guards it
+	mu    lock  // guards state
+	state state // the transitions and questions are its methods
 }
 
 // New returns an inbox that was not opened.
 func New(cfg Config) *Inbox {
 	in := &Inbox{}
-	in.self = in
+	in.state.self = in
 	in.configure(cfg)
 	in.inlet = link.NewInlet(cfg.Name, in)
 	return in
@@ -182,23 +182,23 @@ func New(cfg Config) *Inbox {
 
 // configure makes an inbox that was not opened follow a configuration.
 func (in *Inbox) configure(cfg Config) {
-	in.cfg, in.limit, in.knobs = &cfg, 1, cfg.knobs()
-	in.queue.woken = nil
+	in.state.cfg, in.state.pace.limit, in.state.knobs = &cfg, 1, cfg.knobs()
+	in.state.queue.woken = nil
 	switch {
 	case cfg.Ordered:
-		in.queue.install(line.Sequenced(), false)
+		in.state.queue.install(line.Sequenced(), false)
 	case cfg.Key != nil:
-		in.queue.install(line.Keyed(line.Keys{Of: cfg.Key, InTurn: true, Most: cfg.KeyCapacity, Rate: cfg.RateBy}), false)
+		in.state.queue.install(line.Keyed(line.Keys{Of: cfg.Key, InTurn: true, Most: cfg.KeyCapacity, Rate: cfg.RateBy}), false)
 	case cfg.RateKey != nil:
-		in.queue.install(line.Keyed(line.Keys{Of: cfg.RateKey, Rate: cfg.RateBy}), false)
+		in.state.queue.install(line.Keyed(line.Keys{Of: cfg.RateKey, Rate: cfg.RateBy}), false)
 	case cfg.Guards != nil:
-		in.queue.install(line.Guarded(cfg.Name, cfg.Guards, in.now, in.mu.Unlock), false)
+		in.state.queue.install(line.Guarded(cfg.Name, cfg.Guards, in.state.now, in.mu.Unlock), false)
 	default:
-		in.queue.install(line.FIFO(&in.queue.ring), true)
+		in.state.queue.install(line.FIFO(&in.state.queue.ring), true)
 	}
-	in.queue.line.Resize(cfg.Capacity)
-	in.queue.order(cfg.Discipline)
-	in.rate, in.retryBudget = newLimit(cfg.Rate), newBudget(cfg.Retry.Budget)
+	in.state.queue.line.Resize(cfg.Capacity)
+	in.state.queue.order(cfg.Discipline)
+	in.state.pace.rate, in.state.retryBudget = newLimit(cfg.Rate), newBudget(cfg.Retry.Budget)
 }
 
 // Relay makes an inbox that was not opened the inbox of a stage whose commands
@@ -211,8 +211,8 @@ func (in *Inbox) Relay(batch, instances int, elsewhere error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.configure(Config{
-		Name: in.cfg.Name, Capacity: in.cfg.Capacity, Overflow: in.cfg.Overflow, Batch: batch, Together: true, Instances: instances,
-		Retry: Retry{Attempts: 1}, Pauses: in.cfg.Pauses, StreakEnds: in.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
+		Name: in.state.cfg.Name, Capacity: in.state.cfg.Capacity, Overflow: in.state.cfg.Overflow, Batch: batch, Together: true, Instances: instances,
+		Retry: Retry{Attempts: 1}, Pauses: in.state.cfg.Pauses, StreakEnds: in.state.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
 	})
 }
 
@@ -220,36 +220,36 @@ func (in *Inbox) Relay(batch, instances int, elsewhere error) {
 func (in *Inbox) Inlet() *behaviour.Inlet { return in.inlet }
 
 // Name returns the stage's name.
-func (s *shared) Name() string { return s.cfg.Name }
+func (in *Inbox) Name() string { return in.state.cfg.Name }
 
 // Config returns what the inbox was made with. It must not be changed.
-func (s *shared) Config() *Config { return s.cfg }
+func (in *Inbox) Config() *Config { return in.state.cfg }
 
 // Waits reports whether the overflow rule is [Wait].
-func (s *shared) Waits() bool { return s.cfg.Overflow == Wait }
+func (in *Inbox) Waits() bool { return in.state.cfg.Overflow == Wait }
 
 // Attach makes the inbox part of a pipeline, once. It reports whether it was
 // part of none.
-func (s *shared) Attach(pl *Pipeline) bool { return s.pipeline.CompareAndSwap(nil, pl) }
+func (in *Inbox) Attach(pl *Pipeline) bool { return in.state.pipeline.CompareAndSwap(nil, pl) }
 
 // Detach takes the inbox out of a pipeline that was never started.
-func (s *shared) Detach(pl *Pipeline) { s.pipeline.CompareAndSwap(pl, nil) }
+func (in *Inbox) Detach(pl *Pipeline) { in.state.pipeline.CompareAndSwap(pl, nil) }
 
 // IsOpen reports whether the inbox takes commands from outside.
-func (s *shared) IsOpen() bool { return s.phase() == open }
+func (in *Inbox) IsOpen() bool { return in.state.phase() == open }
 
 // Len returns how many commands are queued.
 func (in *Inbox) Len() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.queue.Len()
+	return in.state.queue.Len()
 }
 
 // Load returns how many commands are in the inbox.
 func (in *Inbox) Load() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.load()
+	return in.state.load()
 }
 
 // counts are the accounts that transitions write.
@@ -312,7 +312,7 @@ type gauges struct {
 // counts nothing.
 func (in *Inbox) countEmitted() {
 	if in != nil {
-		in.emittedSingly.Add(1)
+		in.state.emittedSingly.Add(1)
 	}
 }
 
@@ -320,9 +320,9 @@ func (in *Inbox) countEmitted() {
 func (in *Inbox) Knobs() Knobs {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.knobs.Knobs
+	return in.state.knobs.Knobs
 }
 
 // Quality is the quality that handlers are asked for. Any goroutine may read
 // it.
-func (in *Inbox) Quality() float64 { return math.Float64frombits(in.knobs.quality.Load()) }
+func (in *Inbox) Quality() float64 { return math.Float64frombits(in.state.knobs.quality.Load()) }

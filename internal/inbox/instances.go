@@ -7,14 +7,14 @@ func (s *state) equip(m *Member) (make bool) {
 	switch {
 	case m.owns:
 		return m.Instance == nil
-	case len(s.idleInstances) > 0:
-		last := len(s.idleInstances) - 1
-		m.Instance, m.owns = s.idleInstances[last], true
-		s.idleInstances[last] = nil
-		s.idleInstances = s.idleInstances[:last]
+	case len(s.instances.idle) > 0:
+		last := len(s.instances.idle) - 1
+		m.Instance, m.owns = s.instances.idle[last], true
+		s.instances.idle[last] = nil
+		s.instances.idle = s.instances.idle[:last]
 		return false
-	case s.made < s.knobs.Instances:
-		s.made++
+	case s.instances.made < s.knobs.Instances:
+		s.instances.made++
 		m.owns = true
 		return true
 	}
@@ -22,7 +22,9 @@ func (s *state) equip(m *Member) (make bool) {
 }
 
 // equippable reports whether a called worker will have an instance.
-func (s *state) equippable() bool { return len(s.idleInstances) > 0 || s.made < s.knobs.Instances }
+func (s *state) equippable() bool {
+	return len(s.instances.idle) > 0 || s.instances.made < s.knobs.Instances
+}
 
 // returnInstance takes a worker's instance back, if the worker has one that is
 // fit.
@@ -33,12 +35,12 @@ func (s *state) returnInstance(m *Member) {
 	m.owns = false
 	switch inst := m.Instance; {
 	case inst == nil: // it was never made, or crashed
-		s.made--
-	case s.made > s.knobs.Instances:
-		s.made--
+		s.instances.made--
+	case s.instances.made > s.knobs.Instances:
+		s.instances.made--
 		m.Surplus = inst
 	default:
-		s.idleInstances = append(s.idleInstances, inst)
+		s.instances.idle = append(s.instances.idle, inst)
 	}
 	m.Instance = nil
 }
@@ -46,14 +48,14 @@ func (s *state) returnInstance(m *Member) {
 // surplusInstances removes the idle instances that are more than there should
 // be.
 func (s *state) surplusInstances() []any {
-	n := min(max(s.made-s.knobs.Instances, 0), len(s.idleInstances))
+	n := min(max(s.instances.made-s.knobs.Instances, 0), len(s.instances.idle))
 	if n == 0 {
 		return nil
 	}
-	left := len(s.idleInstances) - n
-	gone := append([]any(nil), s.idleInstances[left:]...)
-	clear(s.idleInstances[left:])
-	s.idleInstances, s.made = s.idleInstances[:left], s.made-n
+	left := len(s.instances.idle) - n
+	gone := append([]any(nil), s.instances.idle[left:]...)
+	clear(s.instances.idle[left:])
+	s.instances.idle, s.instances.made = s.instances.idle[:left], s.instances.made-n
 	return gone
 }
 
@@ -61,8 +63,8 @@ func (s *state) surplusInstances() []any {
 func (in *Inbox) TakeIdleInstances() []any {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	gone := in.idleInstances
-	in.idleInstances, in.made = nil, in.made-len(gone)
+	gone := in.state.instances.idle
+	in.state.instances.idle, in.state.instances.made = nil, in.state.instances.made-len(gone)
 	return gone
 }
 
@@ -71,25 +73,25 @@ func (in *Inbox) TakeIdleInstances() []any {
 func (in *Inbox) Stopped() (closed, halted bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.opened && in.phase() != open, in.halted.Load()
+	return in.state.opened && in.state.phase() != open, in.state.halted.Load()
 }
 
 // hold counts a worker as being at the inbox; yield ends that.
 func (s *state) hold(m *Member) {
 	if !m.inUse {
 		m.inUse = true
-		m.mark = s.marked.mark
-		s.busyInstances++
-		s.counts.mostOut = max(s.counts.mostOut, s.busyInstances)
+		m.mark = s.instances.marked.mark
+		s.instances.busy++
+		s.counts.mostOut = max(s.counts.mostOut, s.instances.busy)
 	}
 }
 
 func (s *state) yield(m *Member) {
 	if m.inUse {
 		m.inUse = false
-		s.busyInstances--
-		if m.mark != s.marked.mark {
-			s.marked.left--
+		s.instances.busy--
+		if m.mark != s.instances.marked.mark {
+			s.instances.marked.left--
 		}
 	}
 }

@@ -42,14 +42,14 @@ func TestAnIdleInstanceIsBorrowedAndReturnedOrDropped(t *testing.T) {
 	require.False(t, in.Borrow(&m, is("other")))
 	require.True(t, in.Borrow(&m, is("old")))
 	require.Equal(t, "old", m.Instance)
-	require.Equal(t, 2, in.made, "a borrowed instance still counts")
+	require.Equal(t, 2, in.state.instances.made, "a borrowed instance still counts")
 	require.False(t, in.Borrow(&Member{}, is("old")))
 	m.Instance = "renewed"
 	in.ReturnInstance(&m)
-	require.Equal(t, []any{"new", "renewed"}, in.idleInstances)
+	require.Equal(t, []any{"new", "renewed"}, in.state.instances.idle)
 	require.True(t, in.Borrow(&m, is("new")))
 	m.Instance = nil
 	in.ReturnInstance(&m)
-	require.Equal(t, []any{"renewed"}, in.idleInstances)
-	require.Equal(t, 1, in.made, "another may be made")
+	require.Equal(t, []any{"renewed"}, in.state.instances.idle)
+	require.Equal(t, 1, in.state.instances.made, "another may be made")
 }

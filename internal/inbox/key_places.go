@@ -35,13 +35,13 @@ func (noKeyPlaceError) Unwrap() error { return ErrFull }
 
 // waitsAt returns the waiters at a lane, and makes the list if there is none.
 func (s *state) waitsAt(ln *line.Lane) *atLane {
-	w := s.atLanes[ln]
+	w := s.senders.atLanes[ln]
 	if w == nil {
 		w = new(atLane)
-		if s.atLanes == nil {
-			s.atLanes = map[*line.Lane]*atLane{}
+		if s.senders.atLanes == nil {
+			s.senders.atLanes = map[*line.Lane]*atLane{}
 		}
-		s.atLanes[ln] = w
+		s.senders.atLanes[ln] = w
 		s.queue.bound.Waits(ln, true)
 	}
 	return w
@@ -49,8 +49,8 @@ func (s *state) waitsAt(ln *line.Lane) *atLane {
 
 // unwait removes the list of a lane's waiters if it is empty.
 func (s *state) unwait(ln *line.Lane) {
-	if w := s.atLanes[ln]; w != nil && w.isEmpty() {
-		delete(s.atLanes, ln)
+	if w := s.senders.atLanes[ln]; w != nil && w.isEmpty() {
+		delete(s.senders.atLanes, ln)
 		s.queue.bound.Waits(ln, false)
 	}
 }
@@ -118,7 +118,7 @@ func (s *state) awaitSlot(x entrant, suspends, first bool) *waiter {
 	}
 	w.atLane = true
 	s.waitsAt(w.lane).line.join(w, first)
-	s.linedAtLanes++
+	s.senders.linedAtLanes++
 	return w
 }
 
@@ -130,9 +130,9 @@ func (s *state) leaveLine(w *waiter) {
 	case ln == nil:
 		s.waiters.leave(w)
 	case w.atLane:
-		s.atLanes[ln].line.leave(w)
+		s.senders.atLanes[ln].line.leave(w)
 		w.atLane = false
-		s.linedAtLanes--
+		s.senders.linedAtLanes--
 		s.unwait(ln)
 	default:
 		s.waiters.leave(w)
@@ -142,7 +142,7 @@ func (s *state) leaveLine(w *waiter) {
 
 // dismissAtLanes has the submitters submit again that wait for places.
 func (s *state) dismissAtLanes(fx *effects) {
-	for _, at := range s.atLanes {
+	for _, at := range s.senders.atLanes {
 		for w := at.line.first; w != nil; w = at.line.first {
 			s.leaveLine(w)
 			fx.signal(w)
@@ -158,7 +158,7 @@ func (s *state) grantPlaces(fx *effects) {
 		return
 	}
 	for ln := l.Vacated(); ln != nil; ln = l.Vacated() {
-		if w := s.atLanes[ln]; w != nil {
+		if w := s.senders.atLanes[ln]; w != nil {
 			s.grantPlacesOf(l, ln, w, fx)
 			s.unwait(ln)
 		}
@@ -175,7 +175,7 @@ func (s *state) grantPlacesOf(l line.Places, ln *line.Lane, w *atLane, fx *effec
 		case w.line.first != nil && (w.senders == 0 || w.outside):
 			x := w.line.first
 			w.line.leave(x)
-			s.linedAtLanes--
+			s.senders.linedAtLanes--
 			x.atLane = false
 			l.Reserve(ln, 1)
 			s.waiters.join(x, x.inside)
@@ -193,48 +193,48 @@ func (s *state) grantPlacesOf(l line.Places, ln *line.Lane, w *atLane, fx *effec
 // longest, when there are as many as it wants or half of all: each wake must
 // move many commands.
 func (s *state) promisePlaces(l line.Places, ln *line.Lane) bool {
-	i := slices.IndexFunc(s.forPlaces, func(p sender) bool { return p.lane == ln })
-	p := s.forPlaces[i]
+	i := slices.IndexFunc(s.senders.forPlaces, func(p sender) bool { return p.lane == ln })
+	p := s.senders.forPlaces[i]
 	n := min(l.Places(ln), p.n)
 	if n < min(p.n, (l.Most()+1)/2) {
 		return false
 	}
-	s.forPlaces = slices.Delete(s.forPlaces, i, i+1)
+	s.senders.forPlaces = slices.Delete(s.senders.forPlaces, i, i+1)
 	l.Reserve(ln, n)
 	p.n, p.places = n, n
-	s.forSlots = append(s.forSlots, p)
+	s.senders.forSlots = append(s.senders.forSlots, p)
 	return true
 }
 
 // awaitPlaces has a worker wait for n places, before the others if it has had
 // some of them.
 func (s *state) awaitPlaces(ln *line.Lane, n int, m *Member, first bool) {
-	at := len(s.forPlaces)
+	at := len(s.senders.forPlaces)
 	if first {
 		at = 0
 	}
-	s.forPlaces = slices.Insert(s.forPlaces, at, sender{m: m, n: n, lane: ln})
+	s.senders.forPlaces = slices.Insert(s.senders.forPlaces, at, sender{m: m, n: n, lane: ln})
 	s.waitsAt(ln).senders++
 }
 
 // leaveLane removes a worker from the list of workers that wait for places.
 func (s *state) leaveLane(i int) {
-	ln := s.forPlaces[i].lane
-	s.forPlaces = slices.Delete(s.forPlaces, i, i+1)
-	s.atLanes[ln].senders--
+	ln := s.senders.forPlaces[i].lane
+	s.senders.forPlaces = slices.Delete(s.senders.forPlaces, i, i+1)
+	s.senders.atLanes[ln].senders--
 	s.queue.bound.Vacate(ln)
 	s.unwait(ln)
 }
 
 // isOverFor reports whether an inbox behind must wait until a key has a place.
 func (s *state) isOverFor(behind *Inbox) bool {
-	return slices.ContainsFunc(s.overKeys, func(o overKey) bool { return o.from == behind })
+	return slices.ContainsFunc(s.senders.overKeys, func(o overKey) bool { return o.from == behind })
 }
 
 // unstallOver unstalls the inboxes behind that wait until a key has a place;
 // nil is any key.
 func (s *state) unstallOver(ln *line.Lane, fx *effects) {
-	s.overKeys = slices.DeleteFunc(s.overKeys, func(o overKey) bool {
+	s.senders.overKeys = slices.DeleteFunc(s.senders.overKeys, func(o overKey) bool {
 		over := ln == nil || o.lane == ln
 		if over {
 			fx.unstall(o.from)

@@ -116,7 +116,7 @@ func newKeyedModel(rule Overflow, capacity, places int, backoff time.Duration, s
 	m.inbox.Attach(pl)
 	m.pool = NewSharedPool("pool", pl)
 	m.inbox.Open()
-	m.inbox.limit = 3
+	m.inbox.state.pace.limit = 3
 	before := New(Config{Name: "before", Capacity: 10, Batch: 6, StreakEnds: time.Minute, Instances: 10})
 	before.Attach(pl)
 	before.Open()
@@ -276,7 +276,7 @@ func (m *keyedModel) changeCapacity(t *rapid.T) {
 // bounds checks the places of keys, and what waits for them.
 func (m *keyedModel) bounds(t *rapid.T) {
 	in := m.inbox
-	l := in.queue.bound
+	l := in.state.queue.bound
 	if m.halted || l == nil {
 		return
 	}
@@ -287,9 +287,9 @@ func (m *keyedModel) bounds(t *rapid.T) {
 		}
 	}
 	reserved, lined, senders := 0, 0, 0
-	for _, ln := range line.Inspect(in.queue.line).Lanes {
+	for _, ln := range line.Inspect(in.state.queue.line).Lanes {
 		reserved += ln.Reserved
-		if w := in.atLanes[ln.Lane]; w != nil {
+		if w := in.state.senders.atLanes[ln.Lane]; w != nil {
 			lined += w.line.Len()
 			senders += w.senders
 			if l.Places(ln.Lane) > 0 && w.line.Len() > 0 && w.senders == 0 {
@@ -300,20 +300,20 @@ func (m *keyedModel) bounds(t *rapid.T) {
 			}
 		}
 	}
-	for _, p := range slices.Concat(in.forSlots, in.promises) {
+	for _, p := range slices.Concat(in.state.senders.forSlots, in.state.slots.promises) {
 		reserved -= p.places
 	}
-	for w := in.waiters.first; w != nil; w = w.after {
+	for w := in.state.waiters.first; w != nil; w = w.after {
 		if w.lane != nil {
 			reserved--
 		}
 	}
-	if reserved != 0 || lined != in.linedAtLanes || senders != len(in.forPlaces) || l.HasVacated() || !m.halted && len(in.overKeys) > 0 {
+	if reserved != 0 || lined != in.state.senders.linedAtLanes || senders != len(in.state.senders.forPlaces) || l.HasVacated() || !m.halted && len(in.state.senders.overKeys) > 0 {
 		t.Fatalf("%d places reserved too many, %d commands wait, counted %d; %d workers, counted %d; a lane must be looked at: %v",
-			reserved, lined, in.linedAtLanes, senders, len(in.forPlaces), l.HasVacated())
+			reserved, lined, in.state.senders.linedAtLanes, senders, len(in.state.senders.forPlaces), l.HasVacated())
 	}
-	if in.free() > 0 && in.waiters.n > 0 && len(in.forSlots) == 0 {
-		t.Fatalf("%d slots are free, and %d commands wait for them", in.free(), in.waiters.n)
+	if in.state.free() > 0 && in.state.waiters.n > 0 && len(in.state.senders.forSlots) == 0 {
+		t.Fatalf("%d slots are free, and %d commands wait for them", in.state.free(), in.state.waiters.n)
 	}
 	for _, s := range m.senders {
 		if len(s.items) > 0 && !s.woken.Load() && !in.InLine(&s.Member) {
@@ -330,7 +330,7 @@ func (m *keyedModel) collect(t *rapid.T) {
 		before[k] = len(m.queued[k])
 	}
 	defer func() {
-		for k, most := 0, m.inbox.keyCapacity(); k < modelKeys && most > 0; k++ {
+		for k, most := 0, m.inbox.state.keyCapacity(); k < modelKeys && most > 0; k++ {
 			n := len(m.queued[k])
 			for _, e := range m.taken {
 				if id, fresh := e.Load.(int); fresh && modelKey(id) == uint64(k) {
@@ -399,7 +399,7 @@ func (m *keyedModel) endLapsed(t *rapid.T) {
 
 // delayed reports whether a command waits for its next try.
 func (m *keyedModel) delayed(id int) bool {
-	return slices.ContainsFunc(m.inbox.delayed.heap, func(d due) bool { return d.e.Load == id })
+	return slices.ContainsFunc(m.inbox.state.delayed.heap, func(d due) bool { return d.e.Load == id })
 }
 
 func (m *keyedModel) worker(t *rapid.T, fit func(*keyedWorker) bool) *keyedWorker {
@@ -687,7 +687,7 @@ func (m *keyedModel) bind(*rapid.T) {
 	}
 }
 
-func (m *keyedModel) pause(*rapid.T) { m.setPaused(!m.inbox.knobs.Paused) }
+func (m *keyedModel) pause(*rapid.T) { m.setPaused(!m.inbox.state.knobs.Paused) }
 
 func (m *keyedModel) setPaused(paused bool) {
 	m.inbox.Adjust(func(k *Knobs) { k.Paused = paused })
@@ -710,7 +710,7 @@ func (m *keyedModel) halt(*rapid.T) {
 func (m *keyedModel) check(t *rapid.T) {
 	m.collect(t)
 	m.bounds(t)
-	l, inside := m.inbox.queue.line, line.Inspect(m.inbox.queue.line)
+	l, inside := m.inbox.state.queue.line, line.Inspect(m.inbox.state.queue.line)
 	n, takeable, held := 0, 0, 0
 	inUse := func(k uint64) bool { return m.holder[k-1] != nil || m.working[k-1] != nil }
 	for _, ln := range inside.Lanes {
@@ -737,7 +737,7 @@ func (m *keyedModel) check(t *rapid.T) {
 	for _, q := range m.queued {
 		all += len(q)
 	}
-	if n != l.Len() || takeable != l.Takeable() || n+m.inbox.delayed.Len() != all {
+	if n != l.Len() || takeable != l.Takeable() || n+m.inbox.state.delayed.Len() != all {
 		t.Fatalf("%d commands, %d to be taken; counted %d and %d; here should be %d", l.Len(), l.Takeable(), n, takeable, all)
 	}
 	held -= m.lanesHeld()
@@ -753,8 +753,8 @@ func (m *keyedModel) check(t *rapid.T) {
 		t.Fatalf("%d lanes are held too many, and %d by no worker", held, inside.Taken)
 	}
 	in := m.inbox
-	if in.available() > 0 && in.pool == nil && in.waking == 0 && slices.ContainsFunc(in.idle, in.canWork) && !m.halted {
-		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.available(), len(in.idle))
+	if in.state.available() > 0 && in.state.visits.pool == nil && in.state.workers.waking == 0 && slices.ContainsFunc(in.state.workers.idle, in.state.canWork) && !m.halted {
+		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.state.available(), len(in.state.workers.idle))
 	}
 }
 
@@ -798,14 +798,14 @@ func (m *keyedModel) settle(t *rapid.T) {
 			t.Fatalf("a worker still waits with %d commands", len(s.items))
 		}
 	}
-	inside := line.Inspect(m.inbox.queue.line)
+	inside := line.Inspect(m.inbox.state.queue.line)
 	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queue.Load()+len(m.waiters) > len(m.suspended) {
 		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d submitters", s.Queue.Queued, s.Queue.InHand, s.Queue.Delayed, len(m.waiters))
 	}
 	if m.halted {
 		return // lanes stay blocked by the retries that were ended
 	}
-	if m.lanesHeld() > 0 || len(inside.Lanes) > 0 || inside.Ready > 0 || m.inbox.queue.line.Takeable() > 0 {
+	if m.lanesHeld() > 0 || len(inside.Lanes) > 0 || inside.Ready > 0 || m.inbox.state.queue.line.Takeable() > 0 {
 		t.Fatalf("nothing is here, and workers hold %d lanes; %d lanes are in use, and %d are empty", m.lanesHeld(), len(inside.Lanes), inside.Kept)
 	}
 }

@@ -11,19 +11,19 @@ import (
 func (in *Inbox) Adjust(change func(*Knobs)) (surplus []any) {
 	var fx effects
 	in.mu.Lock()
-	before := in.knobs.Knobs
-	change(&in.knobs.Knobs)
-	in.knobs.quality.Store(math.Float64bits(in.knobs.Quality))
-	if before.Priority != in.knobs.Priority {
-		in.voidTokens()
+	before := in.state.knobs.Knobs
+	change(&in.state.knobs.Knobs)
+	in.state.knobs.quality.Store(math.Float64bits(in.state.knobs.Quality))
+	if before.Priority != in.state.knobs.Priority {
+		in.state.voidTokens()
 	}
-	if in.knobs.Disabled {
-		in.dismissWaiters(&fx)
+	if in.state.knobs.Disabled {
+		in.state.dismissWaiters(&fx)
 	}
-	in.queue.line.Reconsider() // a stage that is resumed has its guards evaluated again
-	in.queue.line.Resize(in.knobs.Capacity)
-	in.changed(&fx)
-	surplus = in.surplusInstances()
+	in.state.queue.line.Reconsider() // a stage that is resumed has its guards evaluated again
+	in.state.queue.line.Resize(in.state.knobs.Capacity)
+	in.state.changed(&fx)
+	surplus = in.state.surplusInstances()
 	in.unlock(&fx)
 	return surplus
 }
@@ -34,5 +34,5 @@ func (in *Inbox) Adjust(change func(*Knobs)) (surplus []any) {
 func (in *Inbox) Order(d queue.Discipline) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.queue.order(d)
+	in.state.queue.order(d)
 }

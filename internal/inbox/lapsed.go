@@ -40,7 +40,7 @@ func Lapsed(o *command.Origin) error {
 // it first ends commands that have lapsed.
 func (in *Inbox) lockFor(n int) {
 	in.mu.Lock()
-	if in.lapsing.watched && in.looksFor(n) {
+	if in.state.lapsing.watched && in.state.looksFor(n) {
 		in.mu.Unlock()
 		in.EndLapsed()
 		in.mu.Lock()
@@ -51,13 +51,13 @@ func (in *Inbox) lockFor(n int) {
 // their next try. It does nothing if another goroutine is about it.
 func (in *Inbox) EndLapsed() {
 	in.mu.Lock()
-	if in.lapsing.looking {
+	if in.state.lapsing.looking {
 		in.mu.Unlock()
 		return
 	}
-	began := in.now()
-	in.lapsing.looking, in.lapsing.watched = true, false
-	origins := in.origins()
+	began := in.state.now()
+	in.state.lapsing.looking, in.state.lapsing.watched = true, false
+	origins := in.state.origins()
 	in.mu.Unlock()
 	lapsed := map[*command.Origin]error{}
 	defer func() { // also if a context ends the goroutine
@@ -66,9 +66,9 @@ func (in *Inbox) EndLapsed() {
 		defer pl.settling.Add(-1)
 		var fx effects
 		in.mu.Lock()
-		in.endLapsed(lapsed, &fx)
-		in.lapsing.looking = false
-		in.watchAgain(time.Duration(in.now() - began))
+		in.state.endLapsed(lapsed, &fx)
+		in.state.lapsing.looking = false
+		in.state.watchAgain(time.Duration(in.state.now() - began))
 		in.unlock(&fx)
 	}()
 	for _, o := range origins {

@@ -90,5 +90,5 @@ func (pl *Pipeline) BoundEntries(capacity int) {
 
 // LoopFull returns the error of a command that the pipeline has no place for.
 func (in *Inbox) LoopFull() error {
-	return plain.Wrap(fmt.Sprintf("stage %q", in.cfg.Name), fmt.Errorf("%w (%d)", ErrMaxInFlight, in.Pipeline().MaxInFlight))
+	return plain.Wrap(fmt.Sprintf("stage %q", in.state.cfg.Name), fmt.Errorf("%w (%d)", ErrMaxInFlight, in.Pipeline().MaxInFlight))
 }

@@ -7,9 +7,9 @@ import "github.com/golda-dev/golda/behaviour"
 func (in *Inbox) Mark(m *Mark) {
 	var fx effects
 	in.mu.Lock()
-	in.marks.Store(m)
-	in.marked = marked{in.marked.mark + 1, int32(in.busyInstances)}
-	for h := in.holding; h != nil; h = h.behind {
+	in.state.marks.Store(m)
+	in.state.instances.marked = marked{in.state.instances.marked.mark + 1, int32(in.state.instances.busy)}
+	for h := in.state.holding; h != nil; h = h.behind {
 		if h.inUse {
 			h.ready.Store(true)
 			fx.wakeWorker(h)
@@ -23,15 +23,15 @@ func (in *Inbox) Mark(m *Mark) {
 func (in *Inbox) Marked() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return int(in.marked.left)
+	return int(in.state.instances.marked.left)
 }
 
 // Unmark ends the wait for a mark.
-func (in *Inbox) Unmark() { in.marks.Store(nil) }
+func (in *Inbox) Unmark() { in.state.marks.Store(nil) }
 
 // Present returns the mark that is being waited for, nil if there is none.
 // Workers that carry something ask for it.
-func (in *Inbox) Present() *Mark { return in.marks.Load() }
+func (in *Inbox) Present() *Mark { return in.state.marks.Load() }
 
 // Pass gives a worker the present mark, if that is still the mark that it asked
 // for. The worker has handled its batch, and none of the commands that it
@@ -39,9 +39,9 @@ func (in *Inbox) Present() *Mark { return in.marks.Load() }
 func (in *Inbox) Pass(m *Member, asked *Mark) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if m.inUse && m.mark != in.marked.mark && in.marks.Load() == asked {
-		m.mark = in.marked.mark
-		in.marked.left--
+	if m.inUse && m.mark != in.state.instances.marked.mark && in.state.marks.Load() == asked {
+		m.mark = in.state.instances.marked.mark
+		in.state.instances.marked.left--
 	}
 }
 
@@ -53,5 +53,5 @@ func (in *Inbox) HasResultsFor(to *behaviour.Inlet) bool {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.queue.line.LeadsTo(to)
+	return in.state.queue.line.LeadsTo(to)
 }

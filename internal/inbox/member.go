@@ -84,7 +84,7 @@ type attendance struct {
 
 // custody is what a worker has of the inbox that it is at.
 type custody struct {
-	inUse     bool   // counts in the inbox's busyInstances
+	inUse     bool   // counts in the inbox's busy
 	owns      bool   // counts in the inbox's made
 	mark      uint32 // the inbox's when the worker came; see marked
 	listed    bool   // is in the list of members that have been given commands in this visit

@@ -9,13 +9,13 @@ func (in *Inbox) Join(m *Member, again bool) {
 	var fx effects
 	in.mu.Lock()
 	if !m.joined { // otherwise it was called
-		in.staff(1)
-		in.join(m)
+		in.state.staff(1)
+		in.state.workers.join(m)
 	}
 	if again {
-		in.counts.Restarts++
+		in.state.counts.Restarts++
 	}
-	in.callWorker(&fx) // another may wait for an instance, if few are allowed
+	in.state.callWorker(&fx) // another may wait for an instance, if few are allowed
 	in.unlock(&fx)
 }
 
@@ -25,9 +25,9 @@ func (in *Inbox) Join(m *Member, again bool) {
 func (in *Inbox) Leave(m *Member) {
 	var fx effects
 	in.mu.Lock()
-	in.leave(m)
-	in.forgetLanes(m)
-	in.changed(&fx) // commands that it carried hold no slots here any more
+	in.state.leave(m)
+	in.state.forgetLanes(m)
+	in.state.changed(&fx) // commands that it carried hold no slots here any more
 	in.unlock(&fx)
 }
 
@@ -38,7 +38,7 @@ func (s *state) leave(m *Member) {
 	s.carry(m, 0)
 	s.unblock(m)
 	s.leaveOwn(m)
-	if s.pool != nil && m.Instance != nil {
+	if s.visits.pool != nil && m.Instance != nil {
 		s.returnInstance(m)
 	}
 }
@@ -48,9 +48,9 @@ func (s *state) leave(m *Member) {
 func (in *Inbox) Yield(m *Member) {
 	var fx effects
 	in.mu.Lock()
-	in.yield(m)
-	in.callWorker(&fx)
-	in.checkQuiet(&fx)
+	in.state.yield(m)
+	in.state.callWorker(&fx)
+	in.state.checkQuiet(&fx)
 	in.unlock(&fx)
 }
 
@@ -61,7 +61,7 @@ func (in *Inbox) Succeed(from, to *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	from.inUse, to.inUse, to.mark, to.fault = false, from.inUse, from.mark, from.fault
-	in.queue.line.Succeed(from.Part, to.Part)
+	in.state.queue.line.Succeed(from.Part, to.Part)
 }
 
 // ForgetShrink forgets what the workers of a stage that broke had still to do
@@ -70,15 +70,15 @@ func (in *Inbox) Succeed(from, to *Member) {
 func (in *Inbox) ForgetShrink() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.excess = 0
-	in.forgetStreak()
+	in.state.workers.excess = 0
+	in.state.forgetStreak()
 }
 
 // Shrink asks n workers to leave, first workers that were not started yet.
 func (in *Inbox) Shrink(n int) {
 	var fx effects
 	in.mu.Lock()
-	for _, m := range in.shrink(n - in.dropUnstarted(n)) {
+	for _, m := range in.state.workers.shrink(n - in.state.dropUnstarted(n)) {
 		fx.wakeWorker(m)
 	}
 	in.unlock(&fx)
@@ -89,7 +89,7 @@ func (in *Inbox) Shrink(n int) {
 func (in *Inbox) Unshrink(n int) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.unshrink(n)
+	return in.state.workers.unshrink(n)
 }
 
 // WakeAll wakes the idle workers that have an instance, though there may be
@@ -99,17 +99,17 @@ func (in *Inbox) Unshrink(n int) int {
 func (in *Inbox) WakeAll() {
 	var fx effects
 	in.mu.Lock()
-	idle := in.idle[:0]
-	for _, m := range in.idle {
+	idle := in.state.workers.idle[:0]
+	for _, m := range in.state.workers.idle {
 		if m.owns {
-			in.markWoken(m)
+			in.state.workers.markWoken(m)
 			fx.wakeWorker(m)
 		} else {
 			idle = append(idle, m)
 		}
 	}
-	clear(in.idle[len(idle):])
-	in.idle = idle
+	clear(in.state.workers.idle[len(idle):])
+	in.state.workers.idle = idle
 	in.unlock(&fx)
 }
 
@@ -119,7 +119,7 @@ func (in *Inbox) WakeAll() {
 func (in *Inbox) Claim(m *Member) (make bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.equip(m)
+	return in.state.equip(m)
 }
 
 // ReturnInstance adds a claimed instance to the idle ones, or gives up the
@@ -127,8 +127,8 @@ func (in *Inbox) Claim(m *Member) (make bool) {
 func (in *Inbox) ReturnInstance(m *Member) {
 	var fx effects
 	in.mu.Lock()
-	in.returnInstance(m)
-	in.callWorker(&fx)
+	in.state.returnInstance(m)
+	in.state.callWorker(&fx)
 	in.unlock(&fx)
 }
 
@@ -138,11 +138,11 @@ func (in *Inbox) ReturnInstance(m *Member) {
 func (in *Inbox) Borrow(m *Member, fits func(inst any) bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	i := slices.IndexFunc(in.idleInstances, fits)
+	i := slices.IndexFunc(in.state.instances.idle, fits)
 	if i < 0 {
 		return false
 	}
-	m.Instance, m.owns = in.idleInstances[i], true
-	in.idleInstances = slices.Delete(in.idleInstances, i, i+1)
+	m.Instance, m.owns = in.state.instances.idle[i], true
+	in.state.instances.idle = slices.Delete(in.state.instances.idle, i, i+1)
 	return true
 }

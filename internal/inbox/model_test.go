@@ -122,7 +122,7 @@ func newModel(t *rapid.T, rule Overflow, capacity int) *inboxModel {
 		m.workers = append(m.workers, w)
 		m.start(w)
 	}
-	m.inbox.limit = rapid.IntRange(1, 4).Draw(t, "limit")
+	m.inbox.state.pace.limit = rapid.IntRange(1, 4).Draw(t, "limit")
 	for range 3 {
 		sender := &modelSender{}
 		sender.Wake = func() { sender.woken.Store(true) }
@@ -208,7 +208,7 @@ func (m *inboxModel) forget(t *rapid.T) {
 // free is how many slots are free. The model does not decide which commands that wait for a retry have given up their
 // slots: it asks the inbox.
 func (m *inboxModel) free() int {
-	return m.cap - len(m.queue) - m.inbox.delayed.Len() - m.reserved() - m.carried()
+	return m.cap - len(m.queue) - m.inbox.state.delayed.Len() - m.reserved() - m.carried()
 }
 
 // carried is how many commands the workers carry.
@@ -223,14 +223,14 @@ func (m *inboxModel) carried() (n int) {
 // not used.
 func (m *inboxModel) reserved() int {
 	n := 0
-	for _, p := range m.inbox.promises {
+	for _, p := range m.inbox.state.slots.promises {
 		n += p.n
 	}
 	return n
 }
 
 func (m *inboxModel) promised(sender *modelSender) int {
-	for _, p := range m.inbox.promises {
+	for _, p := range m.inbox.state.slots.promises {
 		if p.m == &sender.Member {
 			return p.n
 		}
@@ -417,12 +417,12 @@ func (m *inboxModel) place(sender *modelSender) int {
 	if i := m.inLine(sender); i >= 0 {
 		return i
 	}
-	return len(m.inbox.forSlots)
+	return len(m.inbox.state.senders.forSlots)
 }
 
 // inLine is where in the inbox's line for slots a worker is, below 0 if it is not there.
 func (m *inboxModel) inLine(x *modelSender) int {
-	return slices.IndexFunc(m.inbox.forSlots, func(p sender) bool { return p.m == &x.Member })
+	return slices.IndexFunc(m.inbox.state.senders.forSlots, func(p sender) bool { return p.m == &x.Member })
 }
 
 // checkHandedOver checks how many commands the inbox took when there were so many free slots for them.
@@ -678,7 +678,7 @@ func (m *inboxModel) leave(t *rapid.T) {
 
 func (m *inboxModel) shrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
-	idle := slices.Clone(m.inbox.idle)
+	idle := slices.Clone(m.inbox.state.workers.idle)
 	m.inbox.Shrink(n)
 	for _, w := range m.workers {
 		if slices.Contains(idle[:min(n, len(idle))], &w.Member) {
@@ -811,9 +811,9 @@ func (m *inboxModel) collectAnswers(t *rapid.T) {
 }
 
 func (m *inboxModel) ids() []int {
-	ids := make([]int, m.inbox.queue.Len())
+	ids := make([]int, m.inbox.state.queue.Len())
 	for i := range ids {
-		ids[i] = m.inbox.queue.line.At(i).Load.(int)
+		ids[i] = m.inbox.state.queue.line.At(i).Load.(int)
 	}
 	return ids
 }
@@ -828,17 +828,17 @@ func (m *inboxModel) check(t *rapid.T) {
 	}
 	m.was, m.mayOverfill = len(m.queue)+m.reserved(), false
 	in := m.inbox
-	if int(in.reserved) != m.reserved() || in.excess != m.excess || in.live != m.live() {
-		t.Fatalf("reserved %d, excess %d, live %d; want %d, %d, %d", in.reserved, in.excess, in.live, m.reserved(), m.excess, m.live())
+	if int(in.state.slots.reserved) != m.reserved() || in.state.workers.excess != m.excess || in.state.workers.live != m.live() {
+		t.Fatalf("reserved %d, excess %d, live %d; want %d, %d, %d", in.state.slots.reserved, in.state.workers.excess, in.state.workers.live, m.reserved(), m.excess, m.live())
 	}
-	if int(in.queue.packed) != m.packed() {
-		t.Fatalf("%d in packs, want %d", in.queue.packed, m.packed())
+	if int(in.state.queue.packed) != m.packed() {
+		t.Fatalf("%d in packs, want %d", in.state.queue.packed, m.packed())
 	}
-	if in.queue.Len() > 0 && in.waking == 0 && len(in.idle) > 0 {
-		t.Fatalf("%d queued, %d workers idle, and none on its way", in.queue.Len(), len(in.idle))
+	if in.state.queue.Len() > 0 && in.state.workers.waking == 0 && len(in.state.workers.idle) > 0 {
+		t.Fatalf("%d queued, %d workers idle, and none on its way", in.state.queue.Len(), len(in.state.workers.idle))
 	}
-	if in.waiters.Len() > 0 && len(in.forSlots)+len(in.behind) == 0 && in.free() > 0 {
-		t.Fatalf("%d submitters wait, and %d slots are free", in.waiters.Len(), in.free())
+	if in.state.waiters.Len() > 0 && len(in.state.senders.forSlots)+len(in.state.visits.behind) == 0 && in.state.free() > 0 {
+		t.Fatalf("%d submitters wait, and %d slots are free", in.state.waiters.Len(), in.state.free())
 	}
 	m.checkWorkers(t)
 }
@@ -858,7 +858,7 @@ func (m *inboxModel) checkWorkers(t *rapid.T) {
 	in := m.inbox
 	waking, busy := 0, 0
 	for i, w := range m.workers {
-		idle := slices.Contains(in.idle, &w.Member)
+		idle := slices.Contains(in.state.workers.idle, &w.Member)
 		if idle != (w.joined && w.parked && !w.woken.Load()) {
 			t.Fatalf("worker %d: idle %v, parked %v, woken %v", i, idle, w.parked, w.woken.Load())
 		}
@@ -873,19 +873,19 @@ func (m *inboxModel) checkWorkers(t *rapid.T) {
 			busy++
 		}
 	}
-	if in.waking != waking {
-		t.Fatalf("%d workers on their way, want %d", in.waking, waking)
+	if in.state.workers.waking != waking {
+		t.Fatalf("%d workers on their way, want %d", in.state.workers.waking, waking)
 	}
-	if in.counts.busy != busy {
-		t.Fatalf("%d busy, want %d", in.counts.busy, busy)
+	if in.state.counts.busy != busy {
+		t.Fatalf("%d busy, want %d", in.state.counts.busy, busy)
 	}
 	for i, sender := range m.senders {
 		if sender.parked && !sender.woken.Load() && sender.Ready() {
 			t.Fatalf("sender %d is parked, was not woken, and is ready", i)
 		}
 	}
-	if len(in.forSlots) != m.blocked() {
-		t.Fatalf("%d blocked, want %d", len(in.forSlots), m.blocked())
+	if len(in.state.senders.forSlots) != m.blocked() {
+		t.Fatalf("%d blocked, want %d", len(in.state.senders.forSlots), m.blocked())
 	}
 }
 

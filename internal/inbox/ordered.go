@@ -7,7 +7,7 @@ import (
 
 // Ordered reports whether the results of the stage's commands leave in the
 // order of their arrival.
-func (in *Inbox) Ordered() bool { return in.cfg.Ordered }
+func (in *Inbox) Ordered() bool { return in.state.cfg.Ordered }
 
 // TakeResults books what a worker of an ordered stage did, and returns, behind
 // what the slice has, results that may leave the stage now. If there are any
@@ -16,13 +16,13 @@ func (in *Inbox) Ordered() bool { return in.cfg.Ordered }
 func (in *Inbox) TakeResults(m *Member, t *Tally, into []line.Result) []line.Result {
 	var fx effects
 	in.mu.Lock()
-	in.book(m, t, &fx)
-	before := in.takeable()
-	into = in.queue.line.Leave(m.Part, into)
-	if in.takeable() > before {
-		in.callWorker(&fx)
+	in.state.book(m, t, &fx)
+	before := in.state.takeable()
+	into = in.state.queue.line.Leave(m.Part, into)
+	if in.state.takeable() > before {
+		in.state.callWorker(&fx)
 	}
-	in.checkQuiet(&fx)
+	in.state.checkQuiet(&fx)
 	in.unlock(&fx)
 	return into
 }
@@ -37,7 +37,7 @@ func (in *Inbox) Flush() {
 	leaver := new(line.Part)
 	for {
 		in.mu.Lock()
-		leaving := in.queue.line.Leave(leaver, nil)
+		leaving := in.state.queue.line.Leave(leaver, nil)
 		in.mu.Unlock()
 		if len(leaving) == 0 {
 			return

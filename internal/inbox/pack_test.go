@@ -112,9 +112,9 @@ func TestSearchingForACulpritIsNotAStreakOfCrashes(t *testing.T) {
 		tb.inboxes[0].Crash(&w.Member, &w.tally, culprit, batch, false, ErrStopped)
 		tb.inboxes[0].Yield(&w.Member)
 		w = tb.addOwnWorker(tb.inboxes[0])
-		tb.inboxes[0].limit = 9
+		tb.inboxes[0].state.pace.limit = 9
 	}
-	tb.inboxes[0].limit = 9
+	tb.inboxes[0].state.pace.limit = 9
 	tb.submitN(0, 9)
 	for _, n := range []int{9, 3} {
 		_, cmds := w.turn(false)
@@ -128,7 +128,7 @@ func TestSearchingForACulpritIsNotAStreakOfCrashes(t *testing.T) {
 	crash(&w.Batch[0])
 	require.Equal(t, 1, tb.inboxes[0].Streak())
 	require.EqualValues(t, 3, Snapshot([]*Inbox{tb.inboxes[0]})[0].Counts.Crashes)
-	require.EqualValues(t, 8, tb.inboxes[0].queue.packed, "the two of the small pack, and two packs of three")
+	require.EqualValues(t, 8, tb.inboxes[0].state.queue.packed, "the two of the small pack, and two packs of three")
 }
 
 // If a retry kept its pack of three, two unrelated commands would become part of the pack.
@@ -150,7 +150,7 @@ func TestARetryLeavesItsPack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tb := newTestbed(t, 1, func(c *Config) { c.Batch = 4 })
 			in := tb.inboxes[0]
-			in.cfg.Retry, in.limit = Retry{Attempts: 2}, 4
+			in.state.cfg.Retry, in.state.pace.limit = Retry{Attempts: 2}, 4
 			w := tb.addOwnWorker(in)
 			tb.submitN(0, 3)
 			_, cmds := w.turn(false)
@@ -160,7 +160,7 @@ func TestARetryLeavesItsPack(t *testing.T) {
 			e.Failed()
 			test.again(in, w, e)
 			tried := 0
-			in.queue.line.Count(func(e *command.Envelope) bool {
+			in.state.queue.line.Count(func(e *command.Envelope) bool {
 				if e.Tries() > 0 {
 					tried++
 					require.Equal(t, test.pack, e.Pack())

@@ -36,7 +36,7 @@ func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 		require.Equal(t, 1, in.Turn(&here, &tally, true))
 		tally.OK = 1
 		require.Zero(t, in.Turn(&here, &tally, true))
-		require.Zero(t, in.reserved, "an empty inbox has promised no slots")
+		require.Zero(t, in.state.slots.reserved, "an empty inbox has promised no slots")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		require.NoError(t, in.Submit(ctx, &command.Envelope{Load: 2}))

@@ -87,7 +87,7 @@ func (pl *Pipeline) Settles() bool { return pl.settling.Load() > 0 }
 // one.
 func (in *Inbox) Answer(e *command.Envelope, err error) {
 	if t := e.Ticket(); t != nil {
-		t.Settle(e.Child(), nil, plain.Wrap(fmt.Sprintf("stage %q", in.cfg.Name), err))
+		t.Settle(e.Child(), nil, plain.Wrap(fmt.Sprintf("stage %q", in.state.cfg.Name), err))
 	}
 }
 
@@ -107,7 +107,7 @@ func (in *Inbox) Fail(e *command.Envelope, err error) {
 
 // usedUp reports whether a command was tried again, and as often as it may be.
 func (in *Inbox) usedUp(e *command.Envelope) bool {
-	most := in.cfg.Retry.Attempts
+	most := in.state.cfg.Retry.Attempts
 	return most > 1 && e.Tries() >= most
 }
 
@@ -116,7 +116,7 @@ func (in *Inbox) usedUp(e *command.Envelope) bool {
 // letter.
 func (in *Inbox) RefuseNew(load any, err error) {
 	in.mu.Lock()
-	_ = in.refuse(reason.MaxInFlight, nil)
+	_ = in.state.refuse(reason.MaxInFlight, nil)
 	in.mu.Unlock()
 	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: link.Bare(load), Reason: reason.MaxInFlight, Err: err})
 }
@@ -127,7 +127,7 @@ func (in *Inbox) RefuseNew(load any, err error) {
 func (in *Inbox) Tickets() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.count(func(e *command.Envelope) bool { return e.Ticket() != nil && !e.Ticket().Watches() })
+	return in.state.count(func(e *command.Envelope) bool { return e.Ticket() != nil && !e.Ticket().Watches() })
 }
 
 // Has reports whether so is true of a command that is queued, waits for its
@@ -137,10 +137,10 @@ func (in *Inbox) Tickets() int {
 func (in *Inbox) Has(so func(*command.Envelope) bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.count(so) > 0 {
+	if in.state.count(so) > 0 {
 		return true
 	}
-	for m := in.holding; m != nil; m = m.behind {
+	for m := in.state.holding; m != nil; m = m.behind {
 		for i := max(len(m.copies)-int(m.inHand), 0); i < len(m.copies); i++ {
 			if so(&m.copies[i]) {
 				return true

@@ -68,8 +68,8 @@ func (s *state) requeueRetry(e *command.Envelope, at place) {
 // limit of a policy it does not: it counts against the limit wherever it is, so
 // it would wait for a command that waits for it.
 func (s *state) yieldsSlot() bool {
-	others := s.waiters.Len() > 0 || len(s.forSlots) > 0
-	return others && !s.queue.line.Awaited() && s.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
+	others := s.waiters.Len() > 0 || len(s.senders.forSlots) > 0
+	return others && !s.queue.line.Awaited() && s.slots.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
 }
 
 // recallRetries queues the commands that gave up their slot.

@@ -126,13 +126,13 @@ func (s *script) state() string {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	var queued []string
-	s.in.queue.line.Count(func(e *command.Envelope) bool { queued = append(queued, nameOf(e)); return false })
+	s.in.state.queue.line.Count(func(e *command.Envelope) bool { queued = append(queued, nameOf(e)); return false })
 	if s.in.Keyed() { // its lanes are in no order; each of them is
 		slices.SortStableFunc(queued, func(a, b string) int { return strings.Compare(part(a), part(b)) })
 	}
 	add("queued:", queued)
 	var delayed []string
-	for _, x := range s.in.delayed.heap {
+	for _, x := range s.in.state.delayed.heap {
 		delayed = append(delayed, nameOf(&x.e))
 	}
 	slices.Sort(delayed)
@@ -272,7 +272,7 @@ func (s *script) stage(t *testing.T, d *datadriven.TestData) {
 	if suspends {
 		s.in.SetSuspends()
 	}
-	s.in.limit = cfg.Batch // as if the handlers were known to be quick
+	s.in.state.pace.limit = cfg.Batch // as if the handlers were known to be quick
 	pl := &Pipeline{
 		Base:  time.Now().Add(-time.Second),
 		Ended: func(e Ending) { s.note("%v: dead letter, %s: %v", e.Cmd, e.Reason, e.Err) },

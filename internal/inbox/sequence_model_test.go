@@ -83,7 +83,7 @@ func newSequenceModel(rule Overflow, capacity int, backoff time.Duration) *seque
 	m.ahead.Open()
 	m.pool = NewSharedPool("pool", pl)
 	m.inbox.Open()
-	m.inbox.limit = 3
+	m.inbox.state.pace.limit = 3
 	for i := range 5 {
 		w := &sequenceWorker{shared: i >= 3, booked: map[int]bool{}, results: map[int]int{}}
 		w.Wake = func() { w.woken.Store(true) }
@@ -416,7 +416,7 @@ func (m *sequenceModel) bind(*rapid.T) {
 	}
 }
 
-func (m *sequenceModel) pause(*rapid.T) { m.setPaused(!m.inbox.knobs.Paused) }
+func (m *sequenceModel) pause(*rapid.T) { m.setPaused(!m.inbox.state.knobs.Paused) }
 
 func (m *sequenceModel) setPaused(paused bool) {
 	m.inbox.Adjust(func(k *Knobs) { k.Paused = paused })
@@ -440,7 +440,7 @@ func (m *sequenceModel) halt(t *rapid.T) {
 // flushed notes what left the halted inbox without a worker.
 func (m *sequenceModel) flushed(t *rapid.T) {
 	if n := m.ahead.Len(); n > 0 {
-		for _, e := range m.ahead.queue.takeAll() {
+		for _, e := range m.ahead.state.queue.takeAll() {
 			m.left = append(m.left, e.Load.(int))
 		}
 		if want := m.want(); len(m.left) > len(want) || !slices.Equal(m.left, want[:len(m.left)]) {
@@ -453,7 +453,7 @@ func (m *sequenceModel) flushed(t *rapid.T) {
 func (m *sequenceModel) check(t *rapid.T) {
 	m.collect(t)
 	m.flushed(t)
-	q, in, inside := m.inbox.queue.line, m.inbox, line.Inspect(m.inbox.queue.line)
+	q, in, inside := m.inbox.state.queue.line, m.inbox, line.Inspect(m.inbox.state.queue.line)
 	loaded, owes := 0, 0
 	var known line.Accounts
 	q.Account(0, &known)
@@ -463,11 +463,11 @@ func (m *sequenceModel) check(t *rapid.T) {
 			owes++
 		}
 	}
-	if inside.Results != known.Results || q.Len()+in.delayed.Len()+int(in.waiters.retries) != len(m.fresh)+len(m.back) {
-		t.Fatalf("%d results, counted %d; %d commands and %d delayed, and here should be %v and %v", inside.Results, known.Results, q.Len(), in.delayed.Len(), m.fresh, m.back)
+	if inside.Results != known.Results || q.Len()+in.state.delayed.Len()+int(in.state.waiters.retries) != len(m.fresh)+len(m.back) {
+		t.Fatalf("%d results, counted %d; %d commands and %d delayed, and here should be %v and %v", inside.Results, known.Results, q.Len(), in.state.delayed.Len(), m.fresh, m.back)
 	}
-	if in.available() > 0 && known.Results >= in.knobs.Capacity && q.Len() == q.Droppable() {
-		t.Fatalf("%d results wait, and %d commands may be started", known.Results, in.available())
+	if in.state.available() > 0 && known.Results >= in.state.knobs.Capacity && q.Len() == q.Droppable() {
+		t.Fatalf("%d results wait, and %d commands may be started", known.Results, in.state.available())
 	}
 	if !m.halted && inside.Ended && owes == 0 {
 		t.Fatal("results may leave, and no worker will come for them")
@@ -475,8 +475,8 @@ func (m *sequenceModel) check(t *rapid.T) {
 	if inside.Leads && loaded == 0 {
 		t.Fatal("a worker with nothing to hand over is the leaver")
 	}
-	if in.available() > 0 && in.pool == nil && in.waking == 0 && len(in.idle) > 0 && !m.halted {
-		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.available(), len(in.idle))
+	if in.state.available() > 0 && in.state.visits.pool == nil && in.state.workers.waking == 0 && len(in.state.workers.idle) > 0 && !m.halted {
+		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.state.available(), len(in.state.workers.idle))
 	}
 }
 
@@ -504,7 +504,7 @@ func (m *sequenceModel) settle(t *rapid.T) {
 	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queue.Load()+s.Queue.Carried+len(m.waiters) > 0 {
 		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d carried, %d submitters", s.Queue.Queued, s.Queue.InHand, s.Queue.Delayed, s.Queue.Carried, len(m.waiters))
 	}
-	if want := m.want(); !slices.Equal(m.left, want) || line.Inspect(m.inbox.queue.line).Pending > 0 {
-		t.Fatalf("%v left, and not %v; %d are pending", m.left, want, line.Inspect(m.inbox.queue.line).Pending)
+	if want := m.want(); !slices.Equal(m.left, want) || line.Inspect(m.inbox.state.queue.line).Pending > 0 {
+		t.Fatalf("%v left, and not %v; %d are pending", m.left, want, line.Inspect(m.inbox.state.queue.line).Pending)
 	}
 }

@@ -116,7 +116,7 @@ func (sp *SharedPool) unlock(fx *effects) {
 func (in *Inbox) Pool() *SharedPool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.pool
+	return in.state.visits.pool
 }
 
 // Inboxes returns the inboxes, in the order of the pipeline.

@@ -110,7 +110,7 @@ func newPoolModel(t *rapid.T, mode controller.Dispatch) *poolModel {
 			Retry: Retry{Attempts: 3, Backoff: backoff, Max: time.Minute},
 		})
 		in.Place = i
-		in.limit = rapid.IntRange(1, 4).Draw(t, "limit")
+		in.state.pace.limit = rapid.IntRange(1, 4).Draw(t, "limit")
 		in.Attach(pm.pipeline)
 		in.Open()
 		pm.inboxes = append(pm.inboxes, &modelInbox{Inbox: in, packs: packs{}})
@@ -145,7 +145,7 @@ func (pm *poolModel) addWorker(sp *SharedPool, mi *modelInbox) {
 	w := &poolWorker{pool: sp, inbox: mi, outboxes: map[*modelInbox][]command.Envelope{}}
 	w.Wake = func() { w.woken.Store(true) }
 	pm.workers = append(pm.workers, w)
-	if sp != nil || mi.pool == nil {
+	if sp != nil || mi.state.visits.pool == nil {
 		pm.start(w)
 	}
 }
@@ -300,7 +300,7 @@ func (pm *poolModel) afterTurn(t *rapid.T, w *poolWorker, in *Inbox, n int, park
 	case n == 0:
 		w.parked = park
 	default:
-		if in.pool != w.pool {
+		if in.state.visits.pool != w.pool {
 			t.Fatalf("%s is served by a worker of %s", in.Name(), w.pool.name)
 		}
 		pm.checkBatch(t, w, pm.inboxes[in.Place], n)
@@ -345,18 +345,18 @@ func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int
 		at := slices.Index(mi.queue, id)
 		if at < 0 {
 			// The model can't see the order inside a discipline, so it learns here of retries that were queued.
-			if at = slices.Index(mi.delayed, id); at < 0 || mi.Inbox.queue.plain {
+			if at = slices.Index(mi.delayed, id); at < 0 || mi.Inbox.state.queue.plain {
 				t.Fatalf("%s: given %d, which the model does not have: %v", mi.Name(), id, mi.queue)
 			}
 			mi.delayed = slices.Delete(mi.delayed, at, at+1)
 		} else {
-			if at > 0 && mi.Inbox.queue.plain && !pm.allInBatch(mi.queue[:at], batch) {
+			if at > 0 && mi.Inbox.state.queue.plain && !pm.allInBatch(mi.queue[:at], batch) {
 				t.Fatalf("%s: given %d before %v", mi.Name(), id, mi.queue[:at])
 			}
 			mi.queue = slices.Delete(mi.queue, at, at+1)
 		}
 	}
-	mi.packs.checkBatch(t, batch, mi.Inbox.queue.plain)
+	mi.packs.checkBatch(t, batch, mi.Inbox.state.queue.plain)
 	w.todo = slices.Clone(batch)
 	if w.Instance == nil {
 		if !w.owns {
@@ -727,7 +727,7 @@ func (pm *poolModel) order(t *rapid.T) {
 	odd := queue.PriorityOf(func(id int) int { return id % 2 })
 	d := rapid.SampledFrom([]queue.Discipline{nil, nil, queue.FIFO{}, queue.LIFO{}, queue.AdaptiveLIFO{Above: 2}, odd}).Draw(t, "discipline")
 	mi.Order(d)
-	if mi.Inbox.queue.plain {
+	if mi.Inbox.state.queue.plain {
 		have := mi.ids()
 		for _, id := range have {
 			if i := slices.Index(mi.delayed, id); i >= 0 {
@@ -792,9 +792,9 @@ func (pm *poolModel) takeIdleInstances(t *rapid.T) {
 }
 
 func (mi *modelInbox) ids() []int {
-	ids := make([]int, mi.Inbox.queue.Len())
+	ids := make([]int, mi.Inbox.state.queue.Len())
 	for i := range ids {
-		ids[i] = mi.Inbox.queue.line.At(i).Load.(int)
+		ids[i] = mi.Inbox.state.queue.line.At(i).Load.(int)
 	}
 	return ids
 }
@@ -812,12 +812,12 @@ func (pm *poolModel) updateQueue(t *rapid.T, mi *modelInbox) {
 			}
 			mi.rejected++
 			pm.ends[x.id]++ // it was never accepted
-			if mi.IsOpen() && !x.cancelled && mi.cfg.Overflow != Reject {
+			if mi.IsOpen() && !x.cancelled && mi.state.cfg.Overflow != Reject {
 				t.Fatalf("%s: refused for no reason: %v", mi.Name(), err)
 			}
 			return true
 		default:
-			if x.cancelled || !mi.IsOpen() || mi.cfg.Overflow != Wait {
+			if x.cancelled || !mi.IsOpen() || mi.state.cfg.Overflow != Wait {
 				t.Fatalf("%s: a submitter waits, and should not", mi.Name())
 			}
 			return false
@@ -826,9 +826,9 @@ func (pm *poolModel) updateQueue(t *rapid.T, mi *modelInbox) {
 	dropped := func(id int) bool { return pm.ends[id] >= 100 }
 	mi.queue, mi.delayed = slices.DeleteFunc(mi.queue, dropped), slices.DeleteFunc(mi.delayed, dropped)
 	granted = slices.DeleteFunc(granted, dropped)
-	if !mi.Inbox.queue.plain {
+	if !mi.Inbox.state.queue.plain {
 		mi.queue = append(mi.queue, granted...)
-		if have := mi.Inbox.queue.Len() + mi.Inbox.postponed(); have != len(mi.queue)+len(mi.delayed) {
+		if have := mi.Inbox.state.queue.Len() + mi.Inbox.state.postponed(); have != len(mi.queue)+len(mi.delayed) {
 			t.Fatalf("%s: %d queued or delayed, want %v and %v", mi.Name(), have, mi.queue, mi.delayed)
 		}
 		return
@@ -860,7 +860,7 @@ func (pm *poolModel) check(t *rapid.T) {
 		pm.checkInstances(t, mi)
 		pm.checkTokens(t, mi)
 		pm.checkStalls(t, mi)
-		pm.checkWorkers(t, mi.Name(), &mi.workerSet, func(w *poolWorker) bool { return w.pool == nil && w.inbox == mi })
+		pm.checkWorkers(t, mi.Name(), &mi.state.workers, func(w *poolWorker) bool { return w.pool == nil && w.inbox == mi })
 	}
 	for _, sp := range pm.pools {
 		pm.checkPoolTokens(t, sp)
@@ -908,7 +908,7 @@ func (pm *poolModel) checkInstances(t *rapid.T, mi *modelInbox) {
 		}
 		seen[in] = true
 	}
-	for _, in := range mi.idleInstances {
+	for _, in := range mi.state.instances.idle {
 		have(in)
 	}
 	for _, w := range pm.workers {
@@ -928,25 +928,25 @@ func (pm *poolModel) checkInstances(t *rapid.T, mi *modelInbox) {
 			t.Fatalf("%s: a worker has a batch, holds %v, owns %v", mi.Name(), w.inUse, w.owns)
 		}
 	}
-	if mi.busyInstances != out || mi.made != owned+len(mi.idleInstances) {
-		t.Fatalf("%s: out %d, made %d; want %d, %d idle and %d owned", mi.Name(), mi.busyInstances, mi.made, out, len(mi.idleInstances), owned)
+	if mi.state.instances.busy != out || mi.state.instances.made != owned+len(mi.state.instances.idle) {
+		t.Fatalf("%s: out %d, made %d; want %d, %d idle and %d owned", mi.Name(), mi.state.instances.busy, mi.state.instances.made, out, len(mi.state.instances.idle), owned)
 	}
-	if mi.busyInstances > mi.knobs.Instances && mi.busyInstances > mi.wasOut || mi.made > mi.knobs.Instances && mi.made > mi.wasMade {
-		t.Fatalf("%s: %d in use, %d made, %d allowed", mi.Name(), mi.busyInstances, mi.made, mi.knobs.Instances)
+	if mi.state.instances.busy > mi.state.knobs.Instances && mi.state.instances.busy > mi.wasOut || mi.state.instances.made > mi.state.knobs.Instances && mi.state.instances.made > mi.wasMade {
+		t.Fatalf("%s: %d in use, %d made, %d allowed", mi.Name(), mi.state.instances.busy, mi.state.instances.made, mi.state.knobs.Instances)
 	}
-	if len(mi.idleInstances) > 0 && mi.made > mi.knobs.Instances {
-		t.Fatalf("%s: an instance is idle, and there are %d, with %d allowed", mi.Name(), mi.made, mi.knobs.Instances)
+	if len(mi.state.instances.idle) > 0 && mi.state.instances.made > mi.state.knobs.Instances {
+		t.Fatalf("%s: an instance is idle, and there are %d, with %d allowed", mi.Name(), mi.state.instances.made, mi.state.knobs.Instances)
 	}
-	mi.wasOut, mi.wasMade = mi.busyInstances, mi.made
+	mi.wasOut, mi.wasMade = mi.state.instances.busy, mi.state.instances.made
 }
 
 // lingersNow is [Inbox.lingering] without setting the timer.
 func (mi *modelInbox) lingersNow() bool {
-	k := mi.knobs
-	if k.Linger <= 0 || mi.Inbox.queue.Len() >= k.Batch || mi.Inbox.queue.Len() >= k.Capacity || mi.Inbox.queue.Len() == 0 {
+	k := mi.state.knobs
+	if k.Linger <= 0 || mi.Inbox.state.queue.Len() >= k.Batch || mi.Inbox.state.queue.Len() >= k.Capacity || mi.Inbox.state.queue.Len() == 0 {
 		return false
 	}
-	first := mi.Inbox.queue.line.Oldest()
+	first := mi.Inbox.state.queue.line.Oldest()
 	waited, known := first.Waited(mi.Pipeline().Now())
 	if first.Tries() > 0 {
 		waited -= 40 * time.Microsecond // the time of a tried command is exact to 16, and the timer may be set later by as much
@@ -955,30 +955,30 @@ func (mi *modelInbox) lingersNow() bool {
 }
 
 func (mi *modelInbox) hasWork() bool {
-	return mi.Inbox.queue.Len() > 0 && !mi.knobs.Paused && !mi.halted.Load() && mi.busyInstances < mi.knobs.Instances && !mi.lingersNow()
+	return mi.Inbox.state.queue.Len() > 0 && !mi.state.knobs.Paused && !mi.state.halted.Load() && mi.state.instances.busy < mi.state.knobs.Instances && !mi.lingersNow()
 }
 
 // checkTokens checks that an inbox with work that can be done has given its shared pool tokens.
 func (pm *poolModel) checkTokens(t *rapid.T, mi *modelInbox) {
-	has := mi.tokens.Load()
-	if mi.pool == nil {
-		if has != 0 || mi.noted {
+	has := mi.state.visits.tokens.Load()
+	if mi.state.visits.pool == nil {
+		if has != 0 || mi.state.visits.noted {
 			t.Fatalf("%s: tokens without a shared pool", mi.Name())
 		}
 		return
 	}
-	if mi.noted != (mi.pool.polled() && has == 1) || has < 0 || mi.pool.polled() && has > 1 {
-		t.Fatalf("%s: %d tokens, noted %v, %v", mi.Name(), has, mi.noted, mi.pool.Dispatch())
+	if mi.state.visits.noted != (mi.state.visits.pool.polled() && has == 1) || has < 0 || mi.state.visits.pool.polled() && has > 1 {
+		t.Fatalf("%s: %d tokens, noted %v, %v", mi.Name(), has, mi.state.visits.noted, mi.state.visits.pool.Dispatch())
 	}
-	if !mi.hasWork() || mi.stalled || mi.resting || !mi.equippable() {
+	if !mi.hasWork() || mi.state.visits.stalled || mi.state.visits.resting || !mi.state.equippable() {
 		return
 	}
 	want := int32(1)
-	if !mi.pool.polled() {
-		want = int32(min(mi.Inbox.queue.Len(), mi.knobs.Instances-mi.busyInstances))
+	if !mi.state.visits.pool.polled() {
+		want = int32(min(mi.Inbox.state.queue.Len(), mi.state.knobs.Instances-mi.state.instances.busy))
 	}
 	if has < want {
-		t.Fatalf("%s: %d queued, %d of %d instances in use, and %d tokens", mi.Name(), mi.Inbox.queue.Len(), mi.busyInstances, mi.knobs.Instances, has)
+		t.Fatalf("%s: %d queued, %d of %d instances in use, and %d tokens", mi.Name(), mi.Inbox.state.queue.Len(), mi.state.instances.busy, mi.state.knobs.Instances, has)
 	}
 }
 
@@ -987,24 +987,24 @@ func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 	noted := 0
 	has := map[*Inbox]int{}
 	for _, tk := range sp.ready {
-		if tk.era != tk.inbox.era || tk.inbox.pool != sp {
+		if tk.era != tk.inbox.state.visits.era || tk.inbox.state.visits.pool != sp {
 			t.Fatalf("%s has an old token of %s", sp.name, tk.inbox.Name())
 		}
 		has[tk.inbox]++
 	}
 	for _, w := range pm.workers {
-		if w.pool == sp && w.onWay && w.dest.pool == sp && w.era == w.dest.era {
+		if w.pool == sp && w.onWay && w.dest.state.visits.pool == sp && w.era == w.dest.state.visits.era {
 			has[w.dest]++
 		}
 	}
 	for _, mi := range pm.inboxes {
-		if mi.pool != sp {
+		if mi.state.visits.pool != sp {
 			continue
 		}
-		if mi.noted {
+		if mi.state.visits.noted {
 			noted++
 		}
-		want := int(mi.tokens.Load())
+		want := int(mi.state.visits.tokens.Load())
 		if sp.polled() {
 			want = 0
 		}
@@ -1034,20 +1034,20 @@ func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 func (pm *poolModel) checkStalls(t *rapid.T, mi *modelInbox) {
 	known := false
 	for _, x := range pm.inboxes {
-		known = known || slices.Contains(x.behind, mi.Inbox)
+		known = known || slices.Contains(x.state.visits.behind, mi.Inbox)
 	}
-	if mi.stalled && !known {
+	if mi.state.visits.stalled && !known {
 		t.Fatalf("%s is stalled, and no inbox will unstall it", mi.Name())
 	}
-	slots := max(mi.knobs.Capacity-mi.Inbox.delayed.Len(), 0) // without those that delayed retries keep
-	if len(mi.behind) > 0 && mi.Inbox.queue.Len() <= slots/2 && !mi.isFull() {
-		t.Fatalf("%s has %d of %d queued, and %d inboxes behind are stalled", mi.Name(), mi.Inbox.queue.Len(), mi.knobs.Capacity, len(mi.behind))
+	slots := max(mi.state.knobs.Capacity-mi.Inbox.state.delayed.Len(), 0) // without those that delayed retries keep
+	if len(mi.state.visits.behind) > 0 && mi.Inbox.state.queue.Len() <= slots/2 && !mi.state.isFull() {
+		t.Fatalf("%s has %d of %d queued, and %d inboxes behind are stalled", mi.Name(), mi.Inbox.state.queue.Len(), mi.state.knobs.Capacity, len(mi.state.visits.behind))
 	}
-	if len(mi.forSlots) > 0 && mi.free() >= (mi.knobs.Capacity+1)/2 {
-		t.Fatalf("%s has %d free, and %d workers wait", mi.Name(), mi.free(), len(mi.forSlots))
+	if len(mi.state.senders.forSlots) > 0 && mi.state.free() >= (mi.state.knobs.Capacity+1)/2 {
+		t.Fatalf("%s has %d free, and %d workers wait", mi.Name(), mi.state.free(), len(mi.state.senders.forSlots))
 	}
-	if len(mi.waiters) > 0 && mi.free() > 0 && len(mi.forSlots) == 0 && len(mi.behind) == 0 {
-		t.Fatalf("%s has %d free, and %d submitters wait", mi.Name(), mi.free(), len(mi.waiters))
+	if len(mi.waiters) > 0 && mi.state.free() > 0 && len(mi.state.senders.forSlots) == 0 && len(mi.state.visits.behind) == 0 {
+		t.Fatalf("%s has %d free, and %d submitters wait", mi.Name(), mi.state.free(), len(mi.waiters))
 	}
 }
 
@@ -1085,7 +1085,7 @@ func (pm *poolModel) settle(t *rapid.T) {
 			k.Paused = false
 			k.Instances = max(k.Instances, 1)
 		}))
-		if mi.pool != nil { // the stage's own workers would keep its instances
+		if mi.state.visits.pool != nil { // the stage's own workers would keep its instances
 			mi.Shrink(pm.ownWorkers(mi))
 		}
 	}
@@ -1114,7 +1114,7 @@ func (pm *poolModel) ownWorkers(mi *modelInbox) (n int) {
 func (pm *poolModel) move(t *rapid.T) bool {
 	for _, w := range pm.workers {
 		switch {
-		case w.joined || w.pool == nil && (w.inbox.pool != nil || pm.ownWorkers(w.inbox) > 0):
+		case w.joined || w.pool == nil && (w.inbox.state.visits.pool != nil || pm.ownWorkers(w.inbox) > 0):
 		case w.pool != nil && w.pool.workers() > 0:
 		default:
 			pm.start(w)
@@ -1143,7 +1143,7 @@ func (pm *poolModel) move(t *rapid.T) bool {
 		return true
 	}
 	for _, mi := range pm.inboxes {
-		if mi.Inbox.delayed.Len() > 0 || mi.resting || mi.lingersNow() {
+		if mi.Inbox.state.delayed.Len() > 0 || mi.state.visits.resting || mi.lingersNow() {
 			pm.pass(time.Second)
 			return true
 		}
@@ -1154,9 +1154,9 @@ func (pm *poolModel) move(t *rapid.T) bool {
 // checkNothingLeft checks that nothing is left once all workers are parked.
 func (pm *poolModel) checkNothingLeft(t *rapid.T) {
 	for _, mi := range pm.inboxes {
-		if mi.load() > 0 || len(mi.waiters) > 0 || len(mi.forSlots) > 0 || mi.reserved > 0 {
+		if mi.state.load() > 0 || len(mi.waiters) > 0 || len(mi.state.senders.forSlots) > 0 || mi.state.slots.reserved > 0 {
 			t.Fatalf("%s: stranded: %d queued, %d in hand, %d delayed, %d submitters wait, %d workers are blocked, %d slots promised; stalled %v",
-				mi.Name(), mi.Inbox.queue.Len(), mi.counts.inHand, mi.Inbox.delayed.Len(), len(mi.waiters), len(mi.forSlots), mi.reserved, mi.stalled)
+				mi.Name(), mi.Inbox.state.queue.Len(), mi.state.counts.inHand, mi.Inbox.state.delayed.Len(), len(mi.waiters), len(mi.state.senders.forSlots), mi.state.slots.reserved, mi.state.visits.stalled)
 		}
 	}
 	for id := range pm.next {

@@ -61,7 +61,7 @@ func newTestGraph(rnd *rand.Rand) *testGraph {
 			Name: string(rune('A' + i)), Capacity: 1 + rnd.IntN(6), Batch: 4, Instances: 2 + rnd.IntN(2), StreakEnds: time.Minute,
 			Retry: Retry{Attempts: rnd.IntN(3)},
 		})
-		in.Place, in.limit = i, 4
+		in.Place, in.state.pace.limit = i, 4
 		in.Attach(g.Pipeline)
 		in.Open()
 		g.inboxes = append(g.inboxes, in)
@@ -220,7 +220,7 @@ func (w *graphWorker) crash(in *Inbox, i, n int) {
 	batch := slices.Clone(w.Batch[:n])
 	culprit := &batch[i]
 	culprit.Failed()
-	in.Crash(&w.Member, &w.tally, culprit, batch[i+1:], culprit.Tries() < in.cfg.Retry.Attempts, ErrStopped)
+	in.Crash(&w.Member, &w.tally, culprit, batch[i+1:], culprit.Tries() < in.state.cfg.Retry.Attempts, ErrStopped)
 	all := w.deliver(false)
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)
@@ -290,8 +290,8 @@ func (g *testGraph) describe() string {
 		}
 		in.mu.Lock()
 		fmt.Fprintf(&b, "%s, served by %s: queued %d of %d, in hand %d, out %d of %d, made %d, idle instances %d, tokens %d, stalled %v, resting %v, behind %d, blocked %d\n",
-			in.Name(), served, s.Queue.Queued, s.Knobs.Capacity, s.Queue.InHand, s.Out, s.Knobs.Instances, in.made, len(in.idleInstances), in.tokens.Load(),
-			in.stalled, in.resting, len(in.behind), len(in.forSlots))
+			in.Name(), served, s.Queue.Queued, s.Knobs.Capacity, s.Queue.InHand, s.Out, s.Knobs.Instances, in.state.instances.made, len(in.state.instances.idle), in.state.visits.tokens.Load(),
+			in.state.visits.stalled, in.state.visits.resting, len(in.state.visits.behind), len(in.state.senders.forSlots))
 		in.mu.Unlock()
 	}
 	for _, sp := range g.pools {
@@ -397,7 +397,7 @@ func runGraph(t *testing.T, seed uint64) {
 		require.Zero(t, s.Queue.Load()+s.Out+s.Workers.Busy, "seed %d: %+v", seed, s)
 	}
 	for _, in := range g.inboxes {
-		require.Len(t, in.idleInstances, in.made, "seed %d", seed)
-		require.Empty(t, in.behind, "seed %d", seed)
+		require.Len(t, in.state.instances.idle, in.state.instances.made, "seed %d", seed)
+		require.Empty(t, in.state.visits.behind, "seed %d", seed)
 	}
 }

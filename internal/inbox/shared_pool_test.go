@@ -201,7 +201,7 @@ func TestAnInboxThatDropsAlsoDropsCommandsFromASharedPool(t *testing.T) {
 // keeps commands in order, no other worker may take the commands that the crash gave back until then.
 func TestACrashedWorkerKeepsItsPlaceAtTheInboxUntilItHasHandedOver(t *testing.T) {
 	tb := newTestbed(t, 2, func(c *Config) { c.Instances, c.Batch = 1, 4 })
-	tb.inboxes[0].limit = 4
+	tb.inboxes[0].state.pace.limit = 4
 	w, w2 := tb.addWorker(), tb.addWorker()
 	tb.submitN(0, 6)
 	_, cmds := w.turn(true)

@@ -17,27 +17,27 @@ import (
 func (s *state) grantSlots(fx *effects) {
 	s.grantPlaces(fx)
 	free := s.free()
-	if len(s.forSlots) == 1 && s.forSlots[0].places > 0 && s.waiters.n == 0 && free > 0 { // it has waited for places only
-		n := min(free, s.forSlots[0].places)
+	if len(s.senders.forSlots) == 1 && s.senders.forSlots[0].places > 0 && s.waiters.n == 0 && free > 0 { // it has waited for places only
+		n := min(free, s.senders.forSlots[0].places)
 		fx.wakeWorker(s.promise(n))
 		free -= n
 	}
-	if len(s.forSlots)+len(s.behind) > 0 && free < s.half() {
+	if len(s.senders.forSlots)+len(s.visits.behind) > 0 && free < s.half() {
 		return
 	}
 	entered := false
 	for free > 0 {
-		if s.waiters.first != nil && (len(s.forSlots) == 0 || s.outside) {
+		if s.waiters.first != nil && (len(s.senders.forSlots) == 0 || s.slots.outside) {
 			s.enqueue(s.waiters.first, fx)
-			s.outside = false
+			s.slots.outside = false
 			entered = true
 			free--
 			continue
 		}
-		if len(s.forSlots) == 0 {
+		if len(s.senders.forSlots) == 0 {
 			break
 		}
-		n := min(free, s.forSlots[0].n)
+		n := min(free, s.senders.forSlots[0].n)
 		fx.wakeWorker(s.promise(n))
 		free -= n
 	}
@@ -70,12 +70,12 @@ func (s *state) enqueue(w *waiter, fx *effects) {
 
 // promise reserves n slots for the worker that has been parked for longest.
 func (s *state) promise(n int) *Member {
-	p := s.forSlots[0]
-	s.forSlots = slices.Delete(s.forSlots, 0, 1)
+	p := s.senders.forSlots[0]
+	s.senders.forSlots = slices.Delete(s.senders.forSlots, 0, 1)
 	p.n = n
-	s.promises = append(s.promises, p)
-	s.reserved += int32(n)
-	s.outside = true
+	s.slots.promises = append(s.slots.promises, p)
+	s.slots.reserved += int32(n)
+	s.slots.outside = true
 	p.m.ready.Store(true)
 	return p.m
 }
@@ -97,26 +97,26 @@ func (s *state) unpark(m *Member) (known bool) {
 // reserved.
 func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
 	match := func(p sender) bool { return p.m == m }
-	if i := slices.IndexFunc(s.promises, match); i >= 0 {
-		was = s.promises[i]
-		s.reserved -= int32(was.n)
-		s.promises = slices.Delete(s.promises, i, i+1)
+	if i := slices.IndexFunc(s.slots.promises, match); i >= 0 {
+		was = s.slots.promises[i]
+		s.slots.reserved -= int32(was.n)
+		s.slots.promises = slices.Delete(s.slots.promises, i, i+1)
 		return 0, true, was
 	}
-	if i := slices.IndexFunc(s.barred, match); i >= 0 {
-		s.barred = slices.Delete(s.barred, i, i+1)
+	if i := slices.IndexFunc(s.senders.barred, match); i >= 0 {
+		s.senders.barred = slices.Delete(s.senders.barred, i, i+1)
 		return 0, true, was
 	}
-	if i := slices.IndexFunc(s.forSlots, match); i >= 0 {
-		was = s.forSlots[i]
-		s.forSlots = slices.Delete(s.forSlots, i, i+1)
+	if i := slices.IndexFunc(s.senders.forSlots, match); i >= 0 {
+		was = s.senders.forSlots[i]
+		s.senders.forSlots = slices.Delete(s.senders.forSlots, i, i+1)
 		return i, true, was
 	}
-	if i := slices.IndexFunc(s.forPlaces, match); i >= 0 {
+	if i := slices.IndexFunc(s.senders.forPlaces, match); i >= 0 {
 		s.leaveLane(i)
-		return len(s.forSlots), true, was
+		return len(s.senders.forSlots), true, was
 	}
-	return len(s.forSlots), false, was
+	return len(s.senders.forSlots), false, was
 }
 
 // InLine reports whether a worker waits here to hand over.
@@ -124,7 +124,7 @@ func (in *Inbox) InLine(m *Member) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	match := func(p sender) bool { return p.m == m }
-	return slices.ContainsFunc(in.forSlots, match) || slices.ContainsFunc(in.barred, match) || slices.ContainsFunc(in.forPlaces, match)
+	return slices.ContainsFunc(in.state.senders.forSlots, match) || slices.ContainsFunc(in.state.senders.barred, match) || slices.ContainsFunc(in.state.senders.forPlaces, match)
 }
 
 // Withdraw removes a worker that continues with other work from the line.
@@ -132,38 +132,38 @@ func (in *Inbox) InLine(m *Member) bool {
 func (in *Inbox) Withdraw(m *Member) {
 	var fx effects
 	in.mu.Lock()
-	in.unpark(m)
-	in.grantSlots(&fx)
+	in.state.unpark(m)
+	in.state.grantSlots(&fx)
 	in.unlock(&fx)
 }
 
 // releaseSenders wakes all parked workers of an inbox that is halted.
 func (s *state) releaseSenders(fx *effects) {
-	for len(s.forPlaces) > 0 {
-		p := s.forPlaces[0]
+	for len(s.senders.forPlaces) > 0 {
+		p := s.senders.forPlaces[0]
 		s.leaveLane(0)
-		s.barred = append(s.barred, sender{m: p.m})
+		s.senders.barred = append(s.senders.barred, sender{m: p.m})
 	}
-	for _, p := range slices.Concat(s.barred, s.forSlots) {
+	for _, p := range slices.Concat(s.senders.barred, s.senders.forSlots) {
 		p.m.ready.Store(true)
 		fx.wakeWorker(p.m)
 	}
-	for _, p := range s.promises {
-		s.reserved -= int32(p.n)
+	for _, p := range s.slots.promises {
+		s.slots.reserved -= int32(p.n)
 	}
-	for _, p := range slices.Concat(s.forSlots, s.promises) {
+	for _, p := range slices.Concat(s.senders.forSlots, s.slots.promises) {
 		s.unreserve(p.lane, p.places)
 	}
 	s.unstallOver(nil, fx)
-	s.barred, s.forSlots, s.promises = nil, nil, nil
+	s.senders.barred, s.senders.forSlots, s.slots.promises = nil, nil, nil
 	s.unbar(fx)
 }
 
 // unbar makes barred handlers that emit try again.
 func (s *state) unbar(fx *effects) {
-	if s.unbarred != nil {
-		fx.unbar(s.unbarred)
-		s.unbarred = nil
+	if s.senders.unbarred != nil {
+		fx.unbar(s.senders.unbarred)
+		s.senders.unbarred = nil
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *state) unbar(fx *effects) {
 func (in *Inbox) Parked() (all []*Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, p := range slices.Concat(in.forSlots, in.barred, in.forPlaces) {
+	for _, p := range slices.Concat(in.state.senders.forSlots, in.state.senders.barred, in.state.senders.forPlaces) {
 		all = append(all, p.m)
 	}
 	return all
@@ -207,20 +207,20 @@ func (s *state) dropOldest(at place) (oldest command.Envelope, ok bool) {
 // unstallBehind unstalls the inboxes behind that wait for free slots here, if
 // half of the slots is free.
 func (s *state) unstallBehind(fx *effects) {
-	if !s.full && len(s.behind) == 0 || s.queue.fresh() > max(s.knobs.Capacity-s.delayed.Len(), 0)/2 || s.isFull() {
+	if !s.slots.full && len(s.visits.behind) == 0 || s.queue.fresh() > max(s.knobs.Capacity-s.delayed.Len(), 0)/2 || s.isFull() {
 		return
 	}
-	s.full = false
-	behind := s.behind
-	s.behind = nil
+	s.slots.full = false
+	behind := s.visits.behind
+	s.visits.behind = nil
 	if s.waiters.Len() > 0 {
-		s.passes = slices.Clone(behind)
+		s.visits.passes = slices.Clone(behind)
 	}
 	if s.phase() >= barring {
 		behind = slices.DeleteFunc(behind, func(other *Inbox) bool {
 			barred := s.bars(other, false)
 			if barred {
-				s.behind = append(s.behind, other)
+				s.visits.behind = append(s.visits.behind, other)
 			}
 			return barred
 		})
@@ -232,22 +232,22 @@ func (s *state) unstallBehind(fx *effects) {
 // behind wait for them. Slots that are promised do not count: no transition
 // would unstall the inboxes behind when they are free.
 func (s *state) isFull() bool {
-	full := s.takenSlots() >= s.knobs.Capacity || s.ceiling > 0 && s.load() >= s.ceiling
+	full := s.takenSlots() >= s.knobs.Capacity || s.slots.ceiling > 0 && s.load() >= s.slots.ceiling
 	return full && s.cfg.Overflow == Wait && !s.halted.Load()
 }
 
 // usePass uses up the pass of an inbox behind. It returns false if that has
 // none.
 func (s *state) usePass(behind *Inbox) bool {
-	i := slices.Index(s.passes, behind)
+	i := slices.Index(s.visits.passes, behind)
 	if i >= 0 {
-		s.passes = slices.Delete(s.passes, i, i+1)
+		s.visits.passes = slices.Delete(s.visits.passes, i, i+1)
 	}
 	return i >= 0
 }
 
 func (s *state) carry(m *Member, n int32) {
-	s.carried += n - m.Carried
+	s.slots.carried += n - m.Carried
 	m.Carried = n
 }
 

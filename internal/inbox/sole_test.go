@@ -15,7 +15,7 @@ import (
 func newFastInbox(t *testing.T) *testInbox {
 	t.Helper()
 	in := newTestInbox(2, Config{Name: "r", Capacity: 100, Batch: 100, StreakEnds: time.Minute})
-	in.limit, in.service = 100, time.Microsecond
+	in.state.pace.limit, in.state.pace.service = 100, time.Microsecond
 	for _, m := range in.members {
 		require.Zero(t, in.Turn(m, new(Tally), true))
 	}
@@ -123,7 +123,7 @@ func TestAQueueIsNotLeftToAWorkerThatIsBlockedElsewhere(t *testing.T) {
 func TestAQueueOfUnknownServiceTimeIsNotLeftToOneWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newFastInbox(t)
-		in.service = 0
+		in.state.pace.service = 0
 		in.takeFirst(t)
 		in.submit(t, 1)
 		require.Equal(t, []int{1, 1}, in.wakes())

@@ -11,7 +11,7 @@ import "slices"
 // worker waits along them.
 func (in *Inbox) Ahead(to *Inbox) {
 	for {
-		old := in.ahead.Load()
+		old := in.state.ahead.Load()
 		var known []*Inbox
 		if old != nil {
 			known = *old
@@ -20,7 +20,7 @@ func (in *Inbox) Ahead(to *Inbox) {
 			return
 		}
 		grown := append(slices.Clip(known), to)
-		if in.ahead.CompareAndSwap(old, &grown) {
+		if in.state.ahead.CompareAndSwap(old, &grown) {
 			return
 		}
 	}
@@ -29,12 +29,12 @@ func (in *Inbox) Ahead(to *Inbox) {
 // NotAhead notes that no edge leads to another inbox any more. No lock is held.
 func (in *Inbox) NotAhead(to *Inbox) {
 	for {
-		old := in.ahead.Load()
+		old := in.state.ahead.Load()
 		if old == nil || !slices.Contains(*old, to) {
 			return
 		}
 		rest := slices.DeleteFunc(slices.Clone(*old), func(o *Inbox) bool { return o == to })
-		if in.ahead.CompareAndSwap(old, &rest) {
+		if in.state.ahead.CompareAndSwap(old, &rest) {
 			in.unstall() // it may have been the other that had it wait; if not, the next visit stalls it again
 			return
 		}
@@ -44,7 +44,7 @@ func (in *Inbox) NotAhead(to *Inbox) {
 // Forks reports whether edges lead to several inboxes ahead, as far as is
 // known.
 func (in *Inbox) Forks() bool {
-	ahead := in.ahead.Load()
+	ahead := in.state.ahead.Load()
 	return ahead != nil && len(*ahead) > 1
 }
 
@@ -52,7 +52,7 @@ func (in *Inbox) Forks() bool {
 // one, so that no shared pool may take from this one. If so, the inbox ahead
 // will unstall it. No lock is held.
 func (in *Inbox) aheadFull() bool {
-	ahead := in.ahead.Load()
+	ahead := in.state.ahead.Load()
 	if ahead == nil {
 		return false
 	}
@@ -60,7 +60,7 @@ func (in *Inbox) aheadFull() bool {
 		if !other.isFullFor(in) || !in.stallBehind(other) {
 			continue
 		}
-		if slices.Contains(*in.ahead.Load(), other) {
+		if slices.Contains(*in.state.ahead.Load(), other) {
 			return true
 		}
 		in.unstall() // no edge leads there any more, and NotAhead may have come too early to do this
@@ -74,22 +74,22 @@ func (in *Inbox) aheadFull() bool {
 func (in *Inbox) isFullFor(behind *Inbox) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.bars(behind, false) && !in.halted.Load() {
+	if in.state.bars(behind, false) && !in.state.halted.Load() {
 		return true
 	}
-	return in.isOverFor(behind) || in.isFull() && !in.usePass(behind)
+	return in.state.isOverFor(behind) || in.state.isFull() && !in.state.usePass(behind)
 }
 
 // stallBehind stalls the inbox until another, ahead, has free slots. It returns
 // false if that has some already.
 func (in *Inbox) stallBehind(other *Inbox) bool {
 	in.mu.Lock()
-	in.stalled = true // before the other is asked, so that it cannot unstall this one too early
+	in.state.visits.stalled = true // before the other is asked, so that it cannot unstall this one too early
 	in.mu.Unlock()
 	other.mu.Lock()
-	waits := other.isFull() || other.isOverFor(in) || other.bars(in, false) && !other.halted.Load()
-	if waits && !slices.Contains(other.behind, in) {
-		other.behind = append(other.behind, in)
+	waits := other.state.isFull() || other.state.isOverFor(in) || other.state.bars(in, false) && !other.state.halted.Load()
+	if waits && !slices.Contains(other.state.visits.behind, in) {
+		other.state.visits.behind = append(other.state.visits.behind, in)
 	}
 	other.mu.Unlock()
 	if !waits {
@@ -102,7 +102,7 @@ func (in *Inbox) stallBehind(other *Inbox) bool {
 func (in *Inbox) unstall() {
 	var fx effects
 	in.mu.Lock()
-	in.stalled = false
-	in.callWorker(&fx)
+	in.state.visits.stalled = false
+	in.state.callWorker(&fx)
 	in.unlock(&fx)
 }

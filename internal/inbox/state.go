@@ -20,12 +20,12 @@ import (
 // Each part has an invariant of its own, written where its type is.
 type state struct {
 	shared
-	workerSet // the stage's own workers
-	instances // what the workers handle commands with
-	slots     // what the capacity bounds
-	senders   // workers of other inboxes that cannot hand over
-	served    // by a shared pool
-	pace      // how many commands a worker takes at once
+	workers   workerSet // the stage's own workers
+	instances instances // what the workers handle commands with
+	slots     slots     // what the capacity bounds
+	senders   senders   // workers of other inboxes that cannot hand over
+	visits    visits    // of a shared pool
+	pace      pace      // how many commands a worker takes at once
 
 	self        *Inbox // whose state it is
 	knobs       knobs
@@ -51,8 +51,6 @@ type shared struct {
 	phases        atomic.Int32             // a phase
 	halted        atomic.Bool              // the phase is halted
 	opened        bool                     // it was open once; guarded by the lock
-	tokens        atomic.Int32             // that the shared pool has
-	empties       atomic.Uint64            // visits that found nothing to do; written without the lock
 	marks         atomic.Pointer[Mark]     // the present mark; nil if none is being waited for
 	emittedSingly atomic.Uint64            // commands emitted one by one; written with the lock of the inbox that takes them
 }
@@ -61,10 +59,10 @@ type shared struct {
 // them: at most as many as the knob says. made = out + len(idle) + claims of
 // workers that hold none at the moment.
 type instances struct {
-	busyInstances int   // workers that are here, each with an instance
-	made          int   // instances that there are, claims included
-	idleInstances []any // instances that no worker uses
-	marked        marked
+	busy   int   // workers that are here, each with an instance
+	made   int   // instances that there are, claims included
+	idle   []any // instances that no worker uses
+	marked marked
 }
 
 // marked counts the workers that may still hold commands sent before the mark.
@@ -76,7 +74,7 @@ type instances struct {
 // inboxes, except commands of suspended handlers and results of an ordered
 // inbox.
 //
-// Invariant: left is how many of busyInstances have another mark.
+// Invariant: left is how many of busy have another mark.
 type marked struct {
 	mark uint32
 	left int32
@@ -120,10 +118,10 @@ type senders struct {
 	unbarred     chan struct{}          // closed when barred senders may try again; nil if none waits on it
 }
 
-// served is the state for the visits of a shared pool: whether the pool may
+// visits is the state for the visits of a shared pool: whether the pool may
 // take from this inbox, and which inboxes behind wait until this one is no
 // longer full. Without a pool the stage's own workers serve the inbox.
-type served struct {
+type visits struct {
 	pool    *SharedPool // nil: the stage's own workers
 	behind  []*Inbox    // stalled inboxes that this one will unstall
 	passes  []*Inbox    // inboxes behind that may be visited once, though this one is full again
@@ -131,6 +129,9 @@ type served struct {
 	stalled bool        // the pool takes nothing from here: an inbox ahead is full, and will say when it is not
 	noted   bool        // the token only says that there is work
 	resting bool        // handlers crash, so the pool stays away for a moment
+
+	tokens  atomic.Int32  // that the pool has; read without the lock, too
+	empties atomic.Uint64 // visits that found nothing to do; read and written without the lock
 }
 
 // pace fits the size of batches to the time that handlers take, and to the
@@ -199,10 +200,10 @@ type overKey struct {
 func (w *atLane) isEmpty() bool { return w.line.n == 0 && w.senders == 0 && !w.stalls }
 
 // Pipeline returns the pipeline the inbox belongs to, nil if there is none yet.
-func (s *shared) Pipeline() *Pipeline { return s.pipeline.Load() }
+func (in *Inbox) Pipeline() *Pipeline { return in.state.pipeline.Load() }
 
 // now reads the pipeline's clock.
-func (s *shared) now() int64 { return s.Pipeline().Now() }
+func (s *shared) now() int64 { return s.pipeline.Load().Now() }
 
 // takenSlots is how many commands hold a slot: the queued commands, and the
 // commands that wait for the time of their next try.
@@ -212,10 +213,10 @@ func (s *state) takenSlots() int { return s.queue.fresh() + s.delayed.Len() }
 // crashes or back edges have overfilled the inbox.
 func (s *state) free() int {
 	free := s.knobs.Capacity - s.takenSlots()
-	if s.ceiling > 0 {
-		free = min(free, s.ceiling-s.load())
+	if s.slots.ceiling > 0 {
+		free = min(free, s.slots.ceiling-s.load())
 	}
-	return free - int(s.reserved) - int(s.carried)
+	return free - int(s.slots.reserved) - int(s.slots.carried)
 }
 
 // half is how many slots must be free before workers that wait for many slots
@@ -223,10 +224,10 @@ func (s *state) free() int {
 // commands that wait for their next try.
 func (s *state) half() int {
 	size := s.knobs.Capacity
-	if s.ceiling > 0 {
-		size = min(s.ceiling, size)
+	if s.slots.ceiling > 0 {
+		size = min(s.slots.ceiling, size)
 	}
-	return (max(size-s.delayed.Len()-int(s.carried), 1) + 1) / 2
+	return (max(size-s.delayed.Len()-int(s.slots.carried), 1) + 1) / 2
 }
 
 // load is how many commands are in the inbox.
@@ -247,7 +248,7 @@ func (s *state) push(e *command.Envelope, p place) {
 // commands have waited.
 func (s *state) note(e *command.Envelope) {
 	if s.queue.untilStamp--; s.queue.untilStamp < 0 || s.knobs.Linger > 0 || s.cfg.TTL > 0 {
-		s.queue.untilStamp = int32(s.limit) - 1
+		s.queue.untilStamp = int32(s.pace.limit) - 1
 		now := s.now()
 		if _, aged := e.Waited(now); !aged || s.cfg.TTL == 0 { // it may have waited elsewhere
 			e.Enter(command.At(now))
@@ -278,15 +279,15 @@ func (s *state) change(ev event) {
 func (s *shared) phase() phase { return phase(s.phases.Load()) }
 
 // InUse reports whether the stage is neither being drained nor has been.
-func (s *shared) InUse() bool { return s.phase().inUse() }
+func (in *Inbox) InUse() bool { return in.state.phase().inUse() }
 
 // Halted reports whether the inbox is halted. Workers ask before each command,
 // so it is one atomic load, without the lock.
-func (s *shared) Halted() bool { return s.halted.Load() }
+func (in *Inbox) Halted() bool { return in.state.halted.Load() }
 
 // Halts returns the flag that says whether the inbox is halted. A worker reads
 // it for as long as it is here.
-func (s *shared) Halts() *atomic.Bool { return &s.halted }
+func (in *Inbox) Halts() *atomic.Bool { return &in.state.halted }
 
 // wrap says which stage an error is about.
 func (s *shared) wrap(err error) error { return plain.Wrap(fmt.Sprintf("stage %q", s.cfg.Name), err) }
@@ -360,7 +361,7 @@ func (s *state) watchLapse(e *command.Envelope) {
 	}
 	s.lapsing.watched = true
 	s.setAlarm(lapseAlarm, lookEvery)
-	if pl := s.Pipeline(); !pl.lapses.Load() {
+	if pl := s.pipeline.Load(); !pl.lapses.Load() {
 		pl.lapses.Store(true)
 	}
 }
@@ -368,7 +369,7 @@ func (s *state) watchLapse(e *command.Envelope) {
 // watchLapses is watchLapse for commands that arrive together, from another
 // stage of the pipeline or from a worker.
 func (s *state) watchLapses(es []command.Envelope) {
-	if s.lapsing.watched || s.cfg.TTL == 0 && !s.Pipeline().lapses.Load() {
+	if s.lapsing.watched || s.cfg.TTL == 0 && !s.pipeline.Load().lapses.Load() {
 		return
 	}
 	for i := range es {

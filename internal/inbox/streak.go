@@ -121,12 +121,12 @@ type Verdict struct {
 func (in *Inbox) Judge(m *Member, workers int) Verdict {
 	var fx effects
 	in.mu.Lock()
-	v := Verdict{Streak: int(in.counts.streak), Unstarted: int(in.counts.unstarted)}
+	v := Verdict{Streak: int(in.state.counts.streak), Unstarted: int(in.state.counts.unstarted)}
 	if v.Unstarted > 0 {
-		v.Since = time.Duration(in.now() - in.lastStreak().unable)
+		v.Since = time.Duration(in.state.now() - in.state.lastStreak().unable)
 	}
 	if m.visit == nil {
-		v.Pause = in.slowDown(m.fault, workers, &fx)
+		v.Pause = in.state.slowDown(m.fault, workers, &fx)
 	}
 	in.unlock(&fx)
 	return v
@@ -136,11 +136,11 @@ func (in *Inbox) Judge(m *Member, workers int) Verdict {
 func (in *Inbox) CrashStreak() CrashStreak {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.crashStreak == nil {
+	if in.state.crashStreak == nil {
 		return CrashStreak{}
 	}
-	c := *in.crashStreak
-	if left := c.rested - in.now(); in.resting && left > 0 {
+	c := *in.state.crashStreak
+	if left := c.rested - in.state.now(); in.state.visits.resting && left > 0 {
 		c.Rests = max(c.Rests-1, 0)
 		c.Rested = max(c.Rested-time.Duration(left), 0)
 	}
@@ -152,14 +152,14 @@ func (in *Inbox) CrashStreak() CrashStreak {
 func (in *Inbox) Streak() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return int(in.counts.streak)
+	return int(in.state.counts.streak)
 }
 
 // ForgetStreak forgets the streak of crashes.
 func (in *Inbox) ForgetStreak() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.forgetStreak()
+	in.state.forgetStreak()
 }
 
 func (s *state) forgetStreak() {

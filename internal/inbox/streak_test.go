@@ -12,15 +12,15 @@ func TestThePausesThatACommandWaitsForAddUpToNoMoreThanTheDelay(t *testing.T) {
 	const delay = 100 * time.Millisecond
 	for _, arriving := range []int{0, 1, 3, 100} {
 		s := newTestInbox(0, Config{Name: "s", Pauses: &Pauses{Crash: func(int) time.Duration { return time.Hour }, Delay: delay}})
-		s.counts.streak = 1
+		s.state.counts.streak = 1
 		waiting, clock := []time.Duration{0, 0}, time.Duration(0) // when each came
 		for range 1000 {
 			require.LessOrEqual(t, clock-waiting[0], delay)
 			waiting = waiting[1:] // it crashes
-			s.counts.inHand = len(waiting)
+			s.state.counts.inHand = len(waiting)
 			var fx effects
 			began := clock
-			clock += s.slowDown(charged, 0, &fx)
+			clock += s.state.slowDown(charged, 0, &fx)
 			for range arriving {
 				waiting = append(waiting, began)
 			}
@@ -36,8 +36,8 @@ func TestAnInboxWithAsManyAbandonedHandlersAsThereMayBeGivesOutNothing(t *testin
 	for i := range mostAbandoned {
 		require.Equal(t, i == mostAbandoned-1, in.AddAbandoned())
 	}
-	require.Zero(t, in.takeable())
+	require.Zero(t, in.state.takeable())
 	in.EndAbandoned()
-	in.queue.next()
-	require.Equal(t, 1, in.takeable())
+	in.state.queue.next()
+	require.Equal(t, 1, in.state.takeable())
 }

@@ -309,7 +309,7 @@ func TestASlotGrantedTooLateGoesToTheNextInLine(t *testing.T) {
 			took += n
 		}
 		require.EqualValues(t, accepted.Load()+1, took)
-		require.Zero(t, in.reserved)
-		require.Zero(t, in.waiters.Len())
+		require.Zero(t, in.state.slots.reserved)
+		require.Zero(t, in.state.waiters.Len())
 	}
 }

@@ -59,7 +59,7 @@ func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 		if !in.mu.TryLock() { // LockForSubmitter, inlined
 			in.mu.waitForTurn()
 		}
-		entered := in.phase() == open && in.enterFree(e, place{}, &fx)
+		entered := in.state.phase() == open && in.state.enterFree(e, place{}, &fx)
 		in.unlock(&fx)
 		if entered {
 			return nil
@@ -72,9 +72,9 @@ func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 // which counts for the stage's time to live; zero means since now. Beyond that
 // time to live it does not matter for how long.
 func (in *Inbox) SubmitSince(ctx context.Context, e *command.Envelope, since time.Time) error {
-	if in.cfg.TTL > 0 && !since.IsZero() {
-		waited := min(max(time.Since(since), 0), in.cfg.TTL+time.Millisecond)
-		e.Enter(command.At(in.now() - int64(waited)))
+	if in.state.cfg.TTL > 0 && !since.IsZero() {
+		waited := min(max(time.Since(since), 0), in.state.cfg.TTL+time.Millisecond)
+		e.Enter(command.At(in.state.now() - int64(waited)))
 	}
 	return in.Submit(ctx, e)
 }
@@ -107,16 +107,16 @@ func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, 
 	var fx effects
 	in.mu.LockForSubmitter()
 	n := 0
-	if in.phase() == open && !in.knobs.Disabled && in.waiters.Len() == 0 && len(in.forSlots) == 0 {
-		n = max(min(to-from, in.free()), 0)
+	if in.state.phase() == open && !in.state.knobs.Disabled && in.state.waiters.Len() == 0 && len(in.state.senders.forSlots) == 0 {
+		n = max(min(to-from, in.state.free()), 0)
 	}
 	for i := range n {
-		in.push(&command.Envelope{Load: load(from + i), From: origin}, place{})
+		in.state.push(&command.Envelope{Load: load(from + i), From: origin}, place{})
 	}
-	in.counts.Submitted += uint64(n)
+	in.state.counts.Submitted += uint64(n)
 	if n > 0 {
-		in.checkFull(&fx)
-		in.callWorker(&fx)
+		in.state.checkFull(&fx)
+		in.state.callWorker(&fx)
 	}
 	in.unlock(&fx)
 	return n
@@ -128,7 +128,7 @@ func (in *Inbox) submitChecked(ctx context.Context, e *command.Envelope) error {
 	if entered {
 		defer in.Pipeline().entry.Entered()
 	}
-	return in.submit(ctx, e, submission{at: in.queue.place(e.Load), why: why, refused: refused})
+	return in.submit(ctx, e, submission{at: in.state.queue.place(e.Load), why: why, refused: refused})
 }
 
 // submit takes a command, or refuses it and counts why.
@@ -137,7 +137,7 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 		sub.ended = command.Ended(ctx)
 		var fx effects
 		in.mu.LockForSubmitter()
-		w, err := in.enter(e, &sub, &fx)
+		w, err := in.state.enter(e, &sub, &fx)
 		in.unlock(&fx)
 		switch {
 		case w != nil:
@@ -146,7 +146,7 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 				return nil
 			}
 			if !errors.Is(err, errDismissed) {
-				return in.refuseCancelled(in.waitError(ctx, err))
+				return in.refuseCancelled(in.state.waitError(ctx, err))
 			}
 			sub = submission{at: sub.at} // the inbox may refuse the command now, or may have free slots
 		case err == errAskSubmitter: //nolint:errorlint // it is never wrapped
@@ -164,7 +164,7 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waiter, error) {
 	if s.phase() != open {
 		switch {
-		case s.halted.Load() || s.InUse() || sub.by.asked && !sub.by.drained:
+		case s.halted.Load() || s.phase().inUse() || sub.by.asked && !sub.by.drained:
 			return nil, s.refuse(reason.Closed, s.closedError())
 		case !sub.by.asked:
 			return nil, errAskSubmitter
@@ -187,7 +187,7 @@ func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waite
 // enterFree takes a command from outside if there is a free slot for which no
 // other command waits, and a place of its key.
 func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
-	if s.knobs.Disabled || s.waiters.n > 0 || len(s.forSlots) > 0 || s.free() <= 0 {
+	if s.knobs.Disabled || s.waiters.n > 0 || len(s.senders.forSlots) > 0 || s.free() <= 0 {
 		return false
 	}
 	if l := s.queue.bound; l == nil {
@@ -235,14 +235,14 @@ func (s *state) refuse(why reason.Reason, err error) error {
 func (in *Inbox) refuseCancelled(err error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.refuse(reason.Cancelled, err)
+	return in.state.refuse(reason.Cancelled, err)
 }
 
 // Mistyped counts a message that is no command for this stage.
 func (in *Inbox) Mistyped() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	_ = in.refuse(reason.Type, nil)
+	_ = in.state.refuse(reason.Type, nil)
 }
 
 // await waits until the inbox has queued a command that is in line. It returns
@@ -256,14 +256,14 @@ func (in *Inbox) await(ctx context.Context, w *waiter) error {
 	switch {
 	case w.lined:
 		keyed := w.lane != nil
-		in.leaveLine(w)
-		in.waiters.keep(w)
+		in.state.leaveLine(w)
+		in.state.waiters.keep(w)
 		if keyed { // another command may have its place
-			in.grantSlots(&fx)
+			in.state.grantSlots(&fx)
 		}
 		return gaveUp
 	case gaveUp == nil: // otherwise the signal is on its way, and the waiter is of no more use
-		in.waiters.keep(w)
+		in.state.waiters.keep(w)
 	}
 	if w.queued { // even if ctx has ended meanwhile: a worker may have the command already
 		return nil
@@ -300,7 +300,7 @@ func (in *Inbox) CallsItself(ctx context.Context, load any) bool {
 		return false
 	}
 	h, ok := ctx.Value(link.EmitterKey{}).(holder)
-	return ok && h.Inbox() == in && h.Attempt() > 0 && h.Hold().Rank() == in.queue.place(load).rank
+	return ok && h.Inbox() == in && h.Attempt() > 0 && h.Hold().Rank() == in.state.queue.place(load).rank
 }
 
 // submitterOf asks a context whose it is. The lock is not held.
@@ -339,7 +339,7 @@ func (s *state) closedError() error {
 	switch {
 	case !s.opened:
 		return s.wrap(ErrNotRunning)
-	case !s.InUse():
+	case !s.phase().inUse():
 		return s.wrap(ErrDraining)
 	default:
 		return s.wrap(ErrClosed)

@@ -23,9 +23,9 @@ import (
 // SetSuspends says that the inbox's handlers may suspend. It is called before
 // the inbox is opened.
 func (in *Inbox) SetSuspends() {
-	in.queue.woken = new(woken)
-	line.HoldByCommand(in.queue.line)
-	in.queue.knows = in.queue.line.Knows()
+	in.state.queue.woken = new(woken)
+	line.HoldByCommand(in.state.queue.line)
+	in.state.queue.knows = in.state.queue.line.Knows()
 }
 
 // Resume queues a suspended command that may be resumed. Its worker need not
@@ -34,12 +34,12 @@ func (in *Inbox) SetSuspends() {
 func (in *Inbox) Resume(e command.Envelope) {
 	var fx effects
 	in.mu.Lock()
-	if !in.halted.Load() {
-		in.counts.inHand--
-		in.counts.suspended--
+	if !in.state.halted.Load() {
+		in.state.counts.inHand--
+		in.state.counts.suspended--
 		e.Wake()
-		in.queue.woken.Push(e)
-		in.callWorker(&fx)
+		in.state.queue.woken.Push(e)
+		in.state.callWorker(&fx)
 	}
 	in.unlock(&fx)
 }
@@ -49,10 +49,10 @@ func (in *Inbox) Resume(e command.Envelope) {
 func (in *Inbox) TakeSuspended(m *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.counts.suspended--
+	in.state.counts.suspended--
 	m.inHand++
 	if m.inHand == 1 {
-		in.counts.busy++
+		in.state.counts.busy++
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *state) suspendQueued() {
 func (in *Inbox) Started() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.suspended() + in.runnable()
+	return in.state.suspended() + in.state.runnable()
 }
 
 // apartSuspender is what a task of internal/coro offers beside: to be woken by

@@ -36,7 +36,7 @@ func newSuspendModel(t *rapid.T, workers int) *suspendModel {
 	}
 	model := &suspendModel{t: t, instances: cfg.Instances}
 	model.testInbox = &testInbox{Inbox: New(cfg)}
-	model.limit = cfg.Batch
+	model.state.pace.limit = cfg.Batch
 	model.SetSuspends()
 	model.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { model.deadLetters = append(model.deadLetters, e.Cmd) }})
 	model.Open()
@@ -55,7 +55,7 @@ func (model *suspendModel) submit(t *rapid.T) {
 	if model.halted {
 		return
 	}
-	if len(model.fresh) >= model.cfg.Capacity {
+	if len(model.fresh) >= model.state.cfg.Capacity {
 		model.shed++
 		model.fresh = model.fresh[1:]
 	}
@@ -112,10 +112,10 @@ func (model *suspendModel) turn(t *rapid.T) {
 		return
 	}
 	if n == 0 {
-		require.True(t, model.busyInstances >= model.instances || !m.owns && !model.equippable(), "the worker was given nothing, and could have been")
+		require.True(t, model.state.instances.busy >= model.instances || !m.owns && !model.state.equippable(), "the worker was given nothing, and could have been")
 		return
 	}
-	require.LessOrEqual(t, n, min(due, model.cfg.Batch))
+	require.LessOrEqual(t, n, min(due, model.state.cfg.Batch))
 	took := 0
 	for _, e := range m.Batch[:n] {
 		if e.Woken() {
@@ -267,10 +267,10 @@ func (model *suspendModel) check(t *rapid.T) {
 	if unbookedSuspended == 0 {
 		require.Equal(t, len(model.suspendedCmds), s.Queue.Suspended)
 	}
-	require.Equal(t, model.due(), model.Inbox.available())
-	idle := len(model.idle) > 0
-	if model.Inbox.available() > 0 && model.busyInstances < model.instances && idle && model.waking == 0 {
-		able := slices.ContainsFunc(model.idle, model.canWork)
+	require.Equal(t, model.due(), model.Inbox.state.available())
+	idle := len(model.state.workers.idle) > 0
+	if model.Inbox.state.available() > 0 && model.state.instances.busy < model.instances && idle && model.state.workers.waking == 0 {
+		able := slices.ContainsFunc(model.state.workers.idle, model.state.canWork)
 		require.False(t, able, "there is work, and no worker is on its way")
 	}
 	for _, cmd := range model.deadLetters {
@@ -290,7 +290,7 @@ func TestSuspendedCommandsAreAccountedForAsTheModelSays(t *testing.T) {
 
 func TestCommandsGivenBackByACrashGoBeforeAllOthersOfTheirKind(t *testing.T) {
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Instances: 9, StreakEnds: time.Minute})
-	in.limit = 4
+	in.state.pace.limit = 4
 	in.SetSuspends()
 	in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
 	in.Open()

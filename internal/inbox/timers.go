@@ -50,7 +50,7 @@ func (s *state) setAlarm(a alarm, after time.Duration) {
 func (in *Inbox) StopTimers() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.timers.stop()
+	in.state.timers.stop()
 }
 
 func (t *timers) stop() {

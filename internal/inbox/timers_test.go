@@ -22,18 +22,18 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 	set := func() {
 		var fx effects
 		in.mu.Lock()
-		in.setAlarm(retryAlarm, time.Hour)
-		in.leaveAlone(time.Hour)
-		in.setAlarm(soleAlarm, time.Hour)
-		in.setAlarm(rateAlarm, time.Hour)
-		in.setAlarm(keyAlarm, time.Hour)
-		in.setAlarm(lapseAlarm, time.Hour)
+		in.state.setAlarm(retryAlarm, time.Hour)
+		in.state.leaveAlone(time.Hour)
+		in.state.setAlarm(soleAlarm, time.Hour)
+		in.state.setAlarm(rateAlarm, time.Hour)
+		in.state.setAlarm(keyAlarm, time.Hour)
+		in.state.setAlarm(lapseAlarm, time.Hour)
 		in.unlock(&fx)
 	}
 	set()
 	in.Halt()()
 	set() // as a worker may that had a batch when the inbox was halted
-	for a, x := range in.timers.all {
+	for a, x := range in.state.timers.all {
 		require.NotNil(t, x.timer, "alarm %d", a)
 		require.False(t, x.timer.Stop(), "alarm %d", a)
 	}

@@ -80,16 +80,16 @@ func (sp *SharedPool) add(s *state, how controller.Dispatch, fx *effects) {
 	defer sp.mu.Unlock()
 	switch how {
 	case controller.Polled:
-		if !s.noted {
-			s.noted = true
+		if !s.visits.noted {
+			s.visits.noted = true
 			sp.noted.Add(1)
 		}
 	case controller.SharedPriority:
 		sp.seq++
-		sp.ready.push(token{s.self, s.era, s.knobs.Priority, sp.seq})
+		sp.ready.push(token{s.self, s.visits.era, s.knobs.Priority, sp.seq})
 	default:
 		sp.seq++
-		sp.ready.push(token{s.self, s.era, 0, sp.seq})
+		sp.ready.push(token{s.self, s.visits.era, 0, sp.seq})
 	}
 	fx.wakeWorker(sp.callIdle())
 }
@@ -102,43 +102,43 @@ func (s *state) addTokens(fx *effects) {
 	}
 	// The mode is read once: it may change at any time, and then all tokens are
 	// taken back.
-	how := s.pool.Dispatch()
+	how := s.visits.pool.Dispatch()
 	want := int32(1)
 	if how != controller.Polled {
-		free := s.knobs.Instances - s.busyInstances
+		free := s.knobs.Instances - s.instances.busy
 		want = int32(min(s.available(), free, math.MaxInt32))
 	}
-	for s.tokens.Load() < want {
-		s.tokens.Add(1)
-		s.pool.add(s, how, fx)
+	for s.visits.tokens.Load() < want {
+		s.visits.tokens.Add(1)
+		s.visits.pool.add(s, how, fx)
 	}
 }
 
 // servable reports whether a worker of the shared pool would find something to
 // do here.
 func (s *state) servable() bool {
-	return s.available() > 0 && !s.stalled && !s.resting && !s.halted.Load() &&
-		s.busyInstances < s.knobs.Instances && s.equippable() && !s.lingering()
+	return s.available() > 0 && !s.visits.stalled && !s.visits.resting && !s.halted.Load() &&
+		s.instances.busy < s.knobs.Instances && s.equippable() && !s.lingering()
 }
 
 // voidTokens takes the inbox's tokens back: the tokens in the shared pool, and
 // the tokens of workers on their way.
 func (s *state) voidTokens() {
-	s.era++
-	s.tokens.Store(0)
-	if s.pool == nil {
+	s.visits.era++
+	s.visits.tokens.Store(0)
+	if s.visits.pool == nil {
 		return
 	}
 	s.removeNote()
-	s.pool.dropTokens(s.self)
+	s.visits.pool.dropTokens(s.self)
 }
 
 // removeNote takes back the token of a polled pool, which only says that there
 // is work.
 func (s *state) removeNote() {
-	if s.noted {
-		s.noted = false
-		s.pool.noted.Add(-1)
+	if s.visits.noted {
+		s.visits.noted = false
+		s.visits.pool.noted.Add(-1)
 	}
 }
 

@@ -11,7 +11,7 @@ import "github.com/golda-dev/golda/internal/command"
 func (in *Inbox) Turn(m *Member, t *Tally, park bool) int {
 	var fx effects
 	in.mu.Lock()
-	n := in.turn(m, t, park, &fx)
+	n := in.state.turn(m, t, park, &fx)
 	in.unlock(&fx)
 	return n
 }
@@ -23,11 +23,11 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	if m.Carried == 0 { // otherwise a worker in its place would overtake the commands that it carries
 		s.yield(m)
 	}
-	s.arrive(m)
+	s.workers.arrive(m)
 	s.unblock(m)
 	s.freeLanes(m)
 	n := -1
-	if m.Carried > 0 || !s.retires() {
+	if m.Carried > 0 || !s.workers.retires() {
 		n = s.take(m, 0)
 	}
 	switch {
@@ -51,9 +51,9 @@ func (s *state) rest(m *Member, park bool, fx *effects) {
 	switch {
 	case park:
 		m.drop()
-		s.park(m)
+		s.workers.park(m)
 	case able:
-		s.expect(m) // it looks once more, so no other need be woken
+		s.workers.expect(m) // it looks once more, so no other need be woken
 	}
 	if !able {
 		s.callWorker(fx) // another worker that has an instance may have parked since this one was called
@@ -68,14 +68,14 @@ func (s *state) rest(m *Member, park bool, fx *effects) {
 func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	var fx effects
 	in.mu.Lock()
-	in.carry(m, int32(n))
+	in.state.carry(m, int32(n))
 	if n == 0 && m.idle {
-		in.yield(m)
+		in.state.yield(m)
 	}
-	in.freeLanes(m) // a worker that carries nothing any more may stay parked
-	rests = m.idle && (n > 0 || in.excess == 0)
-	in.changed(&fx)
-	in.checkQuiet(&fx)
+	in.state.freeLanes(m) // a worker that carries nothing any more may stay parked
+	rests = m.idle && (n > 0 || in.state.workers.excess == 0)
+	in.state.changed(&fx)
+	in.state.checkQuiet(&fx)
 	in.unlock(&fx)
 	return rests
 }
@@ -108,8 +108,8 @@ func (s *state) take(m *Member, most int) int {
 	if s.queue.packed > 0 {
 		s.queue.unpack(m.Batch[:n]...)
 	}
-	if s.rate != nil {
-		s.rate.Take(unstartedOf(m.Batch[:n]))
+	if s.pace.rate != nil {
+		s.pace.rate.Take(unstartedOf(m.Batch[:n]))
 	}
 	if !m.owns {
 		s.equip(m)
@@ -130,18 +130,18 @@ func (s *state) share(n int) int {
 	if s.knobs.Linger > 0 || s.cfg.Together {
 		return min(n, s.knobs.Batch)
 	}
-	if s.rate != nil || s.queue.line.Singly() {
+	if s.pace.rate != nil || s.queue.line.Singly() {
 		return 1
 	}
-	workers := s.live
+	workers := s.workers.live
 	switch {
-	case s.pool != nil:
-		workers = s.pool.workers()
+	case s.visits.pool != nil:
+		workers = s.visits.pool.workers()
 	case s.isLittle(n):
 		workers = 1
 	}
 	workers = max(min(workers, s.knobs.Instances), 1)
-	return min(max((n+workers-1)/workers, 1), s.limit, s.knobs.Batch)
+	return min(max((n+workers-1)/workers, 1), s.pace.limit, s.knobs.Batch)
 }
 
 // grow makes a batch's slice large enough.
@@ -158,8 +158,8 @@ func (m *Member) grow(n, most int) {
 func (in *Inbox) Blocked(m *Member, t *Tally, now int64) {
 	var fx effects
 	in.mu.Lock()
-	in.bookTime(m, t)
-	in.markBlocked(m, now)
-	in.callWorker(&fx)
+	in.state.bookTime(m, t)
+	in.state.markBlocked(m, now)
+	in.state.callWorker(&fx)
 	in.unlock(&fx)
 }

@@ -6,11 +6,11 @@ package inbox
 func (in *Inbox) AddUnstarted(n int) {
 	var fx effects
 	in.mu.Lock()
-	in.staff(n)
-	in.unstarted.n += int32(n)
-	in.live += n
-	in.most = max(in.most, in.live)
-	in.callWorker(&fx)
+	in.state.staff(n)
+	in.state.unstarted.n += int32(n)
+	in.state.workers.live += n
+	in.state.workers.most = max(in.state.workers.most, in.state.workers.live)
+	in.state.callWorker(&fx)
 	in.unlock(&fx)
 }
 
@@ -20,14 +20,14 @@ func (in *Inbox) TakeCalled(m *Member) bool {
 	m.belong(in)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.unstarted.called {
+	if !in.state.unstarted.called {
 		return false
 	}
-	in.unstarted.called = false
-	in.unstarted.n--
+	in.state.unstarted.called = false
+	in.state.unstarted.n--
 	m.joined = true
 	m.ready.Store(true)
-	in.expect(m)
+	in.state.workers.expect(m)
 	return true
 }
 
@@ -36,8 +36,8 @@ func (in *Inbox) TakeCalled(m *Member) bool {
 func (in *Inbox) DropUnstarted() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.unstarted.called = false
-	in.dropUnstarted(int(in.unstarted.n))
+	in.state.unstarted.called = false
+	in.state.dropUnstarted(int(in.state.unstarted.n))
 }
 
 // dropUnstarted dismisses up to n workers that were not called, and returns how
@@ -50,6 +50,6 @@ func (s *state) dropUnstarted(n int) int {
 	n = min(n, most)
 	s.staff(-n)
 	s.unstarted.n -= int32(n)
-	s.live -= n
+	s.workers.live -= n
 	return n
 }

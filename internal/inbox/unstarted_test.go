@@ -17,7 +17,7 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 	in.StartWorker = func() { calls++ }
 	in.AddUnstarted(2)
 	require.Zero(t, calls)
-	require.Equal(t, 2, in.accounts(0).Workers.Live)
+	require.Equal(t, 2, in.state.accounts(0).Workers.Live)
 	for cmd := range 2 {
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd}))
 		require.Equal(t, 1, calls, "one worker is on its way")
@@ -27,7 +27,7 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 	require.False(t, in.TakeCalled(&other))
 	var tally Tally
 	in.Join(&m, false)
-	require.Equal(t, 2, in.accounts(0).Workers.Live)
+	require.Equal(t, 2, in.state.accounts(0).Workers.Live)
 	require.Equal(t, 1, in.Turn(&m, &tally, true), "a fair share")
 	require.Equal(t, 2, calls, "it has the other one started")
 }
@@ -122,11 +122,11 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				members, coming, want = nil, nil, 0 // calls to StartWorker may still be unanswered
 			},
 			"": func(t *rapid.T) {
-				require.Equal(t, want, in.live-in.excess, "as many as there should be")
-				require.Equal(t, len(members)+len(coming)+int(in.unstarted.n), in.live)
-				require.False(t, in.unstarted.called && (in.unstarted.n == 0 || calls == 0), "one call for the called worker")
-				if in.queue.Len() > 0 && in.waking == 0 && !in.unstarted.called && countReady(members) == 0 {
-					require.Zero(t, int(in.unstarted.n)+len(in.idle), "no worker is idle or unstarted while there is work")
+				require.Equal(t, want, in.state.workers.live-in.state.workers.excess, "as many as there should be")
+				require.Equal(t, len(members)+len(coming)+int(in.state.unstarted.n), in.state.workers.live)
+				require.False(t, in.state.unstarted.called && (in.state.unstarted.n == 0 || calls == 0), "one call for the called worker")
+				if in.state.queue.Len() > 0 && in.state.workers.waking == 0 && !in.state.unstarted.called && countReady(members) == 0 {
+					require.Zero(t, int(in.state.unstarted.n)+len(in.state.workers.idle), "no worker is idle or unstarted while there is work")
 				}
 			},
 		})

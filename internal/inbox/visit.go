@@ -106,13 +106,13 @@ func (sp *SharedPool) walk(m *Member) *Inbox {
 			return nil
 		}
 		in := m.route.order[m.walk.At(n)]
-		if in.tokens.Load() > 0 {
+		if in.state.visits.tokens.Load() > 0 {
 			return in
 		}
 		if m.empty >= n && sp.noted.Load() == 0 {
 			return nil
 		}
-		in.empties.Add(1)
+		in.state.visits.empties.Add(1)
 		sp.endVisit(m, 0, false)
 	}
 }
@@ -175,10 +175,10 @@ func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
 	aheadFull := in.aheadFull()
 	var fx effects
 	in.mu.Lock()
-	n := in.visited(sp, era, m, aheadFull, &fx)
+	n := in.state.visited(sp, era, m, aheadFull, &fx)
 	in.unlock(&fx)
 	if m.walked && n == 0 {
-		in.empties.Add(1)
+		in.state.visits.empties.Add(1)
 		sp.endVisit(m, 0, false)
 	}
 	return n
@@ -187,7 +187,7 @@ func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
 // visited starts a visit of a shared worker and gives it its first commands.
 func (s *state) visited(sp *SharedPool, era uint64, m *Member, aheadFull bool, fx *effects) int {
 	n := 0
-	if s.claimToken(sp, era, m.walked) && !aheadFull && !s.resting {
+	if s.claimToken(sp, era, m.walked) && !aheadFull && !s.visits.resting {
 		s.counts.Visits++
 		m.handled, m.queued, m.began = 0, s.queue.Len(), 0
 		n = s.take(m, sp.left(s, m))
@@ -206,18 +206,18 @@ func (s *state) visited(sp *SharedPool, era uint64, m *Member, aheadFull bool, f
 // pool's, or the token was taken back.
 func (s *state) claimToken(sp *SharedPool, era uint64, walked bool) bool {
 	switch {
-	case s.pool != sp:
+	case s.visits.pool != sp:
 		return false
 	case walked:
-		if s.noted {
+		if s.visits.noted {
 			s.removeNote()
-			s.tokens.Add(-1)
+			s.visits.tokens.Add(-1)
 		}
 		return true
-	case s.era != era:
+	case s.visits.era != era:
 		return false
 	default:
-		s.tokens.Add(-1)
+		s.visits.tokens.Add(-1)
 		return true
 	}
 }
@@ -229,7 +229,7 @@ func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 	ends := !polled || gone || in.aheadFull()
 	var fx effects
 	in.mu.Lock()
-	n, bounded := in.goOn(sp, m, t, ends, &fx)
+	n, bounded := in.state.goOn(sp, m, t, ends, &fx)
 	in.unlock(&fx)
 	switch {
 	case n > 0:
@@ -250,7 +250,7 @@ func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects
 	m.finishTime()
 	s.yield(m)
 	s.freeLanes(m)
-	if !ends && s.pool == sp && !s.resting {
+	if !ends && s.visits.pool == sp && !s.visits.resting {
 		most := sp.left(s, m)
 		if bounded = most < 0; !bounded {
 			n = s.take(m, most)

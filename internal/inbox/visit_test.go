@@ -79,7 +79,7 @@ func TestABoundIsMetExactlyWhateverTheBatch(t *testing.T) {
 					queued = [2]int{bound, bound}
 				}
 				for i, in := range tb.inboxes {
-					in.limit = batch
+					in.state.pace.limit = batch
 					tb.submitN(i, queued[i])
 				}
 				visit := 0
@@ -294,7 +294,7 @@ func TestADismissedWorkerLeavesInTheMiddleOfAnEndlessVisit(t *testing.T) {
 		s := Snapshot(tb.inboxes)[0]
 		require.Equal(t, 1, s.Out, "only the other worker's is in use, %v", mode)
 		require.Equal(t, 1, s.Queue.InHand)
-		require.Len(t, tb.inboxes[0].idleInstances, 1, "its instance is left for others")
+		require.Len(t, tb.inboxes[0].state.instances.idle, 1, "its instance is left for others")
 		require.Equal(t, 1, tb.pool.Accounts().Live)
 		require.Equal(t, 2, tb.pool.Accounts().Most)
 	}
@@ -345,7 +345,7 @@ func TestTheDispatchModeDecidesBetweenDepthFirstAndBreadthFirst(t *testing.T) {
 			tb.pool.SetDispatch(test.mode)
 			tb.pool.SetPlan(test.plan)
 			for i, in := range tb.inboxes {
-				in.limit = 8
+				in.state.pace.limit = 8
 				in.Adjust(func(k *Knobs) { k.Priority = i })
 			}
 			w := tb.addWorker()
@@ -359,24 +359,24 @@ func TestThereAreNoMoreTokensThanFreeInstances(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Instances = 2 })
 	in := tb.inboxes[0]
 	tb.submitN(0, 5)
-	require.EqualValues(t, 2, in.tokens.Load())
+	require.EqualValues(t, 2, in.state.visits.tokens.Load())
 	w, w2, x := tb.addWorker(), tb.addWorker(), tb.addWorker()
 	require.Equal(t, []string{"A"}, w.trail(1))
 	require.Equal(t, []string{"A"}, w2.trail(1))
-	require.Zero(t, in.tokens.Load())
+	require.Zero(t, in.state.visits.tokens.Load())
 	require.Equal(t, []string{"-"}, x.trail(1), "as many workers are at the inbox as may be")
 	x.turn(true)
 	in.Adjust(func(k *Knobs) { k.Instances = 3 })
 	require.Equal(t, 1, x.woken)
 	require.Equal(t, []string{"A"}, x.trail(1))
-	require.Equal(t, 3, in.made)
+	require.Equal(t, 3, in.state.instances.made)
 	in.Adjust(func(k *Knobs) { k.Instances = 1 })
 	w.next(true)
 	w2.tally.OK = 1
 	_, n := tb.pool.Turn(&w2.Member, &w2.tally, true)
 	require.Zero(t, n)
 	require.NotNil(t, w2.Surplus, "the surplus instance is to be stopped")
-	require.Equal(t, 1, in.made)
+	require.Equal(t, 1, in.state.instances.made)
 }
 
 func TestANewPriorityAppliesToExistingTokens(t *testing.T) {
@@ -397,7 +397,7 @@ func TestAnInboxIsNotServedWhileOneAheadIsFull(t *testing.T) {
 			tb.pool.SetDispatch(mode)
 			tb.inboxes[0].Ahead(tb.inboxes[1])
 			tb.inboxes[0].Ahead(tb.inboxes[1])
-			require.Len(t, *tb.inboxes[0].ahead.Load(), 1)
+			require.Len(t, *tb.inboxes[0].state.ahead.Load(), 1)
 			tb.inboxes[1].Bind(nil)
 			w, own := tb.addWorker(), tb.addOwnWorker(tb.inboxes[1])
 			tb.submitN(1, 4)
@@ -433,7 +433,7 @@ func TestTheBoundOfASharedQueueIsThatOfThePresentPlan(t *testing.T) {
 	w.turn(false)
 	tb.pool.SetPlan(&controller.VisitPlan{Gating: controller.Bounded, Bound: 2})
 	tb.pool.SetDispatch(controller.SharedFIFO)
-	tb.inboxes[0].limit = 8
+	tb.inboxes[0].state.pace.limit = 8
 	tb.submitN(0, 8)
 	require.Equal(t, []string{"A", "A"}, w.trail(1))
 }
@@ -519,7 +519,7 @@ func TestATokenThatWasTakenBackStartsNoVisit(t *testing.T) {
 			require.NotNil(t, in)
 			change(tb)
 			require.Zero(t, tb.pool.enter(in, era, &w.Member))
-			require.GreaterOrEqual(t, in.tokens.Load(), int32(0))
+			require.GreaterOrEqual(t, in.state.visits.tokens.Load(), int32(0))
 		})
 	}
 }
@@ -535,12 +535,12 @@ func TestAPollingWorkerDoesNotServeAnInboxThatHasLeftThePool(t *testing.T) {
 	in.Bind(other)
 	require.Zero(t, tb.pool.enter(in, era, &w.Member), "on its way")
 	require.EqualValues(t, 2, tb.pool.Accounts().Visits+tb.pool.Accounts().Empties)
-	require.EqualValues(t, 1, in.empties.Load())
+	require.EqualValues(t, 1, in.state.visits.empties.Load())
 	in.Bind(tb.pool)
 	require.Equal(t, []string{"A"}, w.trail(1))
 	in.Bind(other)
 	require.Equal(t, []string{"-"}, w.trail(1), "in the middle of a visit")
-	require.Len(t, in.idleInstances, 1)
+	require.Len(t, in.state.instances.idle, 1)
 }
 
 // A full inbox takes what a shared worker hands over. A stage's own worker waits.
@@ -569,8 +569,8 @@ func TestAnInboxIsNotStalledIfTheOneAheadHasFreeSlotsAgain(t *testing.T) {
 	w.turn(true)
 	tb.submitN(0, 1)
 	require.False(t, tb.inboxes[0].stallBehind(tb.inboxes[1]))
-	require.False(t, tb.inboxes[0].stalled)
-	require.Empty(t, tb.inboxes[1].behind)
+	require.False(t, tb.inboxes[0].state.visits.stalled)
+	require.Empty(t, tb.inboxes[1].state.visits.behind)
 	require.Equal(t, []string{"A"}, w.trail(1))
 }
 

@@ -135,13 +135,13 @@ func TestCommandsGivenBackByACrashComeFirstWhateverTheDiscipline(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
 			tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 2 })
-			tb.inboxes[0].limit = 2
+			tb.inboxes[0].state.pace.limit = 2
 			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 			_, cmds := w.turn(false)
 			require.Len(t, cmds, 2)
 			w.crash(false)
 			w = tb.addOwnWorker(tb.inboxes[0])
-			tb.inboxes[0].limit = 1
+			tb.inboxes[0].state.pace.limit = 1
 			require.Equal(t, fmt.Sprint(cmds[1]), strings.Fields(names(w))[0])
 			require.Equal(t, fmt.Sprint(cmds[0]), fmt.Sprint(tb.ends[0].Cmd))
 
@@ -172,7 +172,7 @@ func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
 			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 			tb.inboxes[0].Order(nil)
 			require.Equal(t, test.switchedBack, names(w))
-			require.True(t, tb.inboxes[0].queue.plain, "first in, first out is the ring")
+			require.True(t, tb.inboxes[0].state.queue.plain, "first in, first out is the ring")
 		})
 	}
 }
@@ -183,7 +183,7 @@ func TestCommandsGivenBackStayFirstWhenTheDisciplineChanges(t *testing.T) {
 			continue // a ring does not distinguish commands given back from others
 		}
 		tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
-		tb.inboxes[0].limit = 3
+		tb.inboxes[0].state.pace.limit = 3
 		require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 		_, cmds := w.turn(false)
 		w.crash(false)
@@ -342,7 +342,7 @@ func newLingering(t *testing.T, shared bool, mode controller.Dispatch) (*testbed
 	t.Helper()
 	tb := newTestbed(t, 1, func(c *Config) { c.Batch = 4 })
 	tb.pool.SetDispatch(mode)
-	tb.inboxes[0].limit = 1 // a batch that lingered is given out whole all the same
+	tb.inboxes[0].state.pace.limit = 1 // a batch that lingered is given out whole all the same
 	tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 10 * time.Millisecond })
 	if shared {
 		return tb, tb.addWorker()
@@ -399,14 +399,14 @@ func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tb := newTestbed(t, 1, func(c *Config) { c.Discipline, c.Capacity = test.order, 128 })
 			in := tb.inboxes[0]
-			in.limit = test.limit
+			in.state.pace.limit = test.limit
 			if test.knobs != nil {
 				in.Adjust(test.knobs)
 			}
 			es := make([]command.Envelope, 100)
 			require.Equal(t, 100, in.HandOver(&Member{}, es, 1000, false, false))
 			stamped := 0
-			in.queue.line.Count(func(e *command.Envelope) bool {
+			in.state.queue.line.Count(func(e *command.Envelope) bool {
 				if d, known := e.Waited(1500); known {
 					stamped++
 					require.EqualValues(t, 500, d)
@@ -414,11 +414,11 @@ func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 				return false
 			})
 			require.Equal(t, test.want, stamped)
-			require.EqualValues(t, 500, in.queue.waited(1500, 256))
-			in.queue.line.Drop() // the oldest, which has a timestamp
-			require.EqualValues(t, 500, in.queue.waited(1500, 256), "one of those behind it has a timestamp")
-			in.queue.popInto(es)
-			require.Zero(t, in.queue.fresh())
+			require.EqualValues(t, 500, in.state.queue.waited(1500, 256))
+			in.state.queue.line.Drop() // the oldest, which has a timestamp
+			require.EqualValues(t, 500, in.state.queue.waited(1500, 256), "one of those behind it has a timestamp")
+			in.state.queue.popInto(es)
+			require.Zero(t, in.state.queue.fresh())
 		})
 	}
 }
@@ -437,7 +437,7 @@ func TestACommandThatFindsNoFreeSlotGetsNoTimestamp(t *testing.T) {
 func TestTheOldestHasWaitedAsLongAsThoseThatCameWithIt(t *testing.T) {
 	for _, limit := range []int{1, 32, 256} {
 		in := newTestbed(t, 1, func(c *Config) { c.Capacity = 128 }).inboxes[0]
-		in.limit = limit
+		in.state.pace.limit = limit
 		const n = 20
 		for _, now := range []int64{1000, 5000} {
 			require.Equal(t, n, in.HandOver(&Member{}, make([]command.Envelope, n), now, false, false))
@@ -447,8 +447,8 @@ func TestTheOldestHasWaitedAsLongAsThoseThatCameWithIt(t *testing.T) {
 			if i >= n {
 				want = 1000
 			}
-			require.EqualValues(t, want, in.queue.waited(6000, 256), "of command %d, limit %d", i, limit)
-			in.queue.line.Drop()
+			require.EqualValues(t, want, in.state.queue.waited(6000, 256), "of command %d, limit %d", i, limit)
+			in.state.queue.line.Drop()
 		}
 	}
 }
@@ -457,13 +457,13 @@ func TestTheOldestHasWaitedAtLeastAsLongAsTheNextWithATimestamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTestbed(t, 1, func(c *Config) { c.Capacity, c.Batch = 1024, 256 })
 		in := tb.inboxes[0]
-		in.limit = 256
+		in.state.pace.limit = 256
 		tb.submitN(0, 100)
 		time.Sleep(time.Second)
 		tb.submitN(0, 200)
 		time.Sleep(time.Second)
 		require.Equal(t, 2*time.Second, Snapshot([]*Inbox{in})[0].Oldest)
-		in.queue.line.Drop() // the one with a timestamp
+		in.state.queue.line.Drop() // the one with a timestamp
 		require.Equal(t, time.Second, Snapshot([]*Inbox{in})[0].Oldest)
 	})
 }
@@ -471,7 +471,7 @@ func TestTheOldestHasWaitedAtLeastAsLongAsTheNextWithATimestamp(t *testing.T) {
 func TestCommandsHandedOverWithoutATimeGetNoTimestamp(t *testing.T) {
 	in := newTestbed(t, 1, func(*Config) {}).inboxes[0]
 	require.Equal(t, 3, in.HandOver(&Member{}, make([]command.Envelope, 3), 0, false, false))
-	require.Zero(t, in.queue.waited(1500, 256))
+	require.Zero(t, in.state.queue.waited(1500, 256))
 }
 
 // The linger time counts from when the command was queued, not from when it was given back.
@@ -491,7 +491,7 @@ func TestCommandsGivenBackDoNotLingerAgain(t *testing.T) {
 func TestARetryLingersLikeANewCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, w := newLingering(t, false, controller.SharedFIFO)
-		tb.inboxes[0].cfg.Retry.Attempts = 2
+		tb.inboxes[0].state.cfg.Retry.Attempts = 2
 		tb.submitN(0, 4)
 		_, cmds := w.turn(false)
 		require.Len(t, cmds, 4)
@@ -516,7 +516,7 @@ func TestNoCommandLingersForEver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, w := newLingering(t, false, controller.SharedFIFO)
-				tb.inboxes[0].cfg.Retry.Attempts = 2
+				tb.inboxes[0].state.cfg.Retry.Attempts = 2
 				tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 30 * 24 * time.Hour })
 				tb.submitN(0, 4)
 				_, cmds := w.turn(false)
@@ -545,7 +545,7 @@ func TestNoCommandLingersForEver(t *testing.T) {
 func TestPacksOfOneAreHandledOneByOneWhateverTheDiscipline(t *testing.T) {
 	for name, test := range disciplines {
 		tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
-		tb.inboxes[0].limit = 3
+		tb.inboxes[0].state.pace.limit = 3
 		require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 		w.turn(false)
 		for i := range w.Batch[:w.n] {
@@ -554,7 +554,7 @@ func TestPacksOfOneAreHandledOneByOneWhateverTheDiscipline(t *testing.T) {
 		tb.inboxes[0].Crash(&w.Member, &w.tally, nil, append([]command.Envelope(nil), w.Batch[:w.n]...), false, ErrStopped)
 		tb.inboxes[0].Yield(&w.Member)
 		w = tb.addOwnWorker(tb.inboxes[0])
-		tb.inboxes[0].limit = 3
+		tb.inboxes[0].state.pace.limit = 3
 		var sizes []int
 		for {
 			in, cmds := w.turn(false)
@@ -567,7 +567,7 @@ func TestPacksOfOneAreHandledOneByOneWhateverTheDiscipline(t *testing.T) {
 			sizes = append(sizes[:3], 2)
 		}
 		require.Equal(t, []int{1, 1, 1, 2}, sizes, name)
-		require.Zero(t, tb.inboxes[0].queue.packed)
+		require.Zero(t, tb.inboxes[0].state.queue.packed)
 	}
 }
 
@@ -576,7 +576,7 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
 			tb, w := newOrdered(t, nil, func(c *Config) { c.Batch = 3 })
-			tb.inboxes[0].limit = 3
+			tb.inboxes[0].state.pace.limit = 3
 			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 			_, cmds := w.turn(false)
 			require.Len(t, cmds, 3)
@@ -588,7 +588,7 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 			w = tb.addOwnWorker(tb.inboxes[0])
 			tb.inboxes[0].Order(test.d)
 			for {
-				tb.inboxes[0].limit = 3
+				tb.inboxes[0].state.pace.limit = 3
 				_, cmds := w.turn(false)
 				if cmds == nil {
 					break
@@ -597,7 +597,7 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 					require.False(t, len(cmds) > 1 && w.Batch[i].Pack() > 0, "%v are in one batch", cmds)
 				}
 			}
-			require.Zero(t, tb.inboxes[0].queue.packed)
+			require.Zero(t, tb.inboxes[0].state.queue.packed)
 		})
 	}
 }
@@ -607,7 +607,7 @@ func TestSubmitAllQueuesEachCommandOnceAndInOrderThoughSlotsAreFew(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTestbed(t, 1, func(c *Config) { c.Capacity, c.Batch = 4, 4 })
 		in := tb.inboxes[0]
-		in.limit = 4
+		in.state.pace.limit = 4
 		w := tb.addOwnWorker(in)
 		const n = 7
 		go func() {
@@ -658,9 +658,9 @@ func TestACommandThatWaitsForItsRetryKeepsItsSlot(t *testing.T) {
 			}
 			tb.submit(0, "c")
 			w.turn(false)
-			require.Positive(t, in.free())
+			require.Positive(t, in.state.free())
 			tb.submit(0, "d")
-			require.Zero(t, in.free())
+			require.Zero(t, in.state.free())
 			err := submitTo(t.Context(), in, "e")
 			require.Equal(t, rule == Reject, errors.Is(err, ErrFull), err)
 			tb.pass(2 * time.Second)

@@ -46,7 +46,7 @@ func TestAWorkerThatLeavesWakesAnotherForACommandThatCameMeanwhile(t *testing.T)
 // The commands that a crash gives back are work for an idle worker.
 func TestAnIdleWorkerIsWokenForCommandsThatACrashGaveBack(t *testing.T) {
 	in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 4, StreakEnds: time.Minute})
-	in.limit = 4
+	in.state.pace.limit = 4
 	var tally Tally
 	for cmd := range 3 {
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd}))

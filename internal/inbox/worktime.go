@@ -26,7 +26,7 @@ import "time"
 // staff notes that more workers of the stage's own have joined, or have left if
 // more is negative. It is called before their number changes.
 func (s *state) staff(more int) {
-	if pl := s.Pipeline(); pl != nil {
+	if pl := s.pipeline.Load(); pl != nil {
 		s.counts.IdleTime -= time.Duration(pl.Now() * int64(more))
 	}
 }
@@ -36,7 +36,7 @@ func (s *state) leaveOwn(m *Member) {
 	if m.joined {
 		s.staff(-1)
 	}
-	s.depart(m)
+	s.workers.depart(m)
 }
 
 // markBlocked notes that a worker waits for free slots in a stage ahead.
@@ -102,6 +102,6 @@ func (s *state) times(now int64) (busy, blocked, idle time.Duration) {
 		}
 	}
 	blocked = s.counts.BlockedTime + time.Duration(now*int64(s.counts.blocked))
-	idle = s.counts.IdleTime + time.Duration(now*int64(s.live)) - blocked
+	idle = s.counts.IdleTime + time.Duration(now*int64(s.workers.live)) - blocked
 	return s.counts.BusyTime, blocked, max(idle, 0)
 }
