@@ -36,16 +36,16 @@ import (
 // keepCopy keeps a copy of the batch that a worker was given, except where
 // commands suspend.
 func (s *state) keepCopy(m *Member, n int) {
-	if !m.listed {
+	if !m.custody.listed {
 		s.holding = m.link(s.holding)
 	}
 	if s.queue.woken != nil {
 		return
 	}
-	if n < len(m.copies) {
-		clear(m.copies[n:])
+	if n < len(m.custody.copies) {
+		clear(m.custody.copies[n:])
 	}
-	m.copies = append(m.copies[:0], m.Batch[:n]...)
+	m.custody.copies = append(m.custody.copies[:0], m.Batch[:n]...)
 	m.Delivers = false
 	if m.Begun.Load() != 0 {
 		m.Begun.Store(NoneBegun)
@@ -55,43 +55,43 @@ func (s *state) keepCopy(m *Member, n int) {
 // drop forgets what a worker was given, when it may be long until it is given
 // more.
 func (m *Member) drop() {
-	clear(m.copies)
-	m.copies = m.copies[:0]
+	clear(m.custody.copies)
+	m.custody.copies = m.custody.copies[:0]
 }
 
 // link puts a member at the front of the list of members that have been given
 // commands. It stays listed until the worker leaves the inbox: to list it for
 // each batch would cost too much for a hop.
 func (m *Member) link(first *Member) *Member {
-	m.listed, m.before, m.behind = true, nil, first
+	m.custody.listed, m.custody.before, m.custody.behind = true, nil, first
 	if first != nil {
-		first.before = m
+		first.custody.before = m
 	}
 	return m
 }
 
 // unlist removes a member from that list.
 func (s *state) unlist(m *Member) {
-	if !m.listed {
+	if !m.custody.listed {
 		return
 	}
-	if m.behind != nil {
-		m.behind.before = m.before
+	if m.custody.behind != nil {
+		m.custody.behind.custody.before = m.custody.before
 	}
-	if m.before != nil {
-		m.before.behind = m.behind
+	if m.custody.before != nil {
+		m.custody.before.custody.behind = m.custody.behind
 	} else {
-		s.holding = m.behind
+		s.holding = m.custody.behind
 	}
-	m.listed, m.before, m.behind = false, nil, nil
+	m.custody.listed, m.custody.before, m.custody.behind = false, nil, nil
 }
 
 // Holders returns the workers that have commands in their batch.
 func (in *Inbox) Holders() (held []*Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for m := in.state.holding; m != nil; m = m.behind {
-		if m.inHand > 0 {
+	for m := in.state.holding; m != nil; m = m.custody.behind {
+		if m.custody.inHand > 0 {
 			held = append(held, m)
 		}
 	}
@@ -110,11 +110,11 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 	if !in.state.halted.Load() || !in.state.holds(m) || m.Delivers {
 		return nil
 	}
-	m.abandoned = true
-	given := len(m.copies)
-	left := slices.Clone(m.copies[given-int(m.inHand):])
+	m.custody.abandoned = true
+	given := len(m.custody.copies)
+	left := slices.Clone(m.custody.copies[given-int(m.custody.inHand):])
 	if m.Part != nil {
-		in.state.queue.line.Abandon(m.Part, int(m.inHand))
+		in.state.queue.line.Abandon(m.Part, int(m.custody.inHand))
 	}
 	in.state.unlist(m)
 	in.state.cancelPermit(m)
@@ -179,9 +179,9 @@ func (s *state) holds(m *Member) bool {
 	if s.queue.woken != nil {
 		return false
 	}
-	for o := s.holding; o != nil; o = o.behind {
+	for o := s.holding; o != nil; o = o.custody.behind {
 		if o == m {
-			return m.inHand > 0
+			return m.custody.inHand > 0
 		}
 	}
 	return false

@@ -58,8 +58,8 @@ func TestAParkedWorkerKeepsNoReferenceToACommand(t *testing.T) {
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 	var tally Tally
 	require.Equal(t, 1, in.Turn(m, &tally, true))
-	require.Len(t, m.copies, 1)
+	require.Len(t, m.custody.copies, 1)
 	tally.OK = 1
 	require.Zero(t, in.Turn(m, &tally, true))
-	require.Nil(t, m.copies[:1][0].Load)
+	require.Nil(t, m.custody.copies[:1][0].Load)
 }

@@ -82,8 +82,8 @@ func (sp *SharedPool) Join(m *Member) {
 // Leave removes a worker, and ends its visit if it is at an inbox. If there is
 // something to do, another worker is called for it.
 func (sp *SharedPool) Leave(m *Member, t *Tally) {
-	if m.visit != nil && m.at != nil {
-		sp.stay(m.at, m, t, true)
+	if m.visit != nil && m.visit.at != nil {
+		sp.stay(m.visit.at, m, t, true)
 	}
 	var fx effects
 	sp.mu.Lock()

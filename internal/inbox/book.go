@@ -13,7 +13,7 @@ import (
 func (in *Inbox) Book(m *Member, t *Tally) bool {
 	var fx effects
 	in.mu.Lock()
-	ours := !m.abandoned
+	ours := !m.custody.abandoned
 	if ours {
 		in.state.book(m, t, &fx)
 		in.state.startOthers(&fx)
@@ -65,7 +65,7 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 // skip takes commands out of a worker's batch that were not started. The caller
 // counts what became of them. It returns false if the worker was abandoned.
 func (s *state) skip(m *Member, t *Tally, es []command.Envelope, at places, rest []command.Envelope, fx *effects) bool {
-	if m.abandoned {
+	if m.custody.abandoned {
 		return false
 	}
 	s.book(m, t, fx)
@@ -76,7 +76,7 @@ func (s *state) skip(m *Member, t *Tally, es []command.Envelope, at places, rest
 	}
 	s.startOthers(fx)
 	if rest != nil {
-		m.copies = append(m.copies[:0], rest...)
+		m.custody.copies = append(m.custody.copies[:0], rest...)
 		if m.Part != nil {
 			s.queue.line.Keep(m.Part)
 		}
@@ -156,7 +156,7 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 // mayRetry books what a worker did and reports whether its present command may
 // wait for another try.
 func (s *state) mayRetry(m *Member, t *Tally, fx *effects) bool {
-	if m.abandoned {
+	if m.custody.abandoned {
 		return false
 	}
 	s.book(m, t, fx)
@@ -193,7 +193,7 @@ func (s *state) retryLater(m *Member, e command.Envelope, at place, asked time.D
 func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 	var fx effects
 	in.mu.Lock()
-	ours := !m.abandoned
+	ours := !m.custody.abandoned
 	if ours {
 		in.state.book(m, t, &fx)
 		in.state.cancelPermit(m)

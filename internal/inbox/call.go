@@ -55,10 +55,12 @@ func (s *state) callWorker(fx *effects) {
 
 // mayCome reports whether a worker has an instance that it counts for, or
 // another may be used.
-func (s *state) mayCome(m *Member) bool { return m.inUse || s.instances.busy < s.knobs.Instances }
+func (s *state) mayCome(m *Member) bool {
+	return m.custody.inUse || s.instances.busy < s.knobs.Instances
+}
 
 // canWork reports whether a worker that is called would find work: it has an
 // instance, or will get one, and may take one of the available commands.
 func (s *state) canWork(m *Member) bool {
-	return s.mayCome(m) && (m.owns || s.equippable()) && (!s.isLaden(m) || s.runnable() > 0)
+	return s.mayCome(m) && (m.custody.owns || s.equippable()) && (!s.isLaden(m) || s.runnable() > 0)
 }

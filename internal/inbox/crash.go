@@ -49,7 +49,7 @@ func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
 	c.back = in.placesBack(m, c.rest)
 	var fx effects
 	in.mu.Lock()
-	ours := !m.abandoned
+	ours := !m.custody.abandoned
 	if ours {
 		in.state.crashed(m, t, c, &fx)
 	}
@@ -84,7 +84,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	if retries {
 		s.postpone(*c.culprit, c.at, 0) // after giveBack: a keyed stage puts the culprit before the rest
 	}
-	s.release(m, int(m.inHand))
+	s.release(m, int(m.custody.inHand))
 	m.Instance = nil // it is of no use any more
 	s.crashedWorker(m, fx)
 	s.forgetLanes(m)
@@ -98,17 +98,17 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 // [Inbox.Yield], which it calls when nothing is left in its outboxes. A shared
 // pool knows no inboxes, so its next worker is counted as a restart here.
 func (s *state) crashedWorker(m *Member, fx *effects) {
-	if m.visit == nil || m.at == nil {
+	if m.visit == nil || m.visit.at == nil {
 		s.leave(m)
 		return
 	}
-	m.at = nil
+	m.visit.at = nil
 	s.unlist(m)
 	s.counts.Restarts++
 	if s.visits.pool == nil {
 		return
 	}
-	if pause := s.slowDown(m.fault, s.visits.pool.workers(), fx); pause > 0 {
+	if pause := s.slowDown(m.custody.fault, s.visits.pool.workers(), fx); pause > 0 {
 		s.leaveAlone(pause)
 	}
 }

@@ -54,7 +54,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 		return len(es)
 	case back && l != nil && m != nil && m.own == nil:
 		taken = len(es)
-		s.force(l, es, at, now, m.at)
+		s.force(l, es, at, now, m.visit.at)
 	case back:
 		taken = len(es)
 		s.admit(es, at, now)

@@ -5,17 +5,17 @@ package inbox
 // none to be had.
 func (s *state) equip(m *Member) (make bool) {
 	switch {
-	case m.owns:
+	case m.custody.owns:
 		return m.Instance == nil
 	case len(s.instances.idle) > 0:
 		last := len(s.instances.idle) - 1
-		m.Instance, m.owns = s.instances.idle[last], true
+		m.Instance, m.custody.owns = s.instances.idle[last], true
 		s.instances.idle[last] = nil
 		s.instances.idle = s.instances.idle[:last]
 		return false
 	case s.instances.made < s.knobs.Instances:
 		s.instances.made++
-		m.owns = true
+		m.custody.owns = true
 		return true
 	}
 	return false
@@ -29,10 +29,10 @@ func (s *state) equippable() bool {
 // returnInstance takes a worker's instance back, if the worker has one that is
 // fit.
 func (s *state) returnInstance(m *Member) {
-	if !m.owns {
+	if !m.custody.owns {
 		return
 	}
-	m.owns = false
+	m.custody.owns = false
 	switch inst := m.Instance; {
 	case inst == nil: // it was never made, or crashed
 		s.instances.made--
@@ -78,19 +78,19 @@ func (in *Inbox) Stopped() (closed, halted bool) {
 
 // hold counts a worker as being at the inbox; yield ends that.
 func (s *state) hold(m *Member) {
-	if !m.inUse {
-		m.inUse = true
-		m.mark = s.instances.marked.mark
+	if !m.custody.inUse {
+		m.custody.inUse = true
+		m.custody.mark = s.instances.marked.mark
 		s.instances.busy++
 		s.counts.mostOut = max(s.counts.mostOut, s.instances.busy)
 	}
 }
 
 func (s *state) yield(m *Member) {
-	if m.inUse {
-		m.inUse = false
+	if m.custody.inUse {
+		m.custody.inUse = false
 		s.instances.busy--
-		if m.mark != s.instances.marked.mark {
+		if m.custody.mark != s.instances.marked.mark {
 			s.instances.marked.left--
 		}
 	}

@@ -9,8 +9,8 @@ func (in *Inbox) Mark(m *Mark) {
 	in.mu.Lock()
 	in.state.marks.Store(m)
 	in.state.instances.marked = marked{in.state.instances.marked.mark + 1, int32(in.state.instances.busy)}
-	for h := in.state.holding; h != nil; h = h.behind {
-		if h.inUse {
+	for h := in.state.holding; h != nil; h = h.custody.behind {
+		if h.custody.inUse {
 			h.ready.Store(true)
 			fx.wakeWorker(h)
 		}
@@ -39,8 +39,8 @@ func (in *Inbox) Present() *Mark { return in.state.marks.Load() }
 func (in *Inbox) Pass(m *Member, asked *Mark) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if m.inUse && m.mark != in.state.instances.marked.mark && in.state.marks.Load() == asked {
-		m.mark = in.state.instances.marked.mark
+	if m.custody.inUse && m.custody.mark != in.state.instances.marked.mark && in.state.marks.Load() == asked {
+		m.custody.mark = in.state.instances.marked.mark
 		in.state.instances.marked.left--
 	}
 }

@@ -20,9 +20,9 @@ func (m *Member) belong(in *Inbox) {
 // Member is a worker as its inbox, or its shared pool, sees it. It outlives the
 // worker's actor.
 type Member struct {
-	*visit     // of a shared worker; only the worker touches it
-	attendance // guarded by the lock of the inbox or shared pool that the worker has joined
-	custody    // guarded by the lock of the inbox that the worker is at
+	visit      *visit     // of a shared worker; only the worker touches it
+	attendance attendance // guarded by the lock of the inbox or shared pool that the worker has joined
+	custody    custody    // guarded by the lock of the inbox that the worker is at
 
 	// Wake makes the worker take its turn. Any goroutine may call it; it does
 	// not block.
@@ -54,6 +54,11 @@ type Member struct {
 	// Called is an idle worker that a hand-over of this one has called with
 	// DefersWakes, for this one to wake. Only the worker touches the two.
 	Called *Member
+
+	// Carried is how many commands the worker has not been able to hand over,
+	// as the inbox knows it; see [Inbox.Carry]. Only the worker changes it, and
+	// with the inbox's lock.
+	Carried int32
 
 	own *Inbox // the inbox of whose stage the worker is; nil for a shared worker; set once
 
@@ -91,9 +96,6 @@ type custody struct {
 	abandoned bool   // was given up
 	fault     fault  // how its last crash counts in the streak
 
-	// Carried is how many commands the worker has not been able to hand over,
-	// as the inbox knows it; see [Inbox.Carry]. Only the worker changes it.
-	Carried        int32
 	inHand         int32              // commands in its batch that are not done
 	timed          uint32             // when the last batch started whose time has been counted; the low half of it is enough
 	credited       time.Duration      // so much of the present batch's time has been counted

@@ -8,7 +8,7 @@ func (in *Inbox) Join(m *Member, again bool) {
 	m.belong(in)
 	var fx effects
 	in.mu.Lock()
-	if !m.joined { // otherwise it was called
+	if !m.attendance.joined { // otherwise it was called
 		in.state.staff(1)
 		in.state.workers.join(m)
 	}
@@ -60,7 +60,7 @@ func (in *Inbox) Yield(m *Member) {
 func (in *Inbox) Succeed(from, to *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	from.inUse, to.inUse, to.mark, to.fault = false, from.inUse, from.mark, from.fault
+	from.custody.inUse, to.custody.inUse, to.custody.mark, to.custody.fault = false, from.custody.inUse, from.custody.mark, from.custody.fault
 	in.state.queue.line.Succeed(from.Part, to.Part)
 }
 
@@ -101,7 +101,7 @@ func (in *Inbox) WakeAll() {
 	in.mu.Lock()
 	idle := in.state.workers.idle[:0]
 	for _, m := range in.state.workers.idle {
-		if m.owns {
+		if m.custody.owns {
 			in.state.workers.markWoken(m)
 			fx.wakeWorker(m)
 		} else {
@@ -142,7 +142,7 @@ func (in *Inbox) Borrow(m *Member, fits func(inst any) bool) bool {
 	if i < 0 {
 		return false
 	}
-	m.Instance, m.owns = in.state.instances.idle[i], true
+	m.Instance, m.custody.owns = in.state.instances.idle[i], true
 	in.state.instances.idle = slices.Delete(in.state.instances.idle, i, i+1)
 	return true
 }

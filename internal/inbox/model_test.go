@@ -862,14 +862,14 @@ func (m *inboxModel) checkWorkers(t *rapid.T) {
 		if idle != (w.joined && w.parked && !w.woken.Load()) {
 			t.Fatalf("worker %d: idle %v, parked %v, woken %v", i, idle, w.parked, w.woken.Load())
 		}
-		looks := !w.parked && w.Member.waking && w.Member.inHand == 0
+		looks := !w.parked && w.Member.attendance.waking && w.Member.custody.inHand == 0
 		if w.joined && (w.parked && w.woken.Load() || looks) {
 			waking++
 			if !w.Ready() {
 				t.Fatalf("worker %d was woken and not ready", i)
 			}
 		}
-		if w.Member.inHand > 0 {
+		if w.Member.custody.inHand > 0 {
 			busy++
 		}
 	}

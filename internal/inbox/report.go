@@ -140,9 +140,9 @@ func (in *Inbox) Has(so func(*command.Envelope) bool) bool {
 	if in.state.count(so) > 0 {
 		return true
 	}
-	for m := in.state.holding; m != nil; m = m.behind {
-		for i := max(len(m.copies)-int(m.inHand), 0); i < len(m.copies); i++ {
-			if so(&m.copies[i]) {
+	for m := in.state.holding; m != nil; m = m.custody.behind {
+		for i := max(len(m.custody.copies)-int(m.custody.inHand), 0); i < len(m.custody.copies); i++ {
+			if so(&m.custody.copies[i]) {
 				return true
 			}
 		}

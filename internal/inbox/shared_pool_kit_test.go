@@ -167,7 +167,7 @@ func (w *testWorker) next(park bool) (*Inbox, []any) {
 func (in *Inbox) equips(m *Member) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return m.owns
+	return m.custody.owns
 }
 
 // forward hands the commands in hand over to another inbox, and returns how many that took.

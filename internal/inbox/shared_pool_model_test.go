@@ -275,8 +275,8 @@ func (pm *poolModel) takeTurn(t *rapid.T, w *poolWorker, park bool) int {
 		return pm.ownTurn(t, w, park)
 	}
 	before, places := w.pool.Accounts().Visits, len(w.pool.route.Load().order)
-	if w.route != nil {
-		places = max(places, len(w.route.order))
+	if w.visit.route != nil {
+		places = max(places, len(w.visit.route.order))
 	}
 	excess := w.pool.excess
 	in, n := w.pool.Turn(&w.Member, &w.tally, park)
@@ -359,7 +359,7 @@ func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int
 	mi.packs.checkBatch(t, batch, mi.Inbox.state.queue.plain)
 	w.todo = slices.Clone(batch)
 	if w.Instance == nil {
-		if !w.owns {
+		if !w.custody.owns {
 			t.Fatalf("%s: a batch and no instance", mi.Name())
 		}
 		w.Instance = new(testInstance)
@@ -392,7 +392,7 @@ func (pm *poolModel) stopInstance(t *rapid.T, in any) {
 
 // startTurn is the first half of [SharedPool.Turn], of a worker that is at no inbox.
 func (pm *poolModel) startTurn(t *rapid.T) {
-	w := pm.anyWorker(t, func(w *poolWorker) bool { return w.free() && w.pool != nil && w.at == nil })
+	w := pm.anyWorker(t, func(w *poolWorker) bool { return w.free() && w.pool != nil && w.visit.at == nil })
 	w.parked = false
 	w.woken.Store(false)
 	if w.pool.arriveOrRetire(&w.Member) {
@@ -882,7 +882,7 @@ func (pm *poolModel) checkLaw(t *rapid.T, mi *modelInbox) {
 			booked.Forwarded += w.tally.Forwarded
 			booked.Errors += w.tally.Errors
 			inHand += len(w.todo) + w.tally.completed()
-			if w.Member.inHand > 0 {
+			if w.Member.custody.inHand > 0 {
 				busy++
 			}
 		}
@@ -915,17 +915,17 @@ func (pm *poolModel) checkInstances(t *rapid.T, mi *modelInbox) {
 		if w.inbox != mi {
 			continue
 		}
-		if w.inUse {
+		if w.custody.inUse {
 			out++
 		}
-		if w.owns {
+		if w.custody.owns {
 			owned++
 			have(w.Instance)
 		} else if w.Instance != nil {
 			t.Fatalf("%s: a worker has an instance that is not its own", mi.Name())
 		}
-		if len(w.todo) > 0 && (!w.inUse || !w.owns) {
-			t.Fatalf("%s: a worker has a batch, holds %v, owns %v", mi.Name(), w.inUse, w.owns)
+		if len(w.todo) > 0 && (!w.custody.inUse || !w.custody.owns) {
+			t.Fatalf("%s: a worker has a batch, holds %v, owns %v", mi.Name(), w.custody.inUse, w.custody.owns)
 		}
 	}
 	if mi.state.instances.busy != out || mi.state.instances.made != owned+len(mi.state.instances.idle) {
@@ -1066,7 +1066,7 @@ func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of fun
 		if w.joined {
 			live++
 		}
-		if w.Member.waking {
+		if w.Member.attendance.waking {
 			waking++
 			if !w.joined || w.parked && !w.woken.Load() || !w.Ready() {
 				t.Fatalf("%s: worker %d counts as on its way, and is asleep", name, i)

@@ -317,8 +317,8 @@ func (s *state) postponed() int { return s.delayed.Len() + int(s.waiters.retries
 // release notes that n commands have left a worker's batch.
 func (s *state) release(m *Member, n int) {
 	s.counts.inHand -= n
-	m.inHand -= int32(n)
-	if n > 0 && m.inHand == 0 && !m.blocked {
+	m.custody.inHand -= int32(n)
+	if n > 0 && m.custody.inHand == 0 && !m.attendance.blocked {
 		s.counts.busy--
 	}
 }

@@ -12,7 +12,7 @@ func (s *state) countCrash(m *Member, f fault) {
 	if s.counts.streak > 0 && now-streak.crashed > int64(s.cfg.StreakEnds) {
 		s.forgetStreak()
 	}
-	streak.crashed, m.fault = now, f
+	streak.crashed, m.custody.fault = now, f
 	s.counts.Crashes++
 	if f == faultless {
 		return
@@ -126,7 +126,7 @@ func (in *Inbox) Judge(m *Member, workers int) Verdict {
 		v.Since = time.Duration(in.state.now() - in.state.lastStreak().unable)
 	}
 	if m.visit == nil {
-		v.Pause = in.state.slowDown(m.fault, workers, &fx)
+		v.Pause = in.state.slowDown(m.custody.fault, workers, &fx)
 	}
 	in.unlock(&fx)
 	return v

@@ -50,8 +50,8 @@ func (in *Inbox) TakeSuspended(m *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.state.counts.suspended--
-	m.inHand++
-	if m.inHand == 1 {
+	m.custody.inHand++
+	if m.custody.inHand == 1 {
 		in.state.counts.busy++
 	}
 }

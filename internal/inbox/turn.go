@@ -69,11 +69,11 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	var fx effects
 	in.mu.Lock()
 	in.state.carry(m, int32(n))
-	if n == 0 && m.idle {
+	if n == 0 && m.attendance.idle {
 		in.state.yield(m)
 	}
 	in.state.freeLanes(m) // a worker that carries nothing any more may stay parked
-	rests = m.idle && (n > 0 || in.state.workers.excess == 0)
+	rests = m.attendance.idle && (n > 0 || in.state.workers.excess == 0)
 	in.state.changed(&fx)
 	in.state.checkQuiet(&fx)
 	in.unlock(&fx)
@@ -90,7 +90,7 @@ func (s *state) take(m *Member, most int) int {
 	if n == 0 || !s.mayCome(m) {
 		return 0
 	}
-	if !m.owns && !s.equippable() || s.lingering() {
+	if !m.custody.owns && !s.equippable() || s.lingering() {
 		return 0
 	}
 	n = s.share(n)
@@ -111,12 +111,12 @@ func (s *state) take(m *Member, most int) int {
 	if s.pace.rate != nil {
 		s.pace.rate.Take(unstartedOf(m.Batch[:n]))
 	}
-	if !m.owns {
+	if !m.custody.owns {
 		s.equip(m)
 	}
 	s.hold(m)
 	s.counts.inHand += n
-	m.inHand = int32(n)
+	m.custody.inHand = int32(n)
 	s.keepCopy(m, n)
 	s.counts.busy++
 	return n

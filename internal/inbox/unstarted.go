@@ -25,7 +25,7 @@ func (in *Inbox) TakeCalled(m *Member) bool {
 	}
 	in.state.unstarted.called = false
 	in.state.unstarted.n--
-	m.joined = true
+	m.attendance.joined = true
 	m.ready.Store(true)
 	in.state.workers.expect(m)
 	return true

@@ -93,7 +93,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				if !m.Ready() {
 					t.Skip("it is parked")
 				}
-				tally.OK = int(m.inHand)
+				tally.OK = int(m.custody.inHand)
 				if in.Turn(m, &tally, true) >= 0 {
 					return
 				}
@@ -110,7 +110,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 			"all leave": func(*rapid.T) {
 				in.DropUnstarted()
 				for _, m := range members {
-					tally.OK = int(m.inHand)
+					tally.OK = int(m.custody.inHand)
 					in.Book(m, &tally)
 					in.Yield(m)
 					in.Leave(m)

@@ -14,7 +14,7 @@ import (
 // parked until it is woken.
 func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	gone := sp.arriveOrRetire(m)
-	if in := m.at; in != nil {
+	if in := m.visit.at; in != nil {
 		if n := sp.stay(in, m, t, gone); n > 0 {
 			return in, n
 		}
@@ -74,13 +74,13 @@ func (sp *SharedPool) parked(m *Member) bool {
 		return false
 	}
 	sp.park(m)
-	m.empty = 0
+	m.visit.empty = 0
 	return true
 }
 
 // next finds the inbox to visit next, nil if there is none.
 func (sp *SharedPool) next(m *Member) (*Inbox, uint64) {
-	if m.walked = sp.polled(); m.walked {
+	if m.visit.walked = sp.polled(); m.visit.walked {
 		return sp.walk(m), 0
 	}
 	sp.mu.Lock()
@@ -95,21 +95,21 @@ func (sp *SharedPool) next(m *Member) (*Inbox, uint64) {
 // walk follows the plan to the next inbox with work. It returns nil after one
 // round of empty visits if there is no token.
 func (sp *SharedPool) walk(m *Member) *Inbox {
-	if m.route == nil {
-		m.route = sp.route.Load()
+	if m.visit.route == nil {
+		m.visit.route = sp.route.Load()
 	}
 	sp.turnTo(m, sp.route.Load())
 	for {
-		n := len(m.route.order)
+		n := len(m.visit.route.order)
 		if n == 0 {
-			m.route = sp.route.Load()
+			m.visit.route = sp.route.Load()
 			return nil
 		}
-		in := m.route.order[m.walk.At(n)]
+		in := m.visit.route.order[m.visit.walk.At(n)]
 		if in.state.visits.tokens.Load() > 0 {
 			return in
 		}
-		if m.empty >= n && sp.noted.Load() == 0 {
+		if m.visit.empty >= n && sp.noted.Load() == 0 {
 			return nil
 		}
 		in.state.visits.empties.Add(1)
@@ -120,14 +120,14 @@ func (sp *SharedPool) walk(m *Member) *Inbox {
 // endVisit ends a visit of a worker that polls.
 func (sp *SharedPool) endVisit(m *Member, handled int, bounded bool) {
 	sp.count(handled == 0)
-	m.empty++
+	m.visit.empty++
 	if handled > 0 {
-		m.empty = 0
+		m.visit.empty = 0
 	}
-	rt, fresh := m.route, sp.route.Load()
+	rt, fresh := m.visit.route, sp.route.Load()
 	restarts := rt.plan.Restarts(handled, bounded)
-	round := m.walk.EndsRound(rt.plan, len(rt.order), handled, bounded)
-	past := m.walk.Leave(rt.plan, len(rt.order), handled, bounded)
+	round := m.visit.walk.EndsRound(rt.plan, len(rt.order), handled, bounded)
+	past := m.visit.walk.Leave(rt.plan, len(rt.order), handled, bounded)
 	if past || restarts {
 		sp.adopt(m, fresh)
 	} else {
@@ -145,7 +145,7 @@ func (sp *SharedPool) endVisit(m *Member, handled int, bounded bool) {
 // turnTo makes a worker leave its route in the middle if the fresh route is of
 // the same plan, for other inboxes, or of a plan with Now.
 func (sp *SharedPool) turnTo(m *Member, fresh *route) {
-	if fresh.plan == m.route.plan || fresh.plan != nil && fresh.plan.Now {
+	if fresh.plan == m.visit.route.plan || fresh.plan != nil && fresh.plan.Now {
 		sp.adopt(m, fresh)
 	}
 }
@@ -153,9 +153,9 @@ func (sp *SharedPool) turnTo(m *Member, fresh *route) {
 // adopt makes a worker follow the fresh route from its first place, unless it
 // follows it already.
 func (sp *SharedPool) adopt(m *Member, fresh *route) {
-	if fresh != m.route {
-		m.route = fresh
-		m.walk.Restart()
+	if fresh != m.visit.route {
+		m.visit.route = fresh
+		m.visit.walk.Restart()
 	}
 }
 
@@ -177,7 +177,7 @@ func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
 	in.mu.Lock()
 	n := in.state.visited(sp, era, m, aheadFull, &fx)
 	in.unlock(&fx)
-	if m.walked && n == 0 {
+	if m.visit.walked && n == 0 {
 		in.state.visits.empties.Add(1)
 		sp.endVisit(m, 0, false)
 	}
@@ -187,14 +187,14 @@ func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
 // visited starts a visit of a shared worker and gives it its first commands.
 func (s *state) visited(sp *SharedPool, era uint64, m *Member, aheadFull bool, fx *effects) int {
 	n := 0
-	if s.claimToken(sp, era, m.walked) && !aheadFull && !s.visits.resting {
+	if s.claimToken(sp, era, m.visit.walked) && !aheadFull && !s.visits.resting {
 		s.counts.Visits++
-		m.handled, m.queued, m.began = 0, s.queue.Len(), 0
+		m.visit.handled, m.visit.queued, m.visit.began = 0, s.queue.Len(), 0
 		n = s.take(m, sp.left(s, m))
 	}
 	if n > 0 {
-		m.at = s.self
-		m.handled = n
+		m.visit.at = s.self
+		m.visit.handled = n
 	}
 	s.changed(fx)
 	s.checkQuiet(fx)
@@ -225,7 +225,7 @@ func (s *state) claimToken(sp *SharedPool, era uint64, walked bool) bool {
 // stay continues a visit or ends it. If the worker is gone it ends the visit.
 // It returns how many commands the worker got.
 func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
-	polled := m.walked && sp.polled()
+	polled := m.visit.walked && sp.polled()
 	ends := !polled || gone || in.aheadFull()
 	var fx effects
 	in.mu.Lock()
@@ -234,7 +234,7 @@ func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 	switch {
 	case n > 0:
 	case polled:
-		sp.endVisit(m, m.handled, bounded)
+		sp.endVisit(m, m.visit.handled, bounded)
 	default:
 		sp.count(false)
 	}
@@ -258,9 +258,9 @@ func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects
 		bounded = bounded && s.queue.Len() > 0
 	}
 	if n > 0 {
-		m.handled += n
+		m.visit.handled += n
 	} else {
-		m.at = nil
+		m.visit.at = nil
 		s.unlist(m)
 		m.drop()
 		s.returnInstance(m)
@@ -273,7 +273,7 @@ func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects
 // left is how many commands a worker may still take in its visit: 0 for any
 // number, -1 for none.
 func (sp *SharedPool) left(s *state, m *Member) int {
-	rt := m.route
+	rt := m.visit.route
 	if rt == nil || !sp.polled() {
 		rt = sp.route.Load()
 	}
@@ -283,15 +283,15 @@ func (sp *SharedPool) left(s *state, m *Member) int {
 	left := 0
 	switch rt.plan.Gating {
 	case controller.Gated:
-		left = m.queued - m.handled
+		left = m.visit.queued - m.visit.handled
 	case controller.Bounded:
-		left = rt.plan.BoundOf(controller.StageID(s.self.Place)) - m.handled
+		left = rt.plan.BoundOf(controller.StageID(s.self.Place)) - m.visit.handled
 	case controller.TimeBounded: // the only gating that needs a clock
 		now := s.now()
-		if m.handled == 0 {
-			m.began = now
+		if m.visit.handled == 0 {
+			m.visit.began = now
 		}
-		if time.Duration(now-m.began) < rt.plan.Quantum || m.handled == 0 {
+		if time.Duration(now-m.visit.began) < rt.plan.Quantum || m.visit.handled == 0 {
 			return 0
 		}
 	default:

@@ -19,16 +19,16 @@ type workerSet struct {
 func (ws *workerSet) join(m *Member) {
 	ws.live++
 	ws.most = max(ws.most, ws.live)
-	m.joined = true
+	m.attendance.joined = true
 	m.ready.Store(true)
 }
 
 // depart removes a worker. It returns false if it had not joined.
 func (ws *workerSet) depart(m *Member) bool {
-	if !m.joined {
+	if !m.attendance.joined {
 		return false
 	}
-	m.joined = false
+	m.attendance.joined = false
 	ws.live--
 	ws.arrive(m)
 	return true
@@ -49,26 +49,26 @@ func (ws *workerSet) pickIdle(fit func(*Member) bool) *Member {
 
 // markWoken marks a worker that was idle as on its way.
 func (ws *workerSet) markWoken(m *Member) {
-	m.idle = false
+	m.attendance.idle = false
 	m.ready.Store(true)
 	ws.expect(m)
 }
 
 // expect counts a worker as on its way.
 func (ws *workerSet) expect(m *Member) {
-	m.waking = true
+	m.attendance.waking = true
 	ws.waking++
 }
 
 // arrive notes that a worker takes its turn: it was woken, or it was idle and
 // takes a turn for another reason.
 func (ws *workerSet) arrive(m *Member) {
-	if m.waking {
-		m.waking = false
+	if m.attendance.waking {
+		m.attendance.waking = false
 		ws.waking--
 	}
-	if m.idle {
-		m.idle = false
+	if m.attendance.idle {
+		m.attendance.idle = false
 		ws.idle = slices.DeleteFunc(ws.idle, func(o *Member) bool { return o == m })
 	}
 }
@@ -76,7 +76,7 @@ func (ws *workerSet) arrive(m *Member) {
 // park makes a worker idle until it is woken.
 func (ws *workerSet) park(m *Member) {
 	m.ready.Store(false)
-	m.idle = true
+	m.attendance.idle = true
 	ws.idle = append(ws.idle, m)
 }
 

@@ -33,7 +33,7 @@ func (s *state) staff(more int) {
 
 // leaveOwn removes a worker of the stage's own, if it has joined.
 func (s *state) leaveOwn(m *Member) {
-	if m.joined {
+	if m.attendance.joined {
 		s.staff(-1)
 	}
 	s.workers.depart(m)
@@ -41,26 +41,26 @@ func (s *state) leaveOwn(m *Member) {
 
 // markBlocked notes that a worker waits for free slots in a stage ahead.
 func (s *state) markBlocked(m *Member, now int64) {
-	if m.blocked {
+	if m.attendance.blocked {
 		return
 	}
-	m.blocked = true
+	m.attendance.blocked = true
 	s.counts.blocked++
 	s.counts.BlockedTime -= time.Duration(now)
-	if m.inHand > 0 {
+	if m.custody.inHand > 0 {
 		s.counts.busy--
 	}
 }
 
 // unblock notes that a worker takes its turn, or leaves.
 func (s *state) unblock(m *Member) {
-	if !m.blocked {
+	if !m.attendance.blocked {
 		return
 	}
-	m.blocked = false
+	m.attendance.blocked = false
 	s.counts.blocked--
 	s.counts.BlockedTime += time.Duration(s.now())
-	if m.inHand > 0 {
+	if m.custody.inHand > 0 {
 		s.counts.busy++
 	}
 }
@@ -69,7 +69,7 @@ func (s *state) unblock(m *Member) {
 // before. The batch need not be done.
 func (s *state) credit(m *Member, now int64) {
 	began, running := m.lastBatch()
-	if running || uint32(began) != m.timed {
+	if running || uint32(began) != m.custody.timed {
 		s.spend(m, time.Duration(now-began))
 	}
 }
@@ -77,11 +77,11 @@ func (s *state) credit(m *Member, now int64) {
 // spend counts the time of a worker's present batch, which has lasted so long,
 // except time that was counted before.
 func (s *state) spend(m *Member, lasted time.Duration) {
-	fresh := lasted - m.credited
+	fresh := lasted - m.custody.credited
 	if fresh <= 0 {
 		return
 	}
-	m.credited = lasted
+	m.custody.credited = lasted
 	s.counts.BusyTime += fresh
 	if m.visit == nil {
 		s.counts.IdleTime -= fresh
@@ -91,13 +91,13 @@ func (s *state) spend(m *Member, lasted time.Duration) {
 // finishTime notes that the time of a worker's last batch has been counted.
 func (m *Member) finishTime() {
 	began, _ := m.lastBatch()
-	m.timed, m.credited = uint32(began), 0
+	m.custody.timed, m.custody.credited = uint32(began), 0
 }
 
 // times are the busy, blocked and idle time up to now.
 func (s *state) times(now int64) (busy, blocked, idle time.Duration) {
-	for m := s.holding; m != nil; m = m.behind {
-		if !m.blocked {
+	for m := s.holding; m != nil; m = m.custody.behind {
+		if !m.attendance.blocked {
 			s.credit(m, now)
 		}
 	}
