@@ -41,7 +41,7 @@ func (w *Worker) abandon(s *Stage, why error) {
 		return
 	}
 	if w.pool != nil {
-		w.pool.Abandon(&w.Member)
+		w.pool.Abandon(&w.member)
 	}
 	report()
 	for _, m := range emits {
@@ -56,19 +56,19 @@ func (w *Worker) abandon(s *Stage, why error) {
 // giveUpAbandoned gives the worker up and copies what the caller has to settle.
 // Report is nil if the worker was not given up.
 func (w *Worker) giveUpAbandoned(s *Stage, why error) (emits []emission, pledged []pledge, report func()) {
-	w.emitting.Lock()
-	defer w.emitting.Unlock()
+	w.out.emitting.Lock()
+	defer w.out.emitting.Unlock()
 	if !w.giveUpLocked(abandoned, func() bool {
 		h := s.hangs.begin(why, unknownTries)
-		if report = s.Inbox.Abandon(&w.Member, s.stopError(h)); report == nil {
+		if report = s.Inbox.Abandon(&w.member, s.stopError(h)); report == nil {
 			h.tries = 1 // it has no command
 			s.hangs.end(h)
 			return false
 		}
-		w.hung = h
+		w.slot.hung = h
 		return true
 	}) {
 		return nil, nil, nil
 	}
-	return slices.Clone(w.emits), slices.Clone(w.pledged), report
+	return slices.Clone(w.out.emits), slices.Clone(w.out.pledged), report
 }

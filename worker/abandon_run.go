@@ -16,7 +16,7 @@ func (s *Stage) abandonRuns() {
 	}
 	workers := map[*Worker]bool{}
 	for _, m := range s.Inbox.Holders() {
-		if w, ok := m.Owner.(*Worker); ok && w.running.Load() != nil {
+		if w, ok := m.Owner.(*Worker); ok && w.suspending.running.Load() != nil {
 			workers[w] = true
 		}
 	}
@@ -46,13 +46,13 @@ func (w *Worker) abandonRun(s *Stage, why error) {
 	if run == nil {
 		return
 	}
-	defer close(w.over)
+	defer close(w.watchdog.over)
 	report := w.endRun(run, why)
 	if w.pool != nil {
 		w.leavePool()
 	} else {
-		s.Inbox.Yield(&w.Member)
-		s.Inbox.Leave(&w.Member)
+		s.Inbox.Yield(&w.member)
+		s.Inbox.Leave(&w.member)
 	}
 	w.releaseInstance()
 	report()
@@ -63,14 +63,14 @@ func (w *Worker) abandonRun(s *Stage, why error) {
 // of the handler finds out when the run suspends or ends, and waits then until
 // takeRun has returned.
 func (w *Worker) takeRun(s *Stage) (run *Run) {
-	w.emitting.Lock()
-	defer w.emitting.Unlock()
+	w.out.emitting.Lock()
+	defer w.out.emitting.Unlock()
 	if !w.giveUpLocked(stuck, func() bool {
-		run = w.running.Load()
+		run = w.suspending.running.Load()
 		if run == nil || run.stage != s || !run.tryLock() {
 			return false
 		}
-		if w.running.CompareAndSwap(run, nil) {
+		if w.suspending.running.CompareAndSwap(run, nil) {
 			run.custody.move(held, lost) // so that the handler's goroutine finds it so
 			return true
 		}
@@ -80,7 +80,7 @@ func (w *Worker) takeRun(s *Stage) (run *Run) {
 		return nil
 	}
 	w.arm()
-	w.alarm.Stop()
+	w.watchdog.alarm.Stop()
 	return run
 }
 

@@ -15,16 +15,16 @@ func (Up) IgnoreDeadLetterLogging() {}
 // Spawn starts an actor in the worker, as a child of the supervisor with the
 // given context. Again says that the actor replaces one that crashed.
 func (w *Worker) Spawn(supervisor actor.Context, name string, again bool) (*actor.PID, error) {
-	w.failure, w.left, w.again = nil, false, again
+	w.acting.failure, w.acting.left, w.acting.again = nil, false, again
 	box := actor.NewMailbox((*mailboxFeed)(w))
-	w.box.Store(box)
+	w.slot.box.Store(box)
 	return actor.Spawn(supervisor, name, box, func() actor.Actor { return (*actorRole)(w) })
 }
 
 // mailboxFeed is the worker as its mailbox sees it.
 type mailboxFeed Worker
 
-func (f *mailboxFeed) Ready() bool { return f.Member.Ready() && f.fate.Load() == inService }
+func (f *mailboxFeed) Ready() bool { return f.member.Ready() && f.slot.fate.Load() == inService }
 
 func (f *mailboxFeed) Len() int {
 	if f.pool != nil {
@@ -56,16 +56,16 @@ func (h *actorRole) Receive(ctx actor.Context) {
 // makes its instance first, so that the supervisor learns at once that a stage
 // cannot start. A shared worker makes instances when it needs them.
 func (w *Worker) startActor(ctx actor.Context) {
-	w.self = ctx
+	w.acting.self = ctx
 	if w.pool != nil {
-		w.pool.Join(&w.Member)
+		w.pool.Join(&w.member)
 		ctx.Send(ctx.Parent(), Up{w, nil})
 		return
 	}
-	w.failure = w.join(w.again)
-	ctx.Send(ctx.Parent(), Up{w, w.failure})
-	if w.failure != nil {
-		actor.Fail(ctx, w.failure)
+	w.acting.failure = w.join(w.acting.again)
+	ctx.Send(ctx.Parent(), Up{w, w.acting.failure})
+	if w.acting.failure != nil {
+		actor.Fail(ctx, w.acting.failure)
 	}
 }
 
@@ -73,23 +73,23 @@ func (w *Worker) startActor(ctx actor.Context) {
 // pool, and returns the instance or stops it.
 func (w *Worker) endActor() {
 	if w.stage != nil {
-		w.stage.Inbox.Book(&w.Member, &w.tally)
+		w.stage.Inbox.Book(&w.member, &w.progress.tally)
 		w.deliver(false)
 	}
 	if w.pool != nil {
 		w.leavePool()
 	} else {
 		if !w.hasUndelivered() {
-			w.stage.Inbox.Yield(&w.Member)
+			w.stage.Inbox.Yield(&w.member)
 		}
-		w.stage.Inbox.Leave(&w.Member)
+		w.stage.Inbox.Leave(&w.member)
 	}
-	if w.failure == nil && w.Member.Instance == nil {
+	if w.acting.failure == nil && w.member.Instance == nil {
 		w.use(nil) // it is back among the idle instances
 	}
 	w.stopInstances()
 	w.releaseInstance()
-	w.self = nil
+	w.acting.self = nil
 }
 
 // Unload hands over what the last actor left behind, as far as there are free

@@ -14,7 +14,7 @@ import (
 // command, moves on to the next one and returns nil. Otherwise [Worker.End]
 // must be called when the handler has returned.
 func (w *Worker) Begin() context.Context {
-	e := &w.Batch[w.cur]
+	e := &w.member.Batch[w.progress.cur]
 	if w.endEarly(e) {
 		return nil
 	}
@@ -44,8 +44,8 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 	}
 	w.calls().skipped++
 	w.endNumber()
-	w.endHold(w.cur)
-	w.cur++
+	w.endHold(w.progress.cur)
+	w.progress.cur++
 	if es := []command.Envelope{*e}; err == inbox.ErrExpired { //nolint:errorlint // mayStart returns this very error
 		w.shed(es, nil)
 	} else {
@@ -95,7 +95,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 		}
 	}
 	clear(batch[len(live):])
-	w.n = w.cur + int32(len(live))
+	w.progress.n = w.progress.cur + int32(len(live))
 	w.order(len(verdicts), func(i int) bool { return verdicts[i] == nil }, true)
 	if len(failed) > 0 {
 		w.failUnstarted(failed, errs, slices.Concat(expired, live))
@@ -109,7 +109,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 // failUnstarted ends commands that were not started, with an error each. Rest
 // is the remainder of the batch, if they were not the next ones.
 func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []command.Envelope) {
-	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, es, rest) {
+	if !w.stage.Inbox.Unbegun(&w.member, &w.progress.tally, es, rest) {
 		panic(unwind{})
 	}
 	for i := range es {
@@ -120,27 +120,27 @@ func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []comma
 // shed ends commands that have expired. Rest is the remainder of the batch, if
 // they were not the next ones.
 func (w *Worker) shed(es, rest []command.Envelope) {
-	if !w.stage.Inbox.Expire(&w.Member, &w.tally, es, rest) {
+	if !w.stage.Inbox.Expire(&w.member, &w.progress.tally, es, rest) {
 		panic(unwind{})
 	}
-	w.mark = 0 // subscribers of letters may have taken long
+	w.progress.mark = 0 // subscribers of letters may have taken long
 }
 
 // skip ends the commands of the batch from the present one up to the given
 // index. They were not started, because the inbox is halted.
 func (w *Worker) skip(to int32) {
-	if w.cur == to {
+	if w.progress.cur == to {
 		return
 	}
-	if w.numbers != nil {
-		for i := w.cur; i < to; i++ {
-			w.numbers.End(i)
+	if w.out.numbers != nil {
+		for i := w.progress.cur; i < to; i++ {
+			w.out.numbers.End(i)
 		}
 	}
-	if !w.stage.Inbox.End(&w.Member, &w.tally, w.Batch[w.cur:to]) {
+	if !w.stage.Inbox.End(&w.member, &w.progress.tally, w.member.Batch[w.progress.cur:to]) {
 		panic(unwind{})
 	}
-	w.cur = to
+	w.progress.cur = to
 }
 
 // expired reports whether the command's time to live is over. It may call user

@@ -36,9 +36,9 @@ func (w *Worker) calls() *called {
 // End ends the context of a handler that has returned, if it is registered with
 // the caller's context.
 func (w *Worker) End() {
-	if w.called != nil && w.present != nil {
-		w.present.release()
-		w.present = nil
+	if w.called != nil && w.called.present != nil {
+		w.called.present.release()
+		w.called.present = nil
 	}
 }
 

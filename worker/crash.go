@@ -11,7 +11,7 @@ func (w *Worker) rescue(inst Instance, ok *bool) {
 		w.comeBack(inst)
 		return
 	}
-	if w.n == 0 {
+	if w.progress.n == 0 {
 		return
 	}
 	value := recover()
@@ -23,13 +23,13 @@ func (w *Worker) rescue(inst Instance, ok *bool) {
 	}
 	how, known := value.(*thrown)
 	if !known {
-		how = &thrown{value, sites.here(&w.stage.crashSite), w.instance.Version()}
+		how = &thrown{value, sites.here(&w.stage.crashSite), w.gear.instance.Version()}
 	}
 	if !w.settleCrash(how) {
 		return
 	}
 	if *ok = w.isolated() && w.replaceInstance(); !*ok {
-		w.quit(w.failure)
+		w.quit(w.acting.failure)
 	}
 }
 
@@ -47,11 +47,11 @@ func (w *Worker) replaceInstance() bool {
 	w.releaseInstance()
 	if w.pool == nil {
 		if err := w.join(true); err != nil {
-			w.failure = err
+			w.acting.failure = err
 			return false
 		}
 	}
-	w.failure = nil
+	w.acting.failure = nil
 	return true
 }
 
@@ -65,11 +65,11 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	}
 	w.clock()
 	w.spill()
-	batch := w.Batch[:w.n]
-	w.n = 0
+	batch := w.member.Batch[:w.progress.n]
+	w.progress.n = 0
 
 	crash := &CrashError{Stage: w.stage.Inbox.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
-	culprit, rest := w.executor.charge(w, batch)
+	culprit, rest := w.gear.executor.charge(w, batch)
 	if culprit != nil {
 		culprit.Failed()
 		crash.Attempts = culprit.Tries()
@@ -81,7 +81,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 		retry, err = w.triesAgain(culprit, crash, false)
 	}
 	w.keepState()
-	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, err) {
+	if !w.stage.Inbox.Crash(&w.member, &w.progress.tally, culprit, rest, retry, err) {
 		return false
 	}
 	w.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing
@@ -90,28 +90,28 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	w.stage.Crashed(crash, again)
 	w.deliver(false)                          // after Crash, which says whether the worker still owns what earlier commands forwarded
 	if w.pool == nil && !w.hasUndelivered() { // otherwise it still counts as one with an instance in use, until it has handed all over
-		w.stage.Inbox.Yield(&w.Member)
+		w.stage.Inbox.Yield(&w.member)
 	}
-	w.failure = crash
+	w.acting.failure = crash
 	return true
 }
 
 // keepState keeps the saved state of the instance whose handler crashed for the
 // next one. The instance of a run is shared, and has none.
 func (w *Worker) keepState() {
-	if w.blame != nil {
-		w.blame = nil
+	if w.suspending.blame != nil {
+		w.suspending.blame = nil
 		return
 	}
-	if saved := w.instance.Saved(); saved != nil {
-		w.instance.Of().keep(saved.take())
+	if saved := w.gear.instance.Saved(); saved != nil {
+		w.gear.instance.Of().keep(saved.take())
 	}
 }
 
 // crashedInstance returns the instance whose handler crashed.
 func (w *Worker) crashedInstance() Instance {
-	if w.blame != nil {
-		return w.blame.instance
+	if w.suspending.blame != nil {
+		return w.suspending.blame.instance
 	}
-	return w.instance
+	return w.gear.instance
 }

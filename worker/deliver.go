@@ -11,7 +11,7 @@ import "slices"
 // so that the accounts never lag behind an answer. So it does if some commands
 // were emitted: otherwise they could end before they were accepted.
 func (w *Worker) deliver(park bool) bool {
-	if w.numbers != nil {
+	if w.out.numbers != nil {
 		return w.deliverInOrder(park)
 	}
 	return w.deliverOutboxes(park)
@@ -22,28 +22,28 @@ func (w *Worker) deliverOutboxes(park bool) bool {
 	if !w.hasUndelivered() {
 		return true
 	}
-	if w.mustBook {
-		w.stage.Inbox.Book(&w.Member, &w.tally)
-		w.mustBook = false
+	if w.out.mustBook {
+		w.stage.Inbox.Book(&w.member, &w.progress.tally)
+		w.out.mustBook = false
 	}
 	w.deliverLane()
-	if w.loaded == 0 {
+	if w.out.loaded == 0 {
 		return true
 	}
-	for _, out := range w.outs {
+	for _, out := range w.out.outs {
 		w.empty(out, false)
 	}
-	if w.loaded == 0 || !park {
-		return w.loaded == 0
+	if w.out.loaded == 0 || !park {
+		return w.out.loaded == 0
 	}
-	if w.executor.takesMore(w) {
+	if w.gear.executor.takesMore(w) {
 		return true
 	}
 	if w.pool == nil {
-		w.stage.Inbox.Blocked(&w.Member, &w.tally, w.now())
+		w.stage.Inbox.Blocked(&w.member, &w.progress.tally, w.now())
 	}
-	if w.Member.Carried > 0 {
-		w.stage.Inbox.Carry(&w.Member, int(w.loaded))
+	if w.member.Carried > 0 {
+		w.stage.Inbox.Carry(&w.member, int(w.out.loaded))
 	}
 	return w.parkLoaded()
 }
@@ -66,29 +66,29 @@ func (w *Worker) deliverInOrder(park bool) bool {
 // parkLoaded parks the worker at each stage that does not take what the worker
 // has for it. It returns true if everything has left after all.
 func (w *Worker) parkLoaded() bool {
-	for _, out := range w.outs {
+	for _, out := range w.out.outs {
 		w.empty(out, true)
 	}
-	w.parked = w.loaded > 0
-	for _, out := range w.outs { // one stage may have woken the worker before it parked at another
-		if len(out.items) > 0 && !out.to.InLine(&w.Member) {
-			w.Member.MarkReady()
+	w.out.parked = w.out.loaded > 0
+	for _, out := range w.out.outs { // one stage may have woken the worker before it parked at another
+		if len(out.items) > 0 && !out.to.InLine(&w.member) {
+			w.member.MarkReady()
 		}
 	}
 	w.passMark()
-	return w.loaded == 0
+	return w.out.loaded == 0
 }
 
 // passMark tells the inbox if it has been marked and what the worker carries is
 // for none of the stages that the mark is about.
 func (w *Worker) passMark() {
 	mark := w.stage.Inbox.Present()
-	if mark == nil || w.loaded == 0 || slices.ContainsFunc(w.outs, func(out *outbox) bool {
+	if mark == nil || w.out.loaded == 0 || slices.ContainsFunc(w.out.outs, func(out *outbox) bool {
 		return len(out.items) > 0 && slices.Contains(mark.To, out.to)
 	}) {
 		return
 	}
-	w.stage.Inbox.Pass(&w.Member, mark)
+	w.stage.Inbox.Pass(&w.member, mark)
 }
 
 // restLoaded parks a worker that has nothing to do, as its own stage knows
@@ -96,23 +96,23 @@ func (w *Worker) passMark() {
 // them may wake it.
 func (w *Worker) restLoaded() {
 	gone := w.parkLoaded()
-	if !w.stage.Inbox.Carry(&w.Member, int(w.loaded)) || gone && w.numbers != nil { // more may leave an ordered stage now
-		w.Member.MarkReady()
+	if !w.stage.Inbox.Carry(&w.member, int(w.out.loaded)) || gone && w.out.numbers != nil { // more may leave an ordered stage now
+		w.member.MarkReady()
 	}
-	w.parked = !gone
+	w.out.parked = !gone
 }
 
 // withdraw leaves the lines of full stages. The worker could not use a slot
 // that is promised to it there before its next batch is done, so other workers
 // are to have it.
 func (w *Worker) withdraw() {
-	if !w.parked {
+	if !w.out.parked {
 		return
 	}
-	w.parked = false
-	for _, out := range w.outs {
+	w.out.parked = false
+	for _, out := range w.out.outs {
 		if len(out.items) > 0 {
-			out.to.Withdraw(&w.Member)
+			out.to.Withdraw(&w.member)
 		}
 	}
 }

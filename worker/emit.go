@@ -23,7 +23,7 @@ type emitter Worker
 func (m *emitter) Inbox() *inbox.Inbox { return m.stage.Inbox }
 
 // AsMember returns the worker as its inbox sees it.
-func (m *emitter) AsMember() *inbox.Member { return &m.Member }
+func (m *emitter) AsMember() *inbox.Member { return &m.member }
 
 // Shared reports whether the worker is one of a shared pool.
 func (m *emitter) Shared() bool { return m.pool != nil }
@@ -33,9 +33,9 @@ func (m *emitter) Quality() float64 { return m.stage.Inbox.Quality() }
 
 // Attempt returns the number of the present try, or 0 if there is none.
 func (m *emitter) Attempt() int {
-	m.emitting.Lock() // so that the worker is not given up meanwhile
-	defer m.emitting.Unlock()
-	if m.Since.Load() <= 0 || m.fate.Load() == abandoned {
+	m.out.emitting.Lock() // so that the worker is not given up meanwhile
+	defer m.out.emitting.Unlock()
+	if m.member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned {
 		return 0
 	}
 	return (*Worker)(m).presentTry()
@@ -43,12 +43,12 @@ func (m *emitter) Attempt() int {
 
 // Defer has the worker call s.Settled when the present try has ended.
 func (m *emitter) Defer(s link.Settler, use any) bool {
-	m.emitting.Lock()
-	defer m.emitting.Unlock()
-	if m.Since.Load() <= 0 || m.fate.Load() == abandoned || !s.Deferred(use) {
+	m.out.emitting.Lock()
+	defer m.out.emitting.Unlock()
+	if m.member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned || !s.Deferred(use) {
 		return false
 	}
-	m.deferred = append(m.deferred, settling{s, use})
+	m.out.deferred = append(m.out.deferred, settling{s, use})
 	return true
 }
 
@@ -58,14 +58,14 @@ func (w *Worker) settleDeferred(ended bool, err error) {
 	if !w.stage.Defers {
 		return
 	}
-	w.emitting.Lock()
-	w.deferred, w.settling = w.settling, w.deferred
-	w.emitting.Unlock()
-	for _, d := range w.settling {
+	w.out.emitting.Lock()
+	w.out.deferred, w.out.settling = w.out.settling, w.out.deferred
+	w.out.emitting.Unlock()
+	for _, d := range w.out.settling {
 		d.Settled(d.use, ended, err)
 	}
-	clear(w.settling)
-	w.settling = w.settling[:0]
+	clear(w.out.settling)
+	w.out.settling = w.out.settling[:0]
 }
 
 // Emit holds a command until its handler returns. If the handler has emitted
@@ -76,12 +76,12 @@ func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, load any) error
 
 func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error {
 	w := (*Worker)(m)
-	w.emitting.Lock()
-	defer w.emitting.Unlock()
-	if w.Since.Load() <= 0 || w.fate.Load() == abandoned {
+	w.out.emitting.Lock()
+	defer w.out.emitting.Unlock()
+	if w.member.Since.Load() <= 0 || w.slot.fate.Load() == abandoned {
 		return behaviour.ErrNoWorker // the handler that this context was for has returned
 	}
-	if err := w.executor.refusesEmit(); err != nil {
+	if err := w.gear.executor.refusesEmit(); err != nil {
 		return plain.Wrap(fmt.Sprintf("stage %q", w.stage.Inbox.Name()), err)
 	}
 	out, err := w.outboxFor(to)
@@ -91,15 +91,15 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 	if out.isFull(w.stage.Inbox) {
 		return out.to.LoopFull()
 	}
-	from := w.Batch[w.cur].From
+	from := w.member.Batch[w.progress.cur].From
 	from.Ticket().Join()
-	if len(w.emits) < mostHeld || w.numbers != nil { // its emitted commands may leave later than its handler returns
-		w.emits = append(w.emits, emission{out, load, from})
+	if len(w.out.emits) < mostHeld || w.out.numbers != nil { // its emitted commands may leave later than its handler returns
+		w.out.emits = append(w.out.emits, emission{out, load, from})
 		return nil
 	}
 	if w.watchdog != nil {
 		var release func()
-		ctx, release = w.wait.start(ctx)
+		ctx, release = w.watchdog.wait.start(ctx)
 		defer release()
 	}
 	if err := w.sendNowLocked(ctx, emission{out, load, from}); err != nil {
@@ -124,25 +124,25 @@ func reported(err error, to *behaviour.Inlet, load any) error {
 // them they are booked together with the end of the try, so that a worker that
 // is abandoned has sent all of them or none.
 func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
-	w.emitting.Lock()
-	defer w.emitting.Unlock()
+	w.out.emitting.Lock()
+	defer w.out.emitting.Unlock()
 	w.spill()
 	ticket := e.Ticket()
-	for _, m := range w.emits {
+	for _, m := range w.out.emits {
 		*w.load(m.to, ticket) = command.Emitted(m.load, m.from, w.stage.Inbox.Place)
 	}
-	w.tally.Emitted += len(w.emits)
-	w.mustBook = true
-	clear(w.emits)
-	w.emits = w.emits[:0]
+	w.progress.tally.Emitted += len(w.out.emits)
+	w.out.mustBook = true
+	clear(w.out.emits)
+	w.out.emits = w.out.emits[:0]
 	if out == nil {
-		w.tally.OK++
+		w.progress.tally.OK++
 	} else {
-		w.tally.Forwarded++
+		w.progress.tally.Forwarded++
 		w.load(out, ticket).Continue(load, e)
 	}
 	if ticket != nil { // it waits for them, whatever becomes of this worker
-		if !w.stage.Inbox.Book(&w.Member, &w.tally) {
+		if !w.stage.Inbox.Book(&w.member, &w.progress.tally) {
 			panic(unwind{})
 		}
 		w.pledgeLocked()
@@ -152,19 +152,19 @@ func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 // recall discards what a try that did not succeed has emitted. It returns false
 // if the worker was abandoned: then the emitted commands are discarded already.
 func (w *Worker) recall() bool {
-	if len(w.emits) == 0 {
+	if len(w.out.emits) == 0 {
 		return true
 	}
-	w.emitting.Lock()
-	defer w.emitting.Unlock()
-	if w.fate.Load() == abandoned {
+	w.out.emitting.Lock()
+	defer w.out.emitting.Unlock()
+	if w.slot.fate.Load() == abandoned {
 		return false
 	}
-	for _, m := range w.emits {
+	for _, m := range w.out.emits {
 		m.from.Ticket().Settle(true, nil, nil)
 	}
-	clear(w.emits)
-	w.emits = w.emits[:0]
+	clear(w.out.emits)
+	w.out.emits = w.out.emits[:0]
 	return true
 }
 
@@ -173,14 +173,14 @@ func (w *Worker) sendNowLocked(ctx context.Context, more emission) error {
 	if err := w.sendGatheredLocked(ctx, more.to); err != nil {
 		return err
 	}
-	for i, m := range w.emits {
+	for i, m := range w.out.emits {
 		if err := w.sendOne(ctx, m); err != nil {
-			w.emits = append(w.emits[:0], w.emits[i:]...)
+			w.out.emits = append(w.out.emits[:0], w.out.emits[i:]...)
 			return err
 		}
 	}
-	clear(w.emits)
-	w.emits = w.emits[:0]
+	clear(w.out.emits)
+	w.out.emits = w.out.emits[:0]
 	return w.sendOne(ctx, more)
 }
 
@@ -188,7 +188,7 @@ func (w *Worker) sendNowLocked(ctx context.Context, more emission) error {
 // to the same stage has left: a command that is emitted now must not overtake
 // it.
 func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
-	w.mustBook = true // in the middle of a batch: commands that have left must be booked
+	w.out.mustBook = true // in the middle of a batch: commands that have left must be booked
 	w.deliver(false)
 	defer w.pledgeLocked()
 	w.redeem()

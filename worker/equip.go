@@ -3,13 +3,13 @@ package worker
 // equip ensures that the worker has an instance of the present version. It
 // stops an instance of another version before it makes a new instance.
 func (w *Worker) equip() error {
-	if w.instance == nil {
+	if w.gear.instance == nil {
 		w.useLent()
 	}
 	if w.stage.moving.Load() > 0 {
 		w.renew()
 	}
-	if w.instance == nil {
+	if w.gear.instance == nil {
 		return w.makeInstance()
 	}
 	return nil
@@ -22,48 +22,48 @@ func (w *Worker) makeInstance() error {
 		return err
 	}
 	w.use(inst)
-	w.Member.Instance = inst
+	w.member.Instance = inst
 	return nil
 }
 
 // use gives the worker an instance, nil for none.
 func (w *Worker) use(inst Instance) {
-	w.instance = inst
+	w.gear.instance = inst
 	if inst != nil {
-		w.executor = w.stage.executorOf(inst)
+		w.gear.executor = w.stage.executorOf(inst)
 	}
 }
 
 // useLent has the worker use the instance that the inbox has lent, if any.
 func (w *Worker) useLent() {
-	inst, _ := w.Member.Instance.(Instance)
+	inst, _ := w.member.Instance.(Instance)
 	w.use(inst)
 }
 
 // renew stops the worker's instance unless it is of the present version.
 func (w *Worker) renew() {
-	w.use(w.stage.renew(w.instance))
-	w.Member.Instance = nilOr(w.instance)
+	w.use(w.stage.renew(w.gear.instance))
+	w.member.Instance = nilOr(w.gear.instance)
 }
 
 // renewIdle renews the instance of a worker that has nothing to do, so that a
 // worker of the stage's own keeps no instance of an old version.
 func (w *Worker) renewIdle() {
-	if w.instance == nil || w.stage.moving.Load() == 0 {
+	if w.gear.instance == nil || w.stage.moving.Load() == 0 {
 		return
 	}
 	w.renew()
-	if w.instance == nil {
-		w.stage.Inbox.ReturnInstance(&w.Member)
+	if w.gear.instance == nil {
+		w.stage.Inbox.ReturnInstance(&w.member)
 	}
 }
 
 // stopInstances stops the worker's instance, and a surplus one.
 func (w *Worker) stopInstances() {
 	w.stopSurplus()
-	inst := w.instance
+	inst := w.gear.instance
 	w.use(nil)
-	w.Member.Instance = nil
+	w.member.Instance = nil
 	if inst != nil {
 		StopInstance(w.stage, inst)
 	}
@@ -71,8 +71,8 @@ func (w *Worker) stopInstances() {
 
 // stopSurplus stops the instance that the inbox says is one too many.
 func (w *Worker) stopSurplus() {
-	if inst, ok := w.Member.Surplus.(Instance); ok {
-		w.Member.Surplus = nil
+	if inst, ok := w.member.Surplus.(Instance); ok {
+		w.member.Surplus = nil
 		StopInstance(w.stage, inst)
 	}
 }

@@ -13,12 +13,12 @@ import (
 )
 
 func (each) execute(w *Worker, batch []command.Envelope) {
-	w.instance.HandleEach(w.handling(), w, batch)
+	w.gear.instance.HandleEach(w.handling(), w, batch)
 }
 
 func (stepwise) execute(w *Worker, batch []command.Envelope) {
 	w.handleStepwise(batch, func(ctx context.Context, e *command.Envelope) behaviour.Outcome {
-		o := w.instance.Handle(ctx, e.Load)
+		o := w.gear.instance.Handle(ctx, e.Load)
 		w.End()
 		return o
 	})
@@ -31,10 +31,10 @@ func (limited) execute(w *Worker, batch []command.Envelope) {
 // handleStepwise handles the commands of a batch. Handle calls the handler for
 // one command.
 func (w *Worker) handleStepwise(batch []command.Envelope, handle func(context.Context, *command.Envelope) behaviour.Outcome) {
-	saved := w.instance.Saved()
+	saved := w.gear.instance.Saved()
 	for n := range batch {
 		w.follow(n + 1)
-		if w.Halted() || n >= int(w.n) { // a keyed stage may take back the rest
+		if w.Halted() || n >= int(w.progress.n) { // a keyed stage may take back the rest
 			return
 		}
 		if ctx := w.Begin(); ctx != nil {
@@ -74,7 +74,7 @@ func (many) execute(w *Worker, batch []command.Envelope) {
 		return
 	}
 	outcomes := w.callMany(batch)
-	if saved := w.instance.Saved(); saved != nil {
+	if saved := w.gear.instance.Saved(); saved != nil {
 		saved.Note(len(batch))
 	}
 	for _, o := range outcomes {
@@ -87,7 +87,7 @@ func (many) execute(w *Worker, batch []command.Envelope) {
 // that was found so stays alone at further tries, because it may well crash
 // again.
 func (many) charge(w *Worker, batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
-	if rest = batch[w.cur:]; len(rest) > 1 {
+	if rest = batch[w.progress.cur:]; len(rest) > 1 {
 		inbox.Narrow(rest)
 		return nil, rest
 	}
@@ -101,9 +101,9 @@ func (many) refusesEmit() error { return errBatchEmit }
 // limit. It returns an outcome for each command.
 func (w *Worker) callMany(batch []command.Envelope) (outcomes []behaviour.Outcome) {
 	if w.stage.Timeout == 0 {
-		return checked(w.instance.HandleMany(w.handling(), batch), len(batch))
+		return checked(w.gear.instance.HandleMany(w.handling(), batch), len(batch))
 	}
-	ctx, inst := w.limit(w.handling(), nil), w.instance
+	ctx, inst := w.limit(w.handling(), nil), w.gear.instance
 	given := slices.Clone(batch) // if the watchdog gives the worker up, the batch is the watchdog's
 	w.watched(ctx, func() { outcomes = inst.HandleMany(ctx, given) })
 	w.unlimit()

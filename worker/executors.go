@@ -51,7 +51,7 @@ type single struct{}
 
 // charge charges the present command.
 func (single) charge(w *Worker, batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
-	return &batch[w.cur], batch[w.cur+1:]
+	return &batch[w.progress.cur], batch[w.progress.cur+1:]
 }
 
 func (single) refusesEmit() error { return nil }
@@ -62,8 +62,8 @@ func (single) refusesEmit() error { return nil }
 // a command that an earlier handler forwarded.
 func (single) takesMore(w *Worker) bool {
 	own := w.stage.Inbox
-	if w.numbers != nil {
+	if w.out.numbers != nil {
 		return false // no other worker hands over meanwhile
 	}
-	return w.pool == nil && own.Forks() && own.Config().Batch > 1 && int(w.loaded) < own.Config().Capacity
+	return w.pool == nil && own.Forks() && own.Config().Batch > 1 && int(w.out.loaded) < own.Config().Capacity
 }

@@ -6,10 +6,10 @@ import "github.com/golda-dev/golda/internal/inbox"
 // false. The caller has emitting, so the handler does not emit; to give the
 // worker up as stuck it also has watching, so the handler does not return.
 func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
-	if w.fate.Load() != inService || !take() {
+	if w.slot.fate.Load() != inService || !take() {
 		return false
 	}
-	w.fate.v.Store(int32(f))
+	w.slot.fate.v.Store(int32(f))
 	return true
 }
 
@@ -17,13 +17,13 @@ func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
 // handler has returned: it stops the instance and drops what the worker holds,
 // if that is its own.
 func (w *Worker) comeBack(inst Instance) {
-	if w.fate.Load() == stuck {
-		<-w.over // until then the crash is being settled
+	if w.slot.fate.Load() == stuck {
+		<-w.watchdog.over // until then the crash is being settled
 	} else {
 		w.drop()
 	}
-	if w.hung != nil {
-		w.stage.hangs.end(w.hung)
+	if w.slot.hung != nil {
+		w.stage.hangs.end(w.slot.hung)
 	}
 	w.stage.endAbandoned()
 	if inst != nil {
@@ -48,8 +48,8 @@ func (s *Stage) endAbandoned() {
 func (w *Worker) drop() {
 	w.unlimit()
 	w.settleDeferred(false, nil)
-	clear(w.Batch)
-	w.n, w.tally, w.lane, w.spent = 0, inbox.Tally{}, noLane, nil
-	w.tour, w.outs, w.loaded, w.mustBook = nil, nil, 0, false
-	w.instance = nil
+	clear(w.member.Batch)
+	w.progress.n, w.progress.tally, w.out.lane, w.progress.spent = 0, inbox.Tally{}, noLane, nil
+	w.out.tour, w.out.outs, w.out.loaded, w.out.mustBook = nil, nil, 0, false
+	w.gear.instance = nil
 }

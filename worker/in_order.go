@@ -10,42 +10,42 @@ import "github.com/golda-dev/golda/internal/inbox"
 
 // endNumber notes that nothing more comes of the present command.
 func (w *Worker) endNumber() {
-	if w.numbers != nil {
-		w.numbers.End(w.cur)
+	if w.out.numbers != nil {
+		w.out.numbers.End(w.progress.cur)
 	}
 }
 
 // endHold ends the hold of a command on the lane of its key, unless it is to be
 // tried again.
 func (w *Worker) endHold(at int32) {
-	if w.holds != nil {
-		w.holds.End(at)
+	if w.out.holds != nil {
+		w.out.holds.End(at)
 	}
 }
 
 // takeResults moves the results that may leave to the outboxes, and reports
 // whether there are any.
 func (w *Worker) takeResults() bool {
-	w.leaving = w.stage.Inbox.TakeResults(&w.Member, &w.tally, w.leaving[:0])
-	w.mustBook = false
-	for i := range w.leaving {
-		r := &w.leaving[i]
+	w.out.leaving = w.stage.Inbox.TakeResults(&w.member, &w.progress.tally, w.out.leaving[:0])
+	w.out.mustBook = false
+	for i := range w.out.leaving {
+		r := &w.out.leaving[i]
 		out, err := w.outboxFor(r.To)
 		if err != nil { // the stage was removed meanwhile: its inbox ends the command
 			out = &outbox{to: r.To.Inbox().(*inbox.Inbox)}
-			w.outs = append(w.outs, out)
+			w.out.outs = append(w.out.outs, out)
 		}
 		out.items = append(out.items, r.Envelope)
 	}
-	w.loaded += int32(len(w.leaving))
-	clear(w.leaving)
-	return w.loaded > 0
+	w.out.loaded += int32(len(w.out.leaving))
+	clear(w.out.leaving)
+	return w.out.loaded > 0
 }
 
 // order has the numbers of the batch follow its commands. Those at the indexes
 // that were left out have ended.
 func (w *Worker) order(n int, keep func(i int) bool, ends bool) {
-	if w.numbers == nil {
+	if w.out.numbers == nil {
 		return
 	}
 	var kept, others []int
@@ -58,9 +58,9 @@ func (w *Worker) order(n int, keep func(i int) bool, ends bool) {
 	}
 	if ends {
 		for _, i := range others {
-			w.numbers.End(int32(i))
+			w.out.numbers.End(int32(i))
 		}
 		others = nil
 	}
-	w.numbers.Order(append(kept, others...))
+	w.out.numbers.Order(append(kept, others...))
 }

@@ -4,19 +4,19 @@ import "github.com/golda-dev/golda/internal/command"
 
 // pass puts a command on the lane.
 func (w *Worker) pass(e *command.Envelope, load any) {
-	slot := &w.Batch[w.lane.n]
+	slot := &w.member.Batch[w.out.lane.n]
 	slot.Continue(load, e)
 	if slot.From != nil { // a ticket may wait for the command; to look for one would cost more than to book
-		w.mustBook = true
+		w.out.mustBook = true
 	}
-	w.lane.n++
-	w.tally.Forwarded++
+	w.out.lane.n++
+	w.progress.tally.Forwarded++
 }
 
 // deliverLane hands over the lane's commands, and moves the commands that the
 // target does not take to its outbox.
 func (w *Worker) deliverLane() {
-	run, out := w.Batch[:w.lane.n], w.lane.out
+	run, out := w.member.Batch[:w.out.lane.n], w.out.lane.out
 	if len(run) == 0 {
 		return
 	}
@@ -28,7 +28,7 @@ func (w *Worker) deliverLane() {
 // spill moves the lane's commands to its outbox, so that other commands can be
 // put behind them.
 func (w *Worker) spill() {
-	run := w.Batch[:w.lane.n]
+	run := w.member.Batch[:w.out.lane.n]
 	w.endLane(run)
 	clear(run)
 }
@@ -36,9 +36,9 @@ func (w *Worker) spill() {
 // endLane ends the lane and moves the remaining commands to its outbox.
 func (w *Worker) endLane(left []command.Envelope) {
 	if len(left) > 0 {
-		w.lane.out.items = append(w.lane.out.items, left...)
-		w.lane.out.shown = w.lane.shown
-		w.loaded += int32(len(left))
+		w.out.lane.out.items = append(w.out.lane.out.items, left...)
+		w.out.lane.out.shown = w.out.lane.shown
+		w.out.loaded += int32(len(left))
 	}
-	w.lane = noLane
+	w.out.lane = noLane
 }

@@ -19,11 +19,11 @@ func (w *Worker) serve() {
 		return
 	}
 	if w.watchdog != nil {
-		w.header = nil
+		w.watchdog.header = nil
 	}
 	w.label()
 	defer w.forgetTime() // the next batch may start much later
-	box := w.box.Load()
+	box := w.slot.box.Load()
 	for range turns {
 		if !w.deliverBatch(box) || box.Pressing() {
 			w.runCalled(box)
@@ -31,19 +31,19 @@ func (w *Worker) serve() {
 		}
 		n := w.next()
 		if n == 0 {
-			if w.loaded > 0 {
+			if w.out.loaded > 0 {
 				w.restLoaded()
 			}
 			w.rest(box)
 			return
 		}
-		if w.loaded > 0 {
+		if w.out.loaded > 0 {
 			w.pledgeLoaded()
 		}
 		w.wakeCalled()
 		if n < 0 {
-			w.left = true
-			w.self.Stop(w.self.Self())
+			w.acting.left = true
+			w.acting.self.Stop(w.acting.self.Self())
 			return
 		}
 		if !w.ensureInstance(n) || !w.work(n) || box.Stepped() {
@@ -58,15 +58,15 @@ func (w *Worker) serve() {
 // such yields have been in vain, as where commands come one by one, or if the
 // worker has called an idle worker, because that one would wait meanwhile.
 func (w *Worker) next() int {
-	if w.Member.Called != nil || !w.yields.Pays() {
+	if w.member.Called != nil || !w.progress.yields.Pays() {
 		return w.takeTurn(true)
 	}
 	n := w.takeTurn(false)
 	if n == 0 {
-		w.mark = 0
+		w.progress.mark = 0
 		yield.Once()
 		n = w.takeTurn(true)
-		w.yields.Found(n != 0)
+		w.progress.yields.Found(n != 0)
 	}
 	return n
 }
@@ -83,16 +83,16 @@ func (w *Worker) rest(box *actor.Mailbox) {
 // takeTurn books the last batch and takes the next.
 func (w *Worker) takeTurn(park bool) int {
 	if w.pool == nil {
-		if w.loaded != w.Member.Carried {
-			w.stage.Inbox.Carry(&w.Member, int(w.loaded))
+		if w.out.loaded != w.member.Carried {
+			w.stage.Inbox.Carry(&w.member, int(w.out.loaded))
 		}
 		w.passMark()
-		n := w.stage.Inbox.Turn(&w.Member, &w.tally, park)
+		n := w.stage.Inbox.Turn(&w.member, &w.progress.tally, park)
 		w.recycle()
 		return n
 	}
 	left := w.stage
-	in, n := w.pool.Turn(&w.Member, &w.tally, park)
+	in, n := w.pool.Turn(&w.member, &w.progress.tally, park)
 	w.recycle()
 	if n > 0 {
 		w.visit(in)
@@ -108,10 +108,10 @@ func (w *Worker) takeTurn(park bool) int {
 // These are booked, so the copies that the inbox had of them are not read any
 // more.
 func (w *Worker) recycle() {
-	if len(w.spent) > 0 {
-		w.stage.Boxes.Recycle(w.spent)
-		clear(w.spent)
-		w.spent = w.spent[:0]
+	if len(w.progress.spent) > 0 {
+		w.stage.Boxes.Recycle(w.progress.spent)
+		clear(w.progress.spent)
+		w.progress.spent = w.progress.spent[:0]
 	}
 }
 
@@ -121,7 +121,7 @@ func (w *Worker) visit(in *inbox.Inbox) {
 		w.storeOutboxes()
 		w.stage = in.Owner.(*Stage)
 		w.seen.Store(w.stage)
-		w.outs = w.tour.from(in.Place)
+		w.out.outs = w.out.tour.from(in.Place)
 		w.inOrder(in)
 		w.label()
 	}
@@ -132,33 +132,33 @@ func (w *Worker) visit(in *inbox.Inbox) {
 // visit.
 func (w *Worker) storeOutboxes() {
 	if w.stage != nil {
-		if w.tour == nil {
-			w.tour = new(tour)
+		if w.out.tour == nil {
+			w.out.tour = new(tour)
 		}
-		w.tour.put(w.stage.Inbox.Place, w.outs)
+		w.out.tour.put(w.stage.Inbox.Place, w.out.outs)
 	}
-	w.outs = nil
+	w.out.outs = nil
 }
 
 // ensureInstance ensures that there is an instance for the batch. It returns
 // false if none could be made; then the batch has gone back to the queue, and
 // the actor has failed.
 func (w *Worker) ensureInstance(n int) bool {
-	if w.instance != nil && w.stage.moving.Load() == 0 {
+	if w.gear.instance != nil && w.stage.moving.Load() == 0 {
 		return true
 	}
 	err := w.equip()
 	if err == nil {
 		return true
 	}
-	w.failure = err
-	if !w.stage.Inbox.NoInstance(&w.Member, &w.tally, w.Batch[:n], err) {
-		w.comeBack(w.instance)
+	w.acting.failure = err
+	if !w.stage.Inbox.NoInstance(&w.member, &w.progress.tally, w.member.Batch[:n], err) {
+		w.comeBack(w.gear.instance)
 		return false
 	}
-	clear(w.Batch[:n])
+	clear(w.member.Batch[:n])
 	if w.pool == nil {
-		w.stage.Inbox.Yield(&w.Member)
+		w.stage.Inbox.Yield(&w.member)
 	}
 	w.quit(err)
 	return false
@@ -168,21 +168,21 @@ func (w *Worker) ensureInstance(n int) bool {
 // handler crashed, or the worker was given up. Stacks of handlers are found by
 // the name of this method, see [handlerCallers].
 func (w *Worker) work(n int) (ok bool) {
-	w.n, w.cur = int32(n), 0
+	w.progress.n, w.progress.cur = int32(n), 0
 	if w.called != nil {
-		w.skipped = 0
+		w.called.skipped = 0
 	}
 	started := max(w.now(), 1)
-	w.Since.Store(started)
-	defer w.endBatch(w.instance, &ok)
-	defer w.rescue(w.instance, &ok)
-	wait, waited := command.Waited(w.Batch[:n], started)
-	w.tally.Wait, w.tally.Waited = wait, int32(waited)
-	w.executor.execute(w, w.Batch[:n])
+	w.member.Since.Store(started)
+	defer w.endBatch(w.gear.instance, &ok)
+	defer w.rescue(w.gear.instance, &ok)
+	wait, waited := command.Waited(w.member.Batch[:n], started)
+	w.progress.tally.Wait, w.progress.tally.Waited = wait, int32(waited)
+	w.gear.executor.execute(w, w.member.Batch[:n])
 	w.clock()
-	w.skip(w.n)
-	w.n = 0
-	clear(w.Batch[w.lane.n:n])
+	w.skip(w.progress.n)
+	w.progress.n = 0
+	clear(w.member.Batch[w.out.lane.n:n])
 	return true
 }
 
@@ -190,14 +190,14 @@ func (w *Worker) work(n int) (ok bool) {
 // has kept cannot emit. From now on the worker will not be abandoned, unless it
 // was before.
 func (w *Worker) endBatch(inst Instance, ok *bool) {
-	w.emitting.Lock()
-	w.Since.Store(-w.batchStart())
-	fate := w.fate.Load()
+	w.out.emitting.Lock()
+	w.member.Since.Store(-w.batchStart())
+	fate := w.slot.fate.Load()
 	if fate == inService {
-		w.Member.Delivers = true
+		w.member.Delivers = true
 		w.redeem()
 	}
-	w.emitting.Unlock()
+	w.out.emitting.Unlock()
 	if fate == abandoned {
 		*ok = false
 		w.comeBack(inst)

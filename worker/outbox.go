@@ -134,7 +134,7 @@ var noLane = lane{inlet: new(behaviour.Inlet)}
 // outboxFor returns the outbox for an inlet. It makes one the first time. A
 // stage forwards to few others, so a search is faster than a map.
 func (w *Worker) outboxFor(to *behaviour.Inlet) (*outbox, error) {
-	for _, out := range w.outs {
+	for _, out := range w.out.outs {
 		if to.Inbox() == any(out.to) {
 			out.check(w.stage.Inbox)
 			return out, nil
@@ -142,7 +142,7 @@ func (w *Worker) outboxFor(to *behaviour.Inlet) (*outbox, error) {
 	}
 	out, err := w.stage.newOutbox(to)
 	if err == nil {
-		w.outs = append(w.outs, out)
+		w.out.outs = append(w.out.outs, out)
 	}
 	return out, err
 }
@@ -151,17 +151,17 @@ func (w *Worker) outboxFor(to *behaviour.Inlet) (*outbox, error) {
 // If a ticket waits for the command it is given, otherwise it is nil. In an
 // ordered stage the envelope is a result of the present command instead.
 func (w *Worker) load(out *outbox, ticket *command.Ticket) *command.Envelope {
-	if w.numbers != nil {
-		return w.numbers.Add(w.cur, out.to.Inlet())
+	if w.out.numbers != nil {
+		return w.out.numbers.Add(w.progress.cur, out.to.Inlet())
 	}
 	n := len(out.items)
 	if n == cap(out.items) {
 		out.items = slices.Grow(out.items, max(n, 8))
 	}
 	out.items = out.items[:n+1]
-	w.loaded++
+	w.out.loaded++
 	if ticket != nil {
-		w.mustBook = true
+		w.out.mustBook = true
 	}
 	return &out.items[n]
 }
@@ -169,12 +169,12 @@ func (w *Worker) load(out *outbox, ticket *command.Ticket) *command.Envelope {
 // handOver hands commands to the outbox's target and returns how many it took.
 func (w *Worker) handOver(out *outbox, es []command.Envelope, park bool) int {
 	force := out.back || w.pool != nil && out.to.Waits() // a shared worker never waits for a slot
-	return out.to.HandOver(&w.Member, es, w.now(), force, park)
+	return out.to.HandOver(&w.member, es, w.now(), force, park)
 }
 
 // shift removes the first n commands, which have left, from an outbox.
 func (w *Worker) shift(out *outbox, n int) {
-	w.loaded -= int32(n)
+	w.out.loaded -= int32(n)
 	rest := copy(out.items, out.items[n:])
 	clear(out.items[rest:])
 	out.items = out.items[:rest]

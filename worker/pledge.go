@@ -3,11 +3,11 @@ package worker
 // bookMidBatch books in the middle of a batch.
 func (w *Worker) bookMidBatch() {
 	if w.hasUndelivered() {
-		w.emitting.Lock()
-		defer w.emitting.Unlock()
+		w.out.emitting.Lock()
+		defer w.out.emitting.Unlock()
 		defer w.pledgeLocked()
 	}
-	if !w.stage.Inbox.Book(&w.Member, &w.tally) {
+	if !w.stage.Inbox.Book(&w.member, &w.progress.tally) {
 		panic(unwind{})
 	}
 }
@@ -17,12 +17,12 @@ func (w *Worker) bookMidBatch() {
 // before it was abandoned would never end, nor would the calls that wait for
 // them.
 func (w *Worker) pledgeLocked() {
-	for l := &w.lane; l.shown < l.n; l.shown++ {
-		w.pledged = append(w.pledged, pledge{l.out.to, w.Batch[l.shown]})
+	for l := &w.out.lane; l.shown < l.n; l.shown++ {
+		w.out.pledged = append(w.out.pledged, pledge{l.out.to, w.member.Batch[l.shown]})
 	}
-	for _, out := range w.outs {
+	for _, out := range w.out.outs {
 		for ; int(out.shown) < len(out.items); out.shown++ {
-			w.pledged = append(w.pledged, pledge{out.to, out.items[out.shown]})
+			w.out.pledged = append(w.out.pledged, pledge{out.to, out.items[out.shown]})
 		}
 	}
 }
@@ -32,21 +32,21 @@ func (w *Worker) pledgeLocked() {
 // case it is abandoned in the batch.
 func (w *Worker) pledgeLoaded() {
 	w.withdraw()
-	w.emitting.Lock()
-	defer w.emitting.Unlock()
+	w.out.emitting.Lock()
+	defer w.out.emitting.Unlock()
 	w.pledgeLocked()
 }
 
 // redeem discards the pledges: the commands have left, or the worker is about
 // to deliver them.
 func (w *Worker) redeem() {
-	if len(w.pledged) == 0 {
+	if len(w.out.pledged) == 0 {
 		return
 	}
-	clear(w.pledged)
-	w.pledged = w.pledged[:0]
-	w.lane.shown = 0
-	for _, out := range w.outs {
+	clear(w.out.pledged)
+	w.out.pledged = w.out.pledged[:0]
+	w.out.lane.shown = 0
+	for _, out := range w.out.outs {
 		out.shown = 0
 	}
 }

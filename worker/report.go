@@ -39,7 +39,7 @@ func findHandlers(workers []*Worker, runs map[uint64]*Run) (found map[*Worker][]
 	runners := make(map[uint64]*Worker) // by the address of the run
 	for _, w := range workers {
 		byAddress[stacks.Address(w)] = w
-		if run := w.running.Load(); run != nil {
+		if run := w.suspending.running.Load(); run != nil {
 			runners[stacks.Address(run)] = w
 		}
 	}

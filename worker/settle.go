@@ -13,23 +13,23 @@ import (
 // next command of the batch, and recycles the command's box. An [Instance]
 // calls it.
 func (w *Worker) Settle(o behaviour.Outcome) {
-	load := w.Batch[w.cur].Load // another may be in its place afterwards
+	load := w.member.Batch[w.progress.cur].Load // another may be in its place afterwards
 	if w.SettleBare(o) && w.stage.Boxes != nil {
-		w.spent = append(w.spent, load)
+		w.progress.spent = append(w.progress.spent, load)
 	}
 }
 
 // SettleBare is Settle for a command that is not in a box. It reports whether
 // the command is completed; see applyOutcome.
 func (w *Worker) SettleBare(o behaviour.Outcome) (completed bool) {
-	e := &w.Batch[w.cur]
-	if next, load := o.Way(); next == w.lane.inlet && len(w.emits) == 0 {
+	e := &w.member.Batch[w.progress.cur]
+	if next, load := o.Way(); next == w.out.lane.inlet && len(w.out.emits) == 0 {
 		w.pass(e, load)
 		completed = true
 	} else {
 		completed = w.applyOutcome(e, o)
 	}
-	w.cur++
+	w.progress.cur++
 	return completed
 }
 
@@ -44,9 +44,9 @@ func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) (complet
 	case behaviour.KindOK:
 		w.endNumber()
 		t := e.Ticket()
-		if len(w.emits) > 0 {
+		if len(w.out.emits) > 0 {
 			w.send(e, nil, nil)
-		} else if w.tally.OK++; t != nil {
+		} else if w.progress.tally.OK++; t != nil {
 			w.bookMidBatch() // the caller that gets the answer may read the accounts next
 		}
 		if t != nil {
@@ -71,13 +71,13 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, load any) boo
 	}
 	w.endNumber()
 	switch {
-	case len(w.emits) > 0:
+	case len(w.out.emits) > 0:
 		w.send(e, out, load)
-	case w.hasUndelivered() || w.numbers != nil:
+	case w.hasUndelivered() || w.out.numbers != nil:
 		w.load(out, e.Ticket()).Continue(load, e)
-		w.tally.Forwarded++
+		w.progress.tally.Forwarded++
 	default:
-		w.lane = lane{inlet: to, out: out}
+		w.out.lane = lane{inlet: to, out: out}
 		w.pass(e, load)
 	}
 	return true
@@ -100,14 +100,14 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		if w.hasUndelivered() {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
-		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e, w.Batch[w.cur+1:max(w.n, w.cur+1)], asked) {
+		if w.stage.Inbox.RetryLater(&w.member, &w.progress.tally, *e, w.member.Batch[w.progress.cur+1:max(w.progress.n, w.progress.cur+1)], asked) {
 			if w.stage.Inbox.TakesBack() {
-				w.n = w.cur + 1
+				w.progress.n = w.progress.cur + 1
 			}
 			return
 		}
 	}
-	w.tally.Errors++
+	w.progress.tally.Errors++
 	w.endNumber()
 	w.bookMidBatch() // the caller that gets the answer may read the accounts next
 	w.stage.Inbox.Fail(e, err)
@@ -142,7 +142,7 @@ func (w *Worker) triesAgain(e *command.Envelope, err error, refused bool) (bool,
 	switch {
 	case e.From.Ended() != nil || e.Tries() >= w.stage.Inbox.Config().Retry.Attempts || !w.retries(err):
 		return false, err
-	case !refused && !w.stage.Inbox.SpendRetry(&w.tally):
+	case !refused && !w.stage.Inbox.SpendRetry(&w.progress.tally):
 		return false, inbox.OverBudget(err)
 	default:
 		return true, err

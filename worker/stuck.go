@@ -34,22 +34,22 @@ func (w *Worker) onAlarm() {
 // given up. If the time limit has passed and the context has not ended,
 // isOverdue returns the channel that is closed when it has.
 func (w *Worker) isOverdue() (ended <-chan struct{}, over bool) {
-	w.watching.Lock()
-	defer w.watching.Unlock()
-	if !w.calling {
+	w.watchdog.watching.Lock()
+	defer w.watchdog.watching.Unlock()
+	if !w.watchdog.calling {
 		return nil, false
 	}
-	left := w.due - w.pipeline.Now()
+	left := w.watchdog.due - w.pipeline.Now()
 	switch {
 	case left > 0:
-		w.alarm.Reset(time.Duration(left))
-	case w.ctx == nil:
+		w.watchdog.alarm.Reset(time.Duration(left))
+	case w.watchdog.ctx == nil:
 		return nil, w.giveUpStuckLocked()
-	case w.ctx.Err() == nil:
-		return w.ctx.Done(), false
+	case w.watchdog.ctx.Err() == nil:
+		return w.watchdog.ctx.Done(), false
 	default:
-		w.ctx, w.due = nil, w.pipeline.Now()+int64(w.stage.Grace)
-		w.alarm.Reset(w.stage.Grace)
+		w.watchdog.ctx, w.watchdog.due = nil, w.pipeline.Now()+int64(w.stage.Grace)
+		w.watchdog.alarm.Reset(w.stage.Grace)
 	}
 	return nil, false
 }
@@ -59,13 +59,13 @@ func (w *Worker) isOverdue() (ended <-chan struct{}, over bool) {
 // While a handler emits it changes what the worker holds, so the watchdog tries
 // again soon; if Emit waits for a free slot, it has waited for long enough.
 func (w *Worker) giveUpStuckLocked() bool {
-	if !w.emitting.TryLock() {
-		w.checkSoon(&w.wait)
+	if !w.out.emitting.TryLock() {
+		w.checkSoon(&w.watchdog.wait)
 		return false
 	}
-	defer w.emitting.Unlock()
+	defer w.out.emitting.Unlock()
 	if !w.giveUpLocked(stuck, func() bool {
-		run := w.running.Load()
+		run := w.suspending.running.Load()
 		if !run.tryLock() {
 			w.checkSoon(&run.wait)
 			return false
@@ -74,15 +74,15 @@ func (w *Worker) giveUpStuckLocked() bool {
 	}) {
 		return false
 	}
-	w.calling = false
-	w.Since.Store(-w.batchStart()) // what the handler emits from now on is refused
+	w.watchdog.calling = false
+	w.member.Since.Store(-w.batchStart()) // what the handler emits from now on is refused
 	return true
 }
 
 // checkSoon ends a wait of Emit and has the watchdog check again.
 func (w *Worker) checkSoon(wait *emitWait) {
 	wait.end()
-	w.alarm.Reset(checkAgain)
+	w.watchdog.alarm.Reset(checkAgain)
 }
 
 // settleStuck settles the accounts of a worker whose handler is stuck, as if it
@@ -93,17 +93,17 @@ func (w *Worker) settleStuck() {
 		w.stage.Log.Error("as many abandoned handlers run as there may be: the stage handles no command until one of them returns",
 			"stage", w.stage.Inbox.Name())
 	}
-	defer close(w.over)
+	defer close(w.watchdog.over)
 	stack := w.stuckAt()
-	w.blame = w.running.Load()
+	w.suspending.blame = w.suspending.running.Load()
 	err := w.stage.hangs.begin(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), w.presentTry())
-	w.loseRun(w.blame, err)
-	for i := range w.Batch[w.cur:w.n] { // the handler's goroutine may not have taken them out of their boxes yet
-		w.Batch[int(w.cur)+i].Unbox()
+	w.loseRun(w.suspending.blame, err)
+	for i := range w.member.Batch[w.progress.cur:w.progress.n] { // the handler's goroutine may not have taken them out of their boxes yet
+		w.member.Batch[int(w.progress.cur)+i].Unbox()
 	}
-	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
-	if w.blame == nil {
-		w.hung = err
+	self, system, parent := w.acting.self.Self(), w.acting.self.ActorSystem(), w.acting.self.Parent()
+	if w.suspending.blame == nil {
+		w.slot.hung = err
 	}
 	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashedInstance().Version()})
 	w.leavePool()
@@ -113,8 +113,8 @@ func (w *Worker) settleStuck() {
 
 // stuckAt returns the stack of the handler that is stuck.
 func (w *Worker) stuckAt() []byte {
-	if w.running.Load() == nil {
-		return stackOf(w.header)
+	if w.suspending.running.Load() == nil {
+		return stackOf(w.watchdog.header)
 	}
 	found, _ := findHandlers([]*Worker{w}, nil)
 	if stack := found[w]; stack != nil {
@@ -144,14 +144,14 @@ var unknownStack = []byte("the goroutine's stack was not found")
 // waits until the worker's accounts are settled, which takes a moment. A worker
 // that was abandoned has nothing left.
 func (w *Worker) Inherit(from *Worker) {
-	if from.fate.Load() == abandoned {
+	if from.slot.fate.Load() == abandoned {
 		return
 	}
-	<-from.over
-	w.stage, w.failure, w.executor = from.stage, from.failure, from.executor
+	<-from.watchdog.over
+	w.stage, w.acting.failure, w.gear.executor = from.stage, from.acting.failure, from.gear.executor
 	w.seen.Store(w.stage)
 	w.inOrder(w.stage.Inbox)
-	w.tour, w.outs, w.loaded, w.mustBook = from.tour, from.outs, from.loaded, from.mustBook
-	from.tour, from.outs, from.loaded = nil, nil, 0
-	w.stage.Inbox.Succeed(&from.Member, &w.Member)
+	w.out.tour, w.out.outs, w.out.loaded, w.out.mustBook = from.out.tour, from.out.outs, from.out.loaded, from.out.mustBook
+	from.out.tour, from.out.outs, from.out.loaded = nil, nil, 0
+	w.stage.Inbox.Succeed(&from.member, &w.member)
 }

@@ -42,8 +42,8 @@ func (coroutines) execute(w *Worker, batch []command.Envelope) {
 		case ended:
 			w.conclude(run)
 		default:
-			w.tally.Suspended++
-			w.cur++
+			w.progress.tally.Suspended++
+			w.progress.cur++
 		}
 	}
 }
@@ -62,14 +62,14 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 		run = e.Load.(*Run)
 		*e = run.envelope
 		if p := w.knownPart(); p != nil {
-			p.Set(w.cur, run.hold)
+			p.Set(w.progress.cur, run.hold)
 		}
 		return run
 	}
-	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance}
+	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.gear.instance}
 	run.envelope = *e
 	if p := w.knownPart(); p != nil {
-		run.hold = p.Of(w.cur)
+		run.hold = p.Of(w.progress.cur)
 	}
 	if w.stage.Apart != nil {
 		run.number = w.stage.begun.Add(1)
@@ -82,7 +82,7 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 // ends its runs, this worker treats it as suspended; so it does if a hard stop
 // has abandoned the run.
 func (w *Worker) resume(run *Run) (ended bool) {
-	w.ended = false
+	w.acting.ended = false
 	if run.task == nil {
 		run.instance.Of().retain()
 		w.attachRun(run)
@@ -90,7 +90,7 @@ func (w *Worker) resume(run *Run) (ended bool) {
 			run.refuse()
 			return true
 		}
-		return w.ended
+		return w.acting.ended
 	}
 	switch {
 	case !w.stage.Runs.Claim(run.task):
@@ -100,7 +100,7 @@ func (w *Worker) resume(run *Run) (ended bool) {
 	default:
 		go w.stage.Runs.GoOn(run.task)
 	}
-	return w.ended
+	return w.acting.ended
 }
 
 // attachRun makes the worker the owner of the run, which it holds.
@@ -110,7 +110,7 @@ func (w *Worker) attachRun(run *Run) {
 	if run.stage.Timeout > 0 {
 		w.arm() // before another goroutine may own the worker
 	}
-	w.running.Store(run)
+	w.suspending.running.Store(run)
 	if run.task != nil {
 		run.watch()
 	}
@@ -120,11 +120,11 @@ func (w *Worker) attachRun(run *Run) {
 func (w *Worker) conclude(run *Run) {
 	from := w.takeRest(run)
 	if run.crash != nil {
-		w.blame = run
+		w.suspending.blame = run
 		panic(run.crash)
 	}
 	o := w.decide(run, from)
-	at := w.cur
+	at := w.progress.cur
 	w.Settle(o)
 	w.endHold(at)
 }
@@ -144,7 +144,7 @@ func (w *Worker) decide(run *Run, from *command.Origin) behaviour.Outcome {
 	o := run.answer()
 	w.settleDeferred(true, o.Err())
 	if o.Err() == nil {
-		w.Batch[w.cur].From = from
+		w.member.Batch[w.progress.cur].From = from
 	}
 	return o
 }
@@ -155,9 +155,9 @@ func (w *Worker) takeDeferred(run *Run) {
 	if len(run.deferred) == 0 {
 		return
 	}
-	w.emitting.Lock()
-	defer w.emitting.Unlock()
-	w.deferred = append(w.deferred, run.deferred...)
+	w.out.emitting.Lock()
+	defer w.out.emitting.Unlock()
+	w.out.deferred = append(w.out.deferred, run.deferred...)
 	run.deferred = nil
 }
 
@@ -169,7 +169,7 @@ func (w *Worker) takeEmits(emits []emission) {
 			m.from.Ticket().Settle(true, nil, err)
 			continue
 		}
-		w.emits = append(w.emits, emission{out, m.load, m.from})
+		w.out.emits = append(w.out.emits, emission{out, m.load, m.from})
 	}
 }
 
@@ -198,10 +198,10 @@ func (s *Stage) detachRun(t *coro.Task) {
 	}
 	switch {
 	case s.Timeout > 0 && !w.returned():
-		<-w.over // until then the run is not marked as lost
-	case !w.running.CompareAndSwap(run, nil):
-		w.emitting.Lock()   // until then the run is not marked as lost; see Worker.takeRun
-		w.emitting.Unlock() //nolint:staticcheck // it was locked for the wait
+		<-w.watchdog.over // until then the run is not marked as lost
+	case !w.suspending.running.CompareAndSwap(run, nil):
+		w.out.emitting.Lock()   // until then the run is not marked as lost; see Worker.takeRun
+		w.out.emitting.Unlock() //nolint:staticcheck // it was locked for the wait
 	}
 	if !t.Ended() {
 		run.owner = nil
@@ -249,7 +249,7 @@ func (s *Stage) endedRun(t *coro.Task) {
 	}
 	switch {
 	case run.owner != nil:
-		run.owner.ended = true
+		run.owner.acting.ended = true
 	case run.custody.move(parked, finished):
 		s.finishRun(run)
 	case run.custody.is(abandonedRun):
@@ -274,7 +274,7 @@ func (s *Stage) finishRun(run *Run) {
 	w := s.workerFor(run)
 	from := w.takeRest(run)
 	if run.crash != nil {
-		w.blame = run
+		w.suspending.blame = run
 		w.settleCrash(run.crash)
 		return
 	}
@@ -284,8 +284,8 @@ func (s *Stage) finishRun(run *Run) {
 		return
 	}
 	w.Settle(o)
-	w.n = 0
-	s.Inbox.Book(&w.Member, &w.tally)
+	w.progress.n = 0
+	s.Inbox.Book(&w.member, &w.progress.tally)
 	w.deliver(false)
 }
 
@@ -314,13 +314,13 @@ func (s *Stage) stopError(why error) error {
 func (s *Stage) workerFor(run *Run) *Worker {
 	w := New(s)
 	w.use(run.instance)
-	w.Batch = make([]command.Envelope, 2)
-	w.Batch[0], w.n = run.envelope, 1
+	w.member.Batch = make([]command.Envelope, 2)
+	w.member.Batch[0], w.progress.n = run.envelope, 1
 	if w.knownPart() != nil {
-		w.Member.Part = line.PartOf(run.hold)
+		w.member.Part = line.PartOf(run.hold)
 		w.inOrder(s.Inbox)
 	}
-	s.Inbox.TakeSuspended(&w.Member)
+	s.Inbox.TakeSuspended(&w.member)
 	return w
 }
 
@@ -328,14 +328,14 @@ func (s *Stage) workerFor(run *Run) *Worker {
 // command with err, and delivers the results of the commands before. The caller
 // owns the worker, and calls report when it has released what the worker had.
 func (w *Worker) endLeft(err error) (report func()) {
-	left := w.Batch[w.cur:w.n]
+	left := w.member.Batch[w.progress.cur:w.progress.n]
 	for i := range left {
-		if w.numbers != nil {
-			w.numbers.End(w.cur + int32(i))
+		if w.out.numbers != nil {
+			w.out.numbers.End(w.progress.cur + int32(i))
 		}
 	}
-	w.n = 0
-	report = w.stage.Inbox.EndWith(&w.Member, &w.tally, left, err)
+	w.progress.n = 0
+	report = w.stage.Inbox.EndWith(&w.member, &w.progress.tally, left, err)
 	w.redeem()
 	clear(left)
 	w.deliver(false)

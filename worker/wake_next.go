@@ -8,16 +8,16 @@ import "github.com/golda-dev/golda/internal/actor"
 // on itself, and if not, the other one may have its goroutine. A shared worker
 // wakes others at once, because it has other inboxes to serve first.
 func (w *Worker) deliverBatch(box *actor.Mailbox) bool {
-	w.Member.DefersWakes = w.pool == nil && w.loaded == 0 && !box.Stepped()
+	w.member.DefersWakes = w.pool == nil && w.out.loaded == 0 && !box.Stepped()
 	gone := w.deliver(true)
-	w.Member.DefersWakes = false
+	w.member.DefersWakes = false
 	return gone
 }
 
 // wakeCalled wakes the worker that this one has called, if any.
 func (w *Worker) wakeCalled() {
-	if called := w.Member.Called; called != nil {
-		w.Member.Called = nil
+	if called := w.member.Called; called != nil {
+		w.member.Called = nil
 		called.Wake()
 	}
 }
@@ -25,7 +25,7 @@ func (w *Worker) wakeCalled() {
 // runCalled gives this worker's goroutine to the worker that it has called, if
 // any: it is about to rest.
 func (w *Worker) runCalled(box *actor.Mailbox) {
-	called := w.Member.Called
+	called := w.member.Called
 	if called == nil {
 		return
 	}
@@ -34,8 +34,8 @@ func (w *Worker) runCalled(box *actor.Mailbox) {
 		w.wakeCalled()
 		return
 	}
-	w.Member.Called = nil
-	if next := colleague.box.Load(); next != nil {
+	w.member.Called = nil
+	if next := colleague.slot.box.Load(); next != nil {
 		box.RunNext(next)
 	}
 }

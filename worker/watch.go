@@ -39,22 +39,22 @@ const checkAgain = 10 * time.Millisecond
 func (w *Worker) limit(within context.Context, from *command.Origin) context.Context {
 	w.arm()
 	ctx, cancel := context.WithTimeoutCause(within, w.stage.Timeout, ErrTimeout)
-	w.cancel = cancel
+	w.watchdog.cancel = cancel
 	return &timed{ctx, from, w.pipeline}
 }
 
 // unlimit releases the context of the last call, if it had one of its own.
 func (w *Worker) unlimit() {
 	w.End()
-	if w.watchdog != nil && w.cancel != nil {
-		w.cancel()
-		w.cancel = nil
+	if w.watchdog != nil && w.watchdog.cancel != nil {
+		w.watchdog.cancel()
+		w.watchdog.cancel = nil
 	}
 }
 
 // watchedHandle runs the worker's instance on one command, watched.
 func (w *Worker) watchedHandle(ctx context.Context, load any) (o behaviour.Outcome) {
-	instance := w.instance
+	instance := w.gear.instance
 	w.watched(ctx, func() { o = instance.Handle(ctx, load) })
 	return o
 }
@@ -62,8 +62,8 @@ func (w *Worker) watchedHandle(ctx context.Context, load any) (o behaviour.Outco
 // watched runs a handler's call while the watchdog watches. Limit made its
 // context.
 func (w *Worker) watched(ctx context.Context, call func()) {
-	if w.header == nil {
-		w.header = stacks.Header()
+	if w.watchdog.header == nil {
+		w.watchdog.header = stacks.Header()
 	}
 	w.watch(ctx, w.stage.Timeout)
 	call()
@@ -76,7 +76,7 @@ func (w *Worker) watched(ctx context.Context, call func()) {
 func (w *Worker) arm() {
 	if w.watchdog == nil {
 		w.watchdog = &watchdog{over: make(chan struct{})}
-		w.alarm = time.AfterFunc(math.MaxInt64, w.onAlarm)
+		w.watchdog.alarm = time.AfterFunc(math.MaxInt64, w.onAlarm)
 	}
 }
 
@@ -86,11 +86,11 @@ func (w *Worker) arm() {
 // does not take the limit for the end of the context.
 func (w *Worker) watch(ctx context.Context, limit time.Duration) {
 	w.arm()
-	w.wait.renew()
-	w.watching.Lock()
-	defer w.watching.Unlock()
-	w.calling, w.ctx, w.due = true, ctx, w.pipeline.Now()+int64(limit)
-	w.alarm.Reset(limit)
+	w.watchdog.wait.renew()
+	w.watchdog.watching.Lock()
+	defer w.watchdog.watching.Unlock()
+	w.watchdog.calling, w.watchdog.ctx, w.watchdog.due = true, ctx, w.pipeline.Now()+int64(limit)
+	w.watchdog.alarm.Reset(limit)
 }
 
 // returned records that a handler has returned, or was suspended, if it is
@@ -100,11 +100,11 @@ func (w *Worker) returned() bool {
 	if w.watchdog == nil {
 		return true
 	}
-	w.watching.Lock()
-	defer w.watching.Unlock()
-	if w.calling {
-		w.calling, w.ctx = false, nil
-		w.alarm.Stop()
+	w.watchdog.watching.Lock()
+	defer w.watchdog.watching.Unlock()
+	if w.watchdog.calling {
+		w.watchdog.calling, w.watchdog.ctx = false, nil
+		w.watchdog.alarm.Stop()
 	}
-	return w.fate.Load() != stuck
+	return w.slot.fate.Load() != stuck
 }

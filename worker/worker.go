@@ -22,17 +22,17 @@ import (
 // A worker of a stage's own is always at that stage. One of a shared pool moves
 // from stage to stage, and works at each as the stage's own workers do.
 type Worker struct {
-	inbox.Member
-	*watchdog // nil until the first call with a time limit
-	*called   // nil until the first command with its caller's context
+	member   inbox.Member
+	watchdog *watchdog // nil until the first call with a time limit
+	called   *called   // nil until the first command with its caller's context
 
 	post
-	slot
-	acting
-	gear
-	progress
-	suspending
-	outgoing
+	slot       slot
+	acting     acting
+	gear       gear
+	progress   progress
+	suspending suspending
+	out        outgoing
 }
 
 // post is where a worker works. Its stage changes between batches only, and
@@ -149,11 +149,11 @@ func NewShared(ctx context.Context, sp *inbox.SharedPool, pl *inbox.Pipeline) *W
 
 func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 	w := new(Worker)
-	w.pipeline, w.base, w.lane = pl, ctx, noLane
-	w.Member.Owner = w
+	w.pipeline, w.base, w.out.lane = pl, ctx, noLane
+	w.member.Owner = w
 	w.follow(inbox.NoneBegun)
-	w.Member.Wake = func() {
-		if box := w.box.Load(); box != nil {
+	w.member.Wake = func() {
+		if box := w.slot.box.Load(); box != nil {
 			box.Wake()
 		}
 	}
@@ -163,43 +163,46 @@ func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 // inOrder makes the worker one of an ordered stage, or of a keyed one whose
 // commands hold lanes, or of neither.
 func (w *Worker) inOrder(in *inbox.Inbox) {
-	w.numbers, w.holds = nil, nil
+	w.out.numbers, w.out.holds = nil, nil
 	switch {
 	case in.Ordered():
-		w.numbers = w.partInLine()
+		w.out.numbers = w.partInLine()
 	case in.HoldsLanes():
-		w.holds = w.partInLine()
+		w.out.holds = w.partInLine()
 	}
 }
 
 // knownPart returns the worker's part in the line if that knows the holds of
 // the batch.
-func (w *Worker) knownPart() *line.Part { return cmp.Or(w.numbers, w.holds) }
+func (w *Worker) knownPart() *line.Part { return cmp.Or(w.out.numbers, w.out.holds) }
 
 // partInLine returns the worker's part in the line of its stage, and makes it
 // if there is none.
 func (w *Worker) partInLine() *line.Part {
-	if w.Member.Part == nil {
-		w.Member.Part = new(line.Part)
+	if w.member.Part == nil {
+		w.member.Part = new(line.Part)
 	}
-	return w.Member.Part
+	return w.member.Part
 }
 
 // Claim reserves the worker for an actor to be started. It returns false if the
 // worker is taken: by an actor that lives, or by one that was given up and may
 // still run.
-func (w *Worker) Claim() bool { return w.claimed.CompareAndSwap(false, true) }
+func (w *Worker) Claim() bool { return w.slot.claimed.CompareAndSwap(false, true) }
 
 // Unclaim releases the worker when its actor has ended.
-func (w *Worker) Unclaim() { w.claimed.Store(false) }
+func (w *Worker) Unclaim() { w.slot.claimed.Store(false) }
+
+// Member returns the worker as its inbox, or its shared pool, sees it.
+func (w *Worker) Member() *inbox.Member { return &w.member }
 
 // Failure returns why the last actor failed, or nil if it did not. The
 // supervisor calls it after the actor has ended.
-func (w *Worker) Failure() error { return w.failure }
+func (w *Worker) Failure() error { return w.acting.failure }
 
 // Left reports whether the last actor ended because the inbox asked it to. The
 // supervisor calls it after the actor has ended.
-func (w *Worker) Left() bool { return w.left }
+func (w *Worker) Left() bool { return w.acting.left }
 
 // Loaded reports whether the last actor left commands behind that it could not
 // hand over. The supervisor calls it after the actor has ended.
@@ -212,7 +215,7 @@ func (w *Worker) Stage() *Stage { return w.stage }
 // Busy returns how long the worker has been at its present batch, or 0 if it
 // has none. Any goroutine may call it.
 func (w *Worker) Busy() time.Duration {
-	since := w.Since.Load()
+	since := w.member.Since.Load()
 	if since <= 0 {
 		return 0
 	}
@@ -229,7 +232,7 @@ func (w *Worker) At() string {
 }
 
 // Lost reports whether the worker was given up: it is not to be used again.
-func (w *Worker) Lost() bool { return w.fate.Load() != inService }
+func (w *Worker) Lost() bool { return w.slot.fate.Load() != inService }
 
 // label gives the goroutine the profiling labels of the present stage. The
 // worker's mailbox may run on another goroutine each time, which may have the
@@ -241,7 +244,7 @@ func (w *Worker) label() {
 }
 
 // hasUndelivered reports whether there is anything to deliver.
-func (w *Worker) hasUndelivered() bool { return w.loaded > 0 || w.lane.n > 0 }
+func (w *Worker) hasUndelivered() bool { return w.out.loaded > 0 || w.out.lane.n > 0 }
 
 // Halted reports whether the worker must not start another command, because its
 // inbox is halted.
@@ -253,34 +256,34 @@ func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
 
 // now reads the clock, or returns the last reading if that is up to date.
 func (w *Worker) now() int64 {
-	if w.mark == 0 {
-		w.mark = w.pipeline.Now()
+	if w.progress.mark == 0 {
+		w.progress.mark = w.pipeline.Now()
 	}
-	return w.mark
+	return w.progress.mark
 }
 
 // forgetTime makes the last reading of the clock out of date.
 func (w *Worker) forgetTime() {
 	if !w.Lost() {
-		w.mark = 0
+		w.progress.mark = 0
 	}
 }
 
 // batchStart returns when the last batch started.
 func (w *Worker) batchStart() int64 {
-	since := w.Since.Load()
+	since := w.member.Since.Load()
 	return max(since, -since)
 }
 
 // clock tallies how long those commands of the batch took that were handled.
 func (w *Worker) clock() {
-	n := int(w.cur)
+	n := int(w.progress.cur)
 	if w.called != nil {
-		n -= int(w.skipped)
+		n -= int(w.called.skipped)
 	}
 	if n > 0 {
-		w.mark = 0
-		w.tally.Timed, w.tally.Busy = int32(n), time.Duration(max(w.now()-w.batchStart(), 0))
+		w.progress.mark = 0
+		w.progress.tally.Timed, w.progress.tally.Busy = int32(n), time.Duration(max(w.now()-w.batchStart(), 0))
 	}
 }
 
@@ -289,9 +292,9 @@ func (w *Worker) clock() {
 // inbox is halted.
 func (w *Worker) follow(begun int) {
 	if w.pipeline.Follows {
-		w.Member.Begun.Store(int32(begun))
+		w.member.Begun.Store(int32(begun))
 	}
 }
 
 // presentTry returns the number of the present try of the present command.
-func (w *Worker) presentTry() int { return w.Batch[w.cur].Tries() + 1 }
+func (w *Worker) presentTry() int { return w.member.Batch[w.progress.cur].Tries() + 1 }
