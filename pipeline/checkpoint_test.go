@@ -348,7 +348,9 @@ func TestASnapshotterBehindAnInterfaceIsNoStateThatACheckpointLeavesOut(t *testi
 func TestAnUpgradeToASnapshotterIsRefusedWithACheckpoint(t *testing.T) {
 	const refusal = "the factory made a Snapshotter, whose state the Checkpoint of the pipeline cannot save"
 	once := stage.Restart(stage.RestartPolicy{Limit: 1})
-	plain := func() behaviour.Behaviour[int] { return behaviour.Func[int](func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) }) }
+	plain := func() behaviour.Behaviour[int] {
+		return behaviour.Func[int](func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
+	}
 	snapshotter := func() behaviour.Behaviour[int] { return &marker{} }
 	waiting := func(ctx context.Context, _ func(int) error) error {
 		<-ctx.Done()

@@ -50,9 +50,9 @@ func (p *Pipeline) Drain(ctx context.Context, parts ...Part) error {
 		return err
 	}
 	switch {
-	case p.in(made), p.in(starting):
+	case p.life.in(made), p.life.in(starting):
 		return nil
-	case p.in(stopped):
+	case p.life.in(stopped):
 		return d.afterStop()
 	}
 	return d.run(ctx)
@@ -67,10 +67,10 @@ func (p *Pipeline) Reopen(parts ...Part) error {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.state != running {
-		return fmt.Errorf("pipeline %q: reopen: %w", p.name, ErrNotRunning)
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	if p.life.state != running {
+		return fmt.Errorf("pipeline %q: reopen: %w", p.life.name, ErrNotRunning)
 	}
 	p.host.Draining.Store(false)
 	for _, in := range d.inboxes() {
@@ -113,7 +113,7 @@ func (p *Pipeline) park(ctx context.Context, d *drain) error {
 		defer cancel()
 		go func() {
 			select {
-			case <-p.hard:
+			case <-p.life.hard:
 				cancel()
 			case <-ctx.Done():
 			}
@@ -122,7 +122,7 @@ func (p *Pipeline) park(ctx context.Context, d *drain) error {
 			p.saveNow(ctx)
 		}
 		if ctx.Err() != nil {
-			return d.unfinished(p.hardCause)
+			return d.unfinished(p.life.hardCause)
 		}
 	}
 	for _, c := range p.stateful() {
@@ -224,8 +224,8 @@ func (d *drain) run(ctx context.Context) error {
 // that wait for other stages. It holds the pipeline's lock, so that a Reopen
 // comes before it or after it for all stages.
 func (d *drain) close() {
-	d.p.mu.Lock()
-	defer d.p.mu.Unlock()
+	d.p.life.mu.Lock()
+	defer d.p.life.mu.Unlock()
 	if d.whole {
 		d.p.host.Draining.Store(true) // before the inboxes are read: a stage that is added later sees it
 	}
@@ -286,12 +286,12 @@ func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 		case <-changed:
 		case <-p.host.Quiet:
 			p.quiet.send() // one drain receives it from the host, and wakes the others
-		case <-p.stopped:
+		case <-p.life.stopped:
 			return d.afterStop()
 		case <-ctx.Done():
 			return d.unfinished(context.Cause(ctx))
-		case <-p.hard:
-			return d.unfinished(p.hardCause)
+		case <-p.life.hard:
+			return d.unfinished(p.life.hardCause)
 		}
 	}
 }

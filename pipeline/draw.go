@@ -48,7 +48,7 @@ func (p *Pipeline) Mermaid() string {
 // Graphviz.
 func (p *Pipeline) DOT() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "digraph %s {\n    rankdir=LR\n    node [shape=box]\n", strconv.Quote(p.name))
+	fmt.Fprintf(&b, "digraph %s {\n    rankdir=LR\n    node [shape=box]\n", strconv.Quote(p.life.name))
 	stages, frames := p.frames()
 	where := p.Assignments()
 	for i, f := range frames {
@@ -129,7 +129,7 @@ func (p *Pipeline) frameOf(c *engine.Core) string {
 	if sp := c.Inbox().Pool(); sp != nil {
 		return sp.Name()
 	}
-	if !p.in(made) {
+	if !p.life.in(made) {
 		return ""
 	}
 	for _, g := range p.groups {

@@ -56,39 +56,39 @@ func (e *signalError) Error() string { return fmt.Sprintf("signal: %v", e.signal
 // when the program has already called Stop is the ending's Signal only if it
 // ended the drain.
 func (p *Pipeline) Ending() Ending {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, bySignal := errors.AsType[*signalError](p.failure)
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	_, bySignal := errors.AsType[*signalError](p.life.failure)
 	switch {
-	case p.state != stopped:
+	case p.life.state != stopped:
 		return Ending{}
-	case p.failure != nil && !bySignal:
+	case p.life.failure != nil && !bySignal:
 		return Ending{Ended: true, GaveUp: true}
 	default:
-		return Ending{Ended: true, Signal: p.signal, Exhausted: p.fedUp && p.signal == nil}
+		return Ending{Ended: true, Signal: p.life.signal, Exhausted: p.life.fedUp && p.life.signal == nil}
 	}
 }
 
 // exhaust notes that the pipeline ends because its feeds are exhausted, unless
 // it is being stopped already.
 func (p *Pipeline) exhaust() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.fedUp = p.state == running
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	p.life.fedUp = p.life.state == running
 }
 
 // interrupt sets the signal that stops the pipeline. If the pipeline stops
 // already, the signal counts only if it is hard, that is, if it ends the drain.
 func (p *Pipeline) interrupt(s os.Signal, hard bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.state < stopping || hard && p.state == stopping {
-		p.signal = s
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	if p.life.state < stopping || hard && p.life.state == stopping {
+		p.life.signal = s
 	}
 }
 
 // wasDone reports whether a command that has ended with an error was done all
 // the same: it was not if a hard stop ended it.
 func (p *Pipeline) wasDone(err error) bool {
-	return err == nil || p.halting.Err() == nil && !errors.Is(err, inbox.ErrStopped)
+	return err == nil || p.life.halting.Err() == nil && !errors.Is(err, inbox.ErrStopped)
 }

@@ -65,9 +65,9 @@ func (p *Pipeline) wait(ctx context.Context, so func() bool) error {
 	for !so() {
 		select {
 		case <-poll.C:
-		case <-p.halting.Done():
+		case <-p.life.halting.Done():
 			return ErrStopped
-		case <-p.stopped:
+		case <-p.life.stopped:
 			return ErrStopped
 		case <-ctx.Done():
 			return context.Cause(ctx)

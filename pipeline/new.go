@@ -28,7 +28,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		return nil, err
 	}
 	p := &Pipeline{set: plan.set, keeper: newKeeper(plan.set.checkpoint)}
-	p.init(name)
+	p.life.init(name)
 	p.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
 	p.limiter = logs.NewLimiter(p.log)
 	box := letters.NewBox(p.set.bound(), p.logWithout(p.set.letters), p.logWithout(p.set.failures), p.resubmit)
@@ -145,8 +145,8 @@ func (p *Pipeline) startShared(pool *engine.Pool) {
 // restart it: then superviseShared starts it again.
 func (p *Pipeline) superviseShared(tree *supervisor.Tree, pool *engine.Pool) {
 	for p.pools.has(pool) {
-		_, err := tree.Add(p.halting, p.sharedPool(pool))
-		if err == nil || errors.Is(err, supervisor.ErrStopped) || p.halting.Err() != nil {
+		_, err := tree.Add(p.life.halting, p.sharedPool(pool))
+		if err == nil || errors.Is(err, supervisor.ErrStopped) || p.life.halting.Err() != nil {
 			return
 		}
 		p.log.Error("restarting", "child", pool.Shared().Name(), "reason", err)

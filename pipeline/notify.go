@@ -20,7 +20,7 @@ import (
 // an error that leaves a letter.
 func (p *Pipeline) letter(end inbox.Ending) (letter stage.DeadLetter, crash *stage.CrashError) {
 	letter = stage.DeadLetter{
-		Pipeline: p.name, Stage: end.Inbox.Name(), Command: end.Cmd, Reason: end.Reason,
+		Pipeline: p.life.name, Stage: end.Inbox.Name(), Command: end.Cmd, Reason: end.Reason,
 		Err: end.Err, Attempts: end.Tries, At: end.At,
 	}
 	if end.From > 0 {
@@ -104,7 +104,7 @@ func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended fun
 			return c.Resubmit(ctx, cmd, ended)
 		}
 	}
-	return fmt.Errorf("pipeline %q: stage %q: %w", p.name, name, ErrNotPart)
+	return fmt.Errorf("pipeline %q: stage %q: %w", p.life.name, name, ErrNotPart)
 }
 
 // crashed logs a crash of a handler after which the command is tried again;
@@ -167,7 +167,7 @@ func (p *Pipeline) openLetters() error {
 	if p.set.home == "" {
 		return nil
 	}
-	return p.letters.box.Open(letters.Home{Dir: p.set.home, Pipeline: p.name, Codecs: p.codecOf, Log: p.log})
+	return p.letters.box.Open(letters.Home{Dir: p.set.home, Pipeline: p.life.name, Codecs: p.codecOf, Log: p.log})
 }
 
 // closeLetters ends the stores of letters. It returns how many letters could

@@ -19,7 +19,7 @@ import (
 // Pipeline is a set of stages that are checked, started and stopped together.
 // Any goroutine may call its methods at any time.
 type Pipeline struct {
-	lifecycle
+	life   lifecycle
 	set    settings
 	groups []grouping // as they were declared
 	feeds  *feeds
@@ -51,7 +51,7 @@ type mail struct {
 }
 
 // Name returns the pipeline's name.
-func (p *Pipeline) Name() string { return p.name }
+func (p *Pipeline) Name() string { return p.life.name }
 
 // DrainTimeout returns how long [Pipeline.Run] lets the pipeline drain: see the
 // function [DrainTimeout].
@@ -79,19 +79,19 @@ func (p *Pipeline) Assignments() map[string]string {
 //		feed(p)
 //	case <-p.Done():
 //	}
-func (p *Pipeline) Started() <-chan struct{} { return p.started }
+func (p *Pipeline) Started() <-chan struct{} { return p.life.started }
 
 // Done returns a channel that is closed when the pipeline has stopped, whatever
 // the reason.
-func (p *Pipeline) Done() <-chan struct{} { return p.stopped }
+func (p *Pipeline) Done() <-chan struct{} { return p.life.stopped }
 
 // Err returns why the pipeline could not start or gave up, nil if it did
 // neither. If it gave up, that is a [*supervisor.EscalationError], which wraps
 // a [*stage.BrokenError], which wraps the last crashes.
 func (p *Pipeline) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failure
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	return p.life.failure
 }
 
 // Journal returns the last changes that policies made, the oldest first.

@@ -230,7 +230,7 @@ func (e *StopError) Unwrap() (reasons []error) {
 // caller.
 func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *DrainError {
 	s := p.Snapshot()
-	e := &DrainError{Pipeline: p.name, InFlight: s.InFlight, Cause: cause}
+	e := &DrainError{Pipeline: p.life.name, InFlight: s.InFlight, Cause: cause}
 	handlers := p.handlers(engine.AtWork)
 	for _, st := range s.Stages {
 		if !concerns(st.Name) {

@@ -71,12 +71,12 @@ func (p *Pipeline) Rewire(ctx context.Context, wires ...Part) error {
 	p.growing.Lock()
 	defer p.growing.Unlock()
 	switch {
-	case !p.in(running):
-		return fmt.Errorf("pipeline %q: rewire: %w", p.name, ErrNotRunning)
+	case !p.life.in(running):
+		return fmt.Errorf("pipeline %q: rewire: %w", p.life.name, ErrNotRunning)
 	case p.host.Draining.Load():
-		return fmt.Errorf("pipeline %q: rewire: %w", p.name, stage.ErrDraining)
+		return fmt.Errorf("pipeline %q: rewire: %w", p.life.name, stage.ErrDraining)
 	}
-	plan := &rewiring{host: p.host, plan: plan{name: p.name, present: p.stages().stages}}
+	plan := &rewiring{host: p.host, plan: plan{name: p.life.name, present: p.stages().stages}}
 	plan.makeIndex()
 	if err := plan.checkAll(wires); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (p *Pipeline) Rewire(ctx context.Context, wires ...Part) error {
 		}
 	}
 	if err := p.forget(ctx, func(edge) bool { return true }); err != nil {
-		return fmt.Errorf("pipeline %q: rewire: the new wires hold: %w", p.name, err)
+		return fmt.Errorf("pipeline %q: rewire: the new wires hold: %w", p.life.name, err)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (p *Pipeline) handleSignals(ctx context.Context, signals chan os.Signal, ov
 		signal.Stop(signals)
 		p.log.Warn("stopping hard", "signal", s, "within", p.grace())
 		p.interrupt(s, true)
-		p.endSoftStop(&signalError{s})
+		p.life.endSoftStop(&signalError{s})
 	case <-over:
 	}
 }

@@ -92,7 +92,7 @@ func (s Snapshot) Law() string {
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
 	r, accounts := p.readAccounts(inbox.Snapshot)
-	s := Snapshot{Pipeline: p.name, Policy: p.control.PolicyNames(""), At: time.Now(), Answered: p.host.Answered()}
+	s := Snapshot{Pipeline: p.life.name, Policy: p.control.PolicyNames(""), At: time.Now(), Answered: p.host.Answered()}
 	for i := range accounts {
 		counts := &accounts[i].Counts
 		s.Accepted += counts.Submitted + counts.Emitted
@@ -130,9 +130,9 @@ func (p *Pipeline) Snapshot() Snapshot {
 // that crashed; see [stage.Snapshot]. It is empty before the start. After the
 // end it is the last state.
 func (p *Pipeline) Tree() supervisor.Info {
-	p.mu.Lock()
-	tree := p.tree
-	p.mu.Unlock()
+	p.life.mu.Lock()
+	tree := p.life.tree
+	p.life.mu.Unlock()
 	if tree == nil {
 		return supervisor.Info{}
 	}

@@ -43,12 +43,12 @@ func nameOf(x Part) string {
 func (p *Pipeline) find(part Part) (*engine.Core, error) {
 	c := engine.CoreOf(part)
 	if c == nil {
-		return nil, fmt.Errorf("pipeline %q: %s is not a stage", p.name, nameOf(part))
+		return nil, fmt.Errorf("pipeline %q: %s is not a stage", p.life.name, nameOf(part))
 	}
 	if slices.Contains(p.stages().stages, c) {
 		return c, nil
 	}
-	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, c.Name(), ErrNotPart)
+	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.life.name, c.Name(), ErrNotPart)
 }
 
 // Pause stops workers from taking commands from a stage's queue until
@@ -82,23 +82,23 @@ func (p *Pipeline) request(latest state, early func(), send func() <-chan error)
 	if err := p.checkCaller(); err != nil {
 		return err
 	}
-	p.mu.Lock()
-	st := p.state
+	p.life.mu.Lock()
+	st := p.life.state
 	if st == made {
 		early()
 	}
-	p.mu.Unlock()
+	p.life.mu.Unlock()
 	switch {
 	case st == made:
 		return nil
 	case st > latest:
-		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
+		return fmt.Errorf("pipeline %q: %w", p.life.name, ErrStopped)
 	}
 	select {
 	case err := <-send():
 		return err
-	case <-p.stopped:
-		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
+	case <-p.life.stopped:
+		return fmt.Errorf("pipeline %q: %w", p.life.name, ErrStopped)
 	}
 }
 
@@ -113,7 +113,7 @@ var ErrFromPolicy = errors.New("pipeline: called by a policy from within its Con
 // pipeline's control loop is calling at this moment.
 func (p *Pipeline) checkCaller() error {
 	if p.control.CalledByPolicy() {
-		return fmt.Errorf("pipeline %q: %w", p.name, ErrFromPolicy)
+		return fmt.Errorf("pipeline %q: %w", p.life.name, ErrFromPolicy)
 	}
 	return nil
 }
@@ -142,14 +142,14 @@ func (p *Pipeline) SetPolicy(policy controller.Policy, more ...controller.Policy
 func (p *Pipeline) SetGroupPolicy(name string, policies ...controller.Policy) error {
 	what := fmt.Sprintf("set policy for %q", name)
 	if problem := ungoverned(p.groups, p.stages().stages, name); problem != "" {
-		return fmt.Errorf("pipeline %q: %s: %s: %w", p.name, what, problem, ErrNotPart)
+		return fmt.Errorf("pipeline %q: %s: %s: %w", p.life.name, what, problem, ErrNotPart)
 	}
 	return p.setPolicies(what, name, slices.Clone(policies))
 }
 
 func (p *Pipeline) setPolicies(what, group string, policies []controller.Policy) error {
 	if faults := checkPolicies(policies); len(faults) > 0 {
-		return fmt.Errorf("pipeline %q: %s: %w", p.name, what, errors.Join(faults...))
+		return fmt.Errorf("pipeline %q: %s: %w", p.life.name, what, errors.Join(faults...))
 	}
 	return p.request(running,
 		func() { p.control.SetPolicies(group, policies) },
@@ -169,17 +169,17 @@ func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	}
 	p.growing.Lock()
 	defer p.growing.Unlock()
-	if !p.in(running) { // before the parts are checked: stages that a stop kept out may still have their names
-		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
+	if !p.life.in(running) { // before the parts are checked: stages that a stop kept out may still have their names
+		return fmt.Errorf("pipeline %q: add: %w", p.life.name, ErrNotRunning)
 	}
-	plan := &plan{name: p.name, set: p.set, present: p.stages().stages, fed: p.feeds.names()}
+	plan := &plan{name: p.life.name, set: p.set, present: p.stages().stages, fed: p.feeds.names()}
 	plan.sort(parts)
 	if err := plan.checkAdded(); err != nil {
 		return err
 	}
 	feeds, ok := p.feeds.add(plan.feeds)
 	if !ok { // Run is about to stop the pipeline, because all feeds that it had are exhausted
-		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
+		return fmt.Errorf("pipeline %q: add: %w", p.life.name, ErrNotRunning)
 	}
 	err := plan.attach(p.host)
 	if err == nil && len(plan.stages) > 0 {
@@ -251,13 +251,13 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 	p.current.Store(newStageSet(append(slices.Clone(was.stages), stages...), all))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.halting, func() { cancel(ErrStopped) })() //nolint:contextcheck // two contexts end this one
+	defer context.AfterFunc(p.life.halting, func() { cancel(ErrStopped) })() //nolint:contextcheck // two contexts end this one
 	for _, c := range slices.Backward(stages) {
 		if err := p.startAdded(ctx, c); err != nil {
 			for _, d := range stages {
 				p.removeStage(d)
 			}
-			return fmt.Errorf("pipeline %q: add: %w", p.name, err)
+			return fmt.Errorf("pipeline %q: add: %w", p.life.name, err)
 		}
 	}
 	err := p.change(func(s *control.State) {
@@ -298,21 +298,21 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 		return err
 	}
 	if len(p.stages().stages) == 1 {
-		return fmt.Errorf("pipeline %q: stage %q: the last stage cannot be removed; stop the pipeline", p.name, c.Name())
+		return fmt.Errorf("pipeline %q: stage %q: the last stage cannot be removed; stop the pipeline", p.life.name, c.Name())
 	}
-	if !p.in(running) {
-		return fmt.Errorf("pipeline %q: remove: %w", p.name, ErrNotRunning)
+	if !p.life.in(running) {
+		return fmt.Errorf("pipeline %q: remove: %w", p.life.name, ErrNotRunning)
 	}
 	if p.keeper != nil && (c.Stateful() != nil || p.feeds.feeds(c)) {
 		return fmt.Errorf("pipeline %q: remove stage %q: the Checkpoint has a state or a position of it, without which the next process cannot start",
-			p.name, c.Name())
+			p.life.name, c.Name())
 	}
 	for range p.feeds.stopOf(c, p.grace()) {
 		defer p.feeds.ended(false)
 	}
 	c.Inbox().Close()
 	if err := p.forget(ctx, func(e edge) bool { return e.to == c.Inbox() }); err != nil {
-		return fmt.Errorf("pipeline %q: remove stage %q: %w", p.name, c.Name(), err)
+		return fmt.Errorf("pipeline %q: remove stage %q: %w", p.life.name, c.Name(), err)
 	}
 	if err := p.waitEmpty(ctx, c); err != nil {
 		return err
@@ -333,11 +333,11 @@ func (p *Pipeline) waitEmpty(ctx context.Context, c *engine.Core) error {
 		}
 		select {
 		case <-poll.C:
-		case <-p.stopped:
-			return fmt.Errorf("pipeline %q: remove stage %q: %w", p.name, c.Name(), ErrStopped)
+		case <-p.life.stopped:
+			return fmt.Errorf("pipeline %q: remove stage %q: %w", p.life.name, c.Name(), ErrStopped)
 		case <-ctx.Done():
 			return fmt.Errorf("pipeline %q: remove stage %q: %d commands are still there: %w",
-				p.name, c.Name(), s.Queue.Load(), context.Cause(ctx))
+				p.life.name, c.Name(), s.Queue.Load(), context.Cause(ctx))
 		}
 	}
 }

@@ -23,9 +23,9 @@ import (
 func (p *Pipeline) Start(ctx context.Context) error {
 	link.CheckContext(ctx, "pipeline: Start")
 	if ctx.Err() != nil {
-		return fmt.Errorf("pipeline %q: start: %w", p.name, context.Cause(ctx))
+		return fmt.Errorf("pipeline %q: start: %w", p.life.name, context.Cause(ctx))
 	}
-	if err := p.enter(starting); err != nil {
+	if err := p.life.enter(starting); err != nil {
 		return err
 	}
 	p.env = p.environment(ctx)
@@ -62,23 +62,23 @@ func (p *Pipeline) Start(ctx context.Context) error {
 
 // failStart ends a pipeline that cannot start.
 func (p *Pipeline) failStart(err error) error {
-	p.cancel(err)
-	p.fail(err)
+	p.life.cancel(err)
+	p.life.fail(err)
 	for _, c := range p.stages().stages {
 		c.Clear()
 	}
 	p.letters.notifier.Close(false)
 	_, _ = p.closeLetters() // it has logged the error
 	p.leaveCheckpoint()
-	p.finish(nil)
-	return fmt.Errorf("pipeline %q: start: %w", p.name, err)
+	p.life.finish(nil)
+	return fmt.Errorf("pipeline %q: start: %w", p.life.name, err)
 }
 
 // openLines opens the lines.
 func (p *Pipeline) openLines(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.halting, func() { cancel(ErrStopped) })() //nolint:contextcheck // two contexts end this one
+	defer context.AfterFunc(p.life.halting, func() { cancel(ErrStopped) })() //nolint:contextcheck // two contexts end this one
 	for _, l := range p.lines {
 		if err := openLine(ctx, l); err != nil {
 			return fmt.Errorf("stage %q: %w", l.stage, err)
@@ -92,10 +92,10 @@ func (p *Pipeline) openLines(ctx context.Context) error {
 func (p *Pipeline) launch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.halting, func() { cancel(context.Cause(p.halting)) })() //nolint:contextcheck // two contexts end this one
+	defer context.AfterFunc(p.life.halting, func() { cancel(context.Cause(p.life.halting)) })() //nolint:contextcheck // two contexts end this one
 	// A behaviour's Start gets the handlers' context. That context ends with
 	// ctx only while the pipeline is starting.
-	unhook := context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })
+	unhook := context.AfterFunc(ctx, func() { p.life.cancel(context.Cause(ctx)) })
 	tree, err := p.startTrees(ctx)
 	ended := !unhook()
 	if err != nil {
@@ -115,13 +115,13 @@ func (p *Pipeline) environment(ctx context.Context) engine.Env {
 	if system == nil {
 		system = actor.Shared()
 	}
-	handling := valued{p.halting, context.WithoutCancel(ctx)}
+	handling := valued{p.life.halting, context.WithoutCancel(ctx)}
 	unsaved := ""
 	if p.set.checkpoint != nil {
 		unsaved = "whose state the Checkpoint of the pipeline cannot save: it belongs to no key: make the stage a Keyed one"
 	}
 	return engine.Env{
-		Unsaved: unsaved, Host: p.host, System: system, Name: actor.Unique(system, "golda/"+p.name),
+		Unsaved: unsaved, Host: p.host, System: system, Name: actor.Unique(system, "golda/"+p.life.name),
 		Log: p.log, Crashed: p.crashed, Context: handling, Around: p.set.around,
 	}
 }
@@ -198,30 +198,30 @@ func (p *Pipeline) spec(name string, strategy supervisor.Strategy) supervisor.Sp
 
 // open lets commands in. It reports false if Stop was called first.
 func (p *Pipeline) open(tree *supervisor.Tree) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.state != starting || p.halting.Err() != nil {
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	if p.life.state != starting || p.life.halting.Err() != nil {
 		return false
 	}
-	p.state, p.tree = running, tree
+	p.life.state, p.life.tree = running, tree
 	go p.watchTree(tree)
 	go p.watchTree(p.pools.started())
 	for _, c := range p.stages().stages {
 		c.OpenEndpoint()
 		c.Inbox().Open()
 	}
-	close(p.started)
+	close(p.life.started)
 	return true
 }
 
 // watchTree waits for the end of a supervision tree. If the tree was killed,
 // the pipeline gives up: no supervisor above it would notice.
 func (p *Pipeline) watchTree(tree *supervisor.Tree) {
-	if err := tree.Wait(); errors.Is(err, supervisor.ErrKilled) && !p.in(stopped) {
-		p.fail(err)
+	if err := tree.Wait(); errors.Is(err, supervisor.ErrKilled) && !p.life.in(stopped) {
+		p.life.fail(err)
 		p.log.Error("pipeline gave up", "reason", err)
-		p.endSoftStop(p.Err())
-		_ = p.Stop(p.halting)
+		p.life.endSoftStop(p.Err())
+		_ = p.Stop(p.life.halting)
 	}
 }
 
@@ -231,16 +231,16 @@ func (p *Pipeline) giveUp(e *supervisor.EscalationError) { p.end(&stageError{e})
 
 // end stops the pipeline hard, for a reason.
 func (p *Pipeline) end(why error) {
-	p.fail(why)
+	p.life.fail(why)
 	p.log.Error("pipeline gave up", "reason", why)
-	p.endSoftStop(p.Err())
-	go func() { _ = p.Stop(p.halting) }() // a caller of Stop gets the result
+	p.life.endSoftStop(p.Err())
+	go func() { _ = p.Stop(p.life.halting) }() // a caller of Stop gets the result
 }
 
 // giveUpFeed stops the pipeline hard because a feed has failed for good, unless
 // it is being stopped already.
 func (p *Pipeline) giveUpFeed(err error) {
-	if p.in(running) {
+	if p.life.in(running) {
 		p.end(err)
 	}
 }
@@ -259,7 +259,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-p.feeds.exhausted:
 		p.finishFed(ctx)
-	case <-p.stopped:
+	case <-p.life.stopped:
 	}
 	soft, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.set.drain)
 	defer cancel()
@@ -280,7 +280,7 @@ func (p *Pipeline) finishFed(ctx context.Context) {
 	if errors.Is(err, ErrReopened) {
 		select {
 		case <-ctx.Done():
-		case <-p.stopped:
+		case <-p.life.stopped:
 		}
 	}
 	if err == nil {

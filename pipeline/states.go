@@ -38,7 +38,7 @@ func (p *Pipeline) restore() error {
 	if k == nil || err != nil {
 		return err
 	}
-	if k.Pipeline != p.name {
+	if k.Pipeline != p.life.name {
 		return c.fault("", fmt.Errorf("it is of the pipeline %q", k.Pipeline))
 	}
 	return errors.Join(p.restoreFeeds(k), p.restoreStages(k))
@@ -222,7 +222,7 @@ func (p *Pipeline) collect(feeds []*feeding) (*kept, error) {
 	if !ok {
 		return nil, states.ErrBusy
 	}
-	k := &kept{Pipeline: p.name}
+	k := &kept{Pipeline: p.life.name}
 	for _, f := range feeds {
 		k.Feeds = append(k.Feeds, keptFeed{f.name, f.cursor.Position()})
 	}
@@ -235,8 +235,8 @@ func (p *Pipeline) collect(feeds []*feeding) (*kept, error) {
 	}
 	after, ok := p.atRest()
 	select {
-	case <-p.hard: // commands that a hard stop ends are not done
-		return nil, p.hardCause
+	case <-p.life.hard: // commands that a hard stop ends are not done
+		return nil, p.life.hardCause
 	default:
 	}
 	if !ok || before != after {

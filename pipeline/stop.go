@@ -25,18 +25,18 @@ import (
 // handler must not call Stop, which would wait for the handler.
 func (p *Pipeline) Stop(ctx context.Context) error {
 	link.CheckContext(ctx, "pipeline: Stop")
-	if p.enterStop() {
+	if p.life.enterStop() {
 		go p.stop() //nolint:gosec // the stop belongs to the pipeline; a caller's ctx only makes it hard
 	}
 	select {
-	case <-p.stopped:
+	case <-p.life.stopped:
 	case <-ctx.Done():
-		p.endSoftStop(context.Cause(ctx))
-		<-p.stopped
+		p.life.endSoftStop(context.Cause(ctx))
+		<-p.life.stopped
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.result
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	return p.life.result
 }
 
 // stop ends the sources, drains the pipeline, stops the stages, and finishes.
@@ -47,7 +47,7 @@ func (p *Pipeline) stop() {
 	select {
 	case feeding = <-sources:
 		sources = nil
-	case <-p.hard:
+	case <-p.life.hard:
 	}
 	err := p.drainForStop(context.Background())
 	var graceEnd time.Time // of a hard stop
@@ -75,7 +75,7 @@ func (p *Pipeline) stop() {
 	if p.keeper != nil && p.keeper.failed.Load() {
 		unsaved = append(unsaved, "checkpoint")
 	}
-	p.cancel(ErrStopped)
+	p.life.cancel(ErrStopped)
 	p.waitForSubscribers(err != nil, graceEnd)
 	over()
 	p.logAbandoned()
@@ -84,12 +84,12 @@ func (p *Pipeline) stop() {
 	p.leaveCheckpoint()
 	unheard := p.letters.notifier.Undelivered()
 	if err == nil && len(left) == 0 && len(unsaved) == 0 && unheard == 0 && unkept == nil {
-		p.finish(nil)
+		p.life.finish(nil)
 		return
 	}
-	report := &StopError{Pipeline: p.name, Left: slices.Concat(left, unsaved), unsaved: len(unsaved), Stuck: stuck, Unheard: unheard, Unwritten: unwritten, unkept: unkept}
+	report := &StopError{Pipeline: p.life.name, Left: slices.Concat(left, unsaved), unsaved: len(unsaved), Stuck: stuck, Unheard: unheard, Unwritten: unwritten, unkept: unkept}
 	errors.As(err, &report.Drain)
-	p.finish(report)
+	p.life.finish(report)
 }
 
 // closeStages closes the parts of the stages beside their workers. In a hard
@@ -112,7 +112,7 @@ func (p *Pipeline) stopTrees() (left []string) {
 	if len(p.pools.started().StopWithin(p.grace())) > 0 {
 		left = []string{poolsChild}
 	}
-	return append(p.tree.StopWithin(time.Until(end)), left...)
+	return append(p.life.tree.StopWithin(time.Until(end)), left...)
 }
 
 // logAbandoned logs which stages have abandoned handlers that still run: a
@@ -147,7 +147,7 @@ func (p *Pipeline) halt() (over func()) {
 	for i, in := range inboxes {
 		notify[i] = in.Halt()
 	}
-	p.cancel(ErrStopped)
+	p.life.cancel(ErrStopped)
 	closed := make(chan struct{})
 	grace := time.AfterFunc(p.grace(), func() { p.letters.notifier.Close(true); close(closed) })
 	for _, f := range notify {
@@ -196,7 +196,7 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 	} else {
 		go func() {
 			select {
-			case <-p.hard:
+			case <-p.life.hard:
 				defer time.AfterFunc(p.grace(), cancel).Stop()
 				<-ctx.Done()
 			case <-ctx.Done():

@@ -24,20 +24,20 @@ const (
 
 // flaw records a fault that is not one of a single option.
 func (s *settings) flaw(option, problem string) {
-	s.flaws = append(s.flaws, &OptionError{s.Inbox.Name, option, problem})
+	s.flaws = append(s.flaws, &OptionError{s.engine.Inbox.Name, option, problem})
 }
 
 // faults returns everything that is wrong with a stage whose commands are of a
 // type.
 func (s *settings) faults(cmd reflect.Type) []error {
-	check := &checker{stage: s.Inbox.Name, faults: slices.Clone(s.flaws)}
+	check := &checker{stage: s.engine.Inbox.Name, faults: slices.Clone(s.flaws)}
 	s.checkExpiry(check, cmd)
 	for _, i := range s.nilOptions {
 		check.that(false, "is nil", "option %d", i)
 	}
-	check.that(s.Inbox.Name != "", "a stage needs a name", "New(%q)", s.Inbox.Name)
-	check.that(utf8.ValidString(s.Inbox.Name), "the name is not UTF-8", "New(%q)", s.Inbox.Name)
-	check.that(len(s.Inbox.Name) <= plain.LongestName, plain.NameTooLong, "New(%q)", s.Inbox.Name)
+	check.that(s.engine.Inbox.Name != "", "a stage needs a name", "New(%q)", s.engine.Inbox.Name)
+	check.that(utf8.ValidString(s.engine.Inbox.Name), "the name is not UTF-8", "New(%q)", s.engine.Inbox.Name)
+	check.that(len(s.engine.Inbox.Name) <= plain.LongestName, plain.NameTooLong, "New(%q)", s.engine.Inbox.Name)
 	s.checkQueue(check)
 	s.checkWorkers(check)
 	s.checkTime(check)
@@ -76,7 +76,7 @@ func (c *checker) add(problem, option string, args []any) {
 }
 
 func (s *settings) checkQueue(check *checker) {
-	in := s.Inbox
+	in := s.engine.Inbox
 	check.that(in.Capacity >= 1, "must be at least 1", "Capacity(%d)", in.Capacity)
 	check.that(in.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", in.Capacity)
 	check.that(in.Batch >= 1, "must be at least 1", "Batch(%d)", in.Batch)
@@ -87,42 +87,42 @@ func (s *settings) checkQueue(check *checker) {
 }
 
 func (s *settings) checkWorkers(check *checker) {
-	check.that(!s.instances || s.Inbox.Instances >= 1, "must be at least 1", "Instances(%d)", s.Inbox.Instances)
-	check.that(s.Most <= maxWorkers, fmt.Sprintf("the most workers must be at most %d", maxWorkers), "Workers(%d, %d)", s.Fewest, s.Most)
-	check.that(s.Fewest >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.Fewest, s.Most)
-	check.that(s.Fewest <= s.Most, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.Fewest, s.Most)
+	check.that(!s.instances || s.engine.Inbox.Instances >= 1, "must be at least 1", "Instances(%d)", s.engine.Inbox.Instances)
+	check.that(s.engine.Most <= maxWorkers, fmt.Sprintf("the most workers must be at most %d", maxWorkers), "Workers(%d, %d)", s.engine.Fewest, s.engine.Most)
+	check.that(s.engine.Fewest >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.engine.Fewest, s.engine.Most)
+	check.that(s.engine.Fewest <= s.engine.Most, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.engine.Fewest, s.engine.Most)
 }
 
 func (s *settings) checkTime(check *checker) {
-	ttl, limit := s.Inbox.TTL, s.Config.Timeout
+	ttl, limit := s.engine.Inbox.TTL, s.engine.Timeout
 	check.that(s.grace >= 0, "must not be negative", "Grace(%v)", s.grace)
 	check.that(s.grace == 0 || limit > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
 	check.that(ttl >= 0, "must not be negative", "TTL(%v)", ttl)
 	check.that(ttl <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", ttl)
-	check.that(ttl <= 0 || ttl > s.Inbox.Linger, "must be more than Linger: each batch that is not full would expire", "TTL(%v)", ttl)
-	check.that(s.expiring == nil || s.Config.ExpiresAt != nil, "the function is nil", "ExpiresAt")
+	check.that(ttl <= 0 || ttl > s.engine.Inbox.Linger, "must be more than Linger: each batch that is not full would expire", "TTL(%v)", ttl)
+	check.that(s.expiring == nil || s.engine.ExpiresAt != nil, "the function is nil", "ExpiresAt")
 	check.that(limit >= 0, "must not be negative", "Timeout(%v)", limit)
 	check.that(limit <= 0 || limit >= leastTimeout, fmt.Sprintf("must be at least %v: perhaps its unit is missing", leastTimeout), "Timeout(%v)", limit)
 }
 
 func (s *settings) checkRate(check *checker, cmd reflect.Type) {
 	if s.rated {
-		r := s.Inbox.Rate
+		r := s.engine.Inbox.Rate
 		checkLimit(r, func(ok bool, problem string) { check.that(ok, problem, "Rate(%d, %v, %d)", r.N, r.Per, r.Burst) })
 	}
 	by := s.ratedBy
 	if by == nil {
 		return
 	}
-	r := s.Inbox.RateBy
+	r := s.engine.Inbox.RateBy
 	that := func(ok bool, problem string) { check.that(ok, problem, "RateBy(key, %d, %v, %d)", r.N, r.Per, r.Burst) }
 	checkLimit(r, that)
 	that(by.key != 0, "the function for the key is nil")
 	that(cmd.AssignableTo(by.takes), fmt.Sprintf("the key takes %v, and the stage's commands are %v", by.takes, cmd))
-	that(!s.keyed || by.key == s.key || by.key == 0, "a keyed stage has a rate for its own key: give both the same function")
-	that(!s.Inbox.Ordered, "an ordered stage has an order of its own, in which a key would delay the others")
+	that(!s.keying.on || by.key == s.keying.of || by.key == 0, "a keyed stage has a rate for its own key: give both the same function")
+	that(!s.engine.Inbox.Ordered, "an ordered stage has an order of its own, in which a key would delay the others")
 	that(!s.disciplined, "a stage with a rate for each key has an order of its own, and takes no Discipline")
-	that(s.Inbox.Linger <= 0, "a stage with a rate for each key starts one command at a time, and takes no Linger")
+	that(s.engine.Inbox.Linger <= 0, "a stage with a rate for each key starts one command at a time, and takes no Linger")
 }
 
 // checkLimit checks the numbers of a rate.
@@ -147,7 +147,7 @@ func (s *settings) checkExpiry(check *checker, cmd reflect.Type) {
 }
 
 func (s *settings) checkDiscipline(check *checker, cmd reflect.Type) {
-	d := s.Inbox.Discipline
+	d := s.engine.Inbox.Discipline
 	if s.nilDiscipline {
 		check.that(false, "is nil", "Discipline(nil)")
 		return
@@ -201,7 +201,7 @@ func (s *settings) checkRestart(check *checker) {
 
 func (s *settings) checkOuts(check *checker) {
 	names := map[string]bool{}
-	for i, p := range s.Outs {
+	for i, p := range s.engine.Outs {
 		if engine.IsMissing(p) {
 			check.that(false, "is nil, or a stage that was not made with a function of this package", "Out(port %d)", i+1)
 			continue
@@ -216,13 +216,13 @@ func (s *settings) checkOuts(check *checker) {
 
 // checkKeyed finds what a keyed stage cannot be given.
 func (s *settings) checkKeyed(check *checker) {
-	check.that(!s.boundsKeys || s.keyed, "is for keyed stages", "KeyCapacity(%d)", s.Inbox.KeyCapacity)
-	check.that(!s.boundsKeys || s.Inbox.KeyCapacity >= 1, "must be at least 1", "KeyCapacity(%d)", s.Inbox.KeyCapacity)
-	check.that(s.Inbox.Capacity < 1 || s.Inbox.KeyCapacity <= s.Inbox.Capacity, fmt.Sprintf("must be at most the capacity, %d", s.Inbox.Capacity), "KeyCapacity(%d)", s.Inbox.KeyCapacity)
-	check.that(!s.passivates || s.keyed, "is for keyed stages", "Passivate(%v, %d)", s.idle, s.mostKeys)
-	check.that(s.idle == 0 || s.idle >= time.Millisecond, "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
-	check.that(s.mostKeys >= 0, "the number must not be negative", "Passivate(%v, %d)", s.idle, s.mostKeys)
-	check.that(!s.keyed || !s.disciplined, "a keyed stage has an order of its own", "Discipline")
+	check.that(!s.boundsKeys || s.keying.on, "is for keyed stages", "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
+	check.that(!s.boundsKeys || s.engine.Inbox.KeyCapacity >= 1, "must be at least 1", "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
+	check.that(s.engine.Inbox.Capacity < 1 || s.engine.Inbox.KeyCapacity <= s.engine.Inbox.Capacity, fmt.Sprintf("must be at most the capacity, %d", s.engine.Inbox.Capacity), "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
+	check.that(!s.keying.passivates || s.keying.on, "is for keyed stages", "Passivate(%v, %d)", s.keying.idle, s.keying.most)
+	check.that(s.keying.idle == 0 || s.keying.idle >= time.Millisecond, "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.keying.idle, s.keying.most)
+	check.that(s.keying.most >= 0, "the number must not be negative", "Passivate(%v, %d)", s.keying.idle, s.keying.most)
+	check.that(!s.keying.on || !s.disciplined, "a keyed stage has an order of its own", "Discipline")
 }
 
 // checkSnapshots finds what a stage whose instances have snapshots, or have
@@ -230,25 +230,25 @@ func (s *settings) checkKeyed(check *checker) {
 func (s *settings) checkSnapshots(check *checker) {
 	if s.snapshots {
 		check.that(s.snapshotEvery >= 1, "must be at least 1", "SnapshotEvery(%d)", s.snapshotEvery)
-		check.that(!s.shared || s.keyed, "is for stages with instances of their own, Each and Keyed", "SnapshotEvery(%d)", s.snapshotEvery)
+		check.that(!s.shared || s.keying.on, "is for stages with instances of their own, Each and Keyed", "SnapshotEvery(%d)", s.snapshotEvery)
 	}
-	if s.keeps {
-		check.that(s.states >= 1, "must be at least 1", "KeepStates(%d)", s.states)
-		check.that(s.passivates, "means nothing without Passivate", "KeepStates(%d)", s.states)
+	if s.keying.keeps {
+		check.that(s.keying.kept >= 1, "must be at least 1", "KeepStates(%d)", s.keying.kept)
+		check.that(s.keying.passivates, "means nothing without Passivate", "KeepStates(%d)", s.keying.kept)
 	}
 }
 
 // checkOrdered finds what an ordered stage cannot be given.
 func (s *settings) checkOrdered(check *checker) {
-	check.that(!s.Inbox.Ordered || !s.keyed, "a keyed stage keeps the order of each key, and no other", "Ordered")
-	check.that(!s.Inbox.Ordered || s.Inbox.Holder == nil, "a stage with windows has an order of its own", "Ordered")
-	check.that(!s.Inbox.Ordered || !s.disciplined, "an ordered stage has an order of its own", "Discipline")
+	check.that(!s.engine.Inbox.Ordered || !s.keying.on, "a keyed stage keeps the order of each key, and no other", "Ordered")
+	check.that(!s.engine.Inbox.Ordered || s.engine.Inbox.Holder == nil, "a stage with windows has an order of its own", "Ordered")
+	check.that(!s.engine.Inbox.Ordered || !s.disciplined, "an ordered stage has an order of its own", "Discipline")
 }
 
 // checkGuards finds the faults of the guards, and the options that a stage with
 // guards cannot have.
 func (s *settings) checkGuards(check *checker) {
-	if s.Inbox.Guards == nil {
+	if s.engine.Inbox.Guards == nil {
 		return
 	}
 	known := func(method, option string) {
@@ -258,7 +258,7 @@ func (s *settings) checkGuards(check *checker) {
 		check.that(!s.oneMethod || method == only, fmt.Sprintf("the stage's commands are of the method %q", only), option, method)
 		check.that(method != "", "the method has no name", option, method)
 	}
-	for _, g := range s.Inbox.Guards.State {
+	for _, g := range s.engine.Inbox.Guards.State {
 		check.that(g.Guard != nil, "the guard is nil", "Guard(%q)", g.Method)
 		known(g.Method, "Guard(%q)")
 	}
@@ -277,11 +277,11 @@ func (s *settings) unguardable() (conflicts []conflict) {
 			conflicts = append(conflicts, conflict{option, problem})
 		}
 	}
-	add(s.keyed, "Guard", "a keyed stage handles one command of each key at a time, and takes no guards")
+	add(s.keying.on, "Guard", "a keyed stage handles one command of each key at a time, and takes no guards")
 	add(s.ratedBy != nil, "Guard", "a stage with guards has an order of its own, and takes no RateBy")
-	add(s.Inbox.Ordered, "Ordered", "a stage with guards has an order of its own, and takes no Ordered")
+	add(s.engine.Inbox.Ordered, "Ordered", "a stage with guards has an order of its own, and takes no Ordered")
 	add(s.disciplined, "Discipline", "a stage with guards has an order of its own, and takes no Discipline")
-	add(s.Inbox.Linger > 0, fmt.Sprintf("Linger(%v)", s.Inbox.Linger),
+	add(s.engine.Inbox.Linger > 0, fmt.Sprintf("Linger(%v)", s.engine.Inbox.Linger),
 		"a stage with guards starts one command at a time, and takes no Linger")
 	return conflicts
 }

@@ -81,7 +81,7 @@ func FlatMap[In, Out any](
 		}
 		return behaviour.OK(nil)
 	})
-	flow.set.Single = false
+	flow.set.engine.Single = false
 	return flow
 }
 
@@ -101,7 +101,7 @@ func newFlow[In, Out any](
 ) *Flow[In, Out] {
 	s := Func(name, f, opts...)
 	end.of, end.stage = s.set, s.inbox
-	s.set.Single = len(s.set.Outs) == 0 // else the function may emit
+	s.set.engine.Single = len(s.set.engine.Outs) == 0 // else the function may emit
 	if isNil {
 		s.set.flaw(kind, "the function is nil")
 	}

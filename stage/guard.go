@@ -93,10 +93,10 @@ func methodSnapshots(all []line.GuardAccounts) []MethodSnapshot {
 }
 
 func (s *settings) guarding() *line.Guards {
-	if s.Inbox.Guards == nil {
-		s.Inbox.Guards = new(line.Guards)
+	if s.engine.Inbox.Guards == nil {
+		s.engine.Inbox.Guards = new(line.Guards)
 	}
-	return s.Inbox.Guards
+	return s.engine.Inbox.Guards
 }
 
 // methodOf returns the function that says the method of a command of a type,
@@ -132,12 +132,12 @@ func typeName(t reflect.Type) string {
 
 // setGuards completes the guards of a stage for commands of a type.
 func setGuards(s *settings, commands reflect.Type) {
-	if s.Inbox.Guards == nil {
+	if s.engine.Inbox.Guards == nil {
 		return
 	}
 	method, constant := methodOf(commands)
 	s.method, s.oneMethod = method, constant
-	s.Inbox.Guards.Method = func(load any) string {
+	s.engine.Inbox.Guards.Method = func(load any) string {
 		if constant {
 			return method(nil)
 		}

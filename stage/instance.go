@@ -69,7 +69,7 @@ func (i *instance[C]) surround() {
 	if i.many != nil {
 		each = eachCommand[C]
 	}
-	name, all := i.set.Inbox.Name, i.set.middleware(each)
+	name, all := i.set.engine.Inbox.Name, i.set.middleware(each)
 	switch {
 	case len(all) == 0:
 	case i.many != nil:
@@ -83,7 +83,7 @@ func (i *instance[C]) surround() {
 // middleware returns the middleware of the stage, the outermost first.
 func (s *settings) middleware(each eachOf) []MiddlewareFunc {
 	all := slices.Concat(s.wide, s.around)
-	if by := s.ratedBy; by != nil && !s.keyed {
+	if by := s.ratedBy; by != nil && !s.keying.on {
 		all = append(all, asked(by.ask, each))
 	}
 	if s.method != nil {

@@ -77,7 +77,7 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	st := New(name, b, append([]Option{s.option}, opts...)...)
 	s.report = st.core.LogPanic
 	set := st.set
-	set.keys = s.count
+	set.keying.count = s.count
 	s.every = max(set.snapshotEvery, 1)
 	if key == nil {
 		set.flaw("Keyed", "the function for the key is nil")
@@ -90,9 +90,9 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	}
 	if s.saves = s.checkSaves(set); s.saves {
 		st.core.Deferring()
-		set.Stateful = s
+		set.engine.Stateful = s
 	}
-	s.idle, s.most, s.states = set.idle, set.mostKeys, set.states
+	s.idle, s.most, s.states = set.keying.idle, set.keying.most, set.keying.kept
 	return st
 }
 
@@ -107,7 +107,7 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 // in its Stop, and reads it in the factory or its Start. The snapshot counts
 // instances and passivations.
 func Passivate(idle time.Duration, most int) Option {
-	return once("Passivate", func(s *settings) { s.idle, s.mostKeys, s.passivates = idle, most, true })
+	return once("Passivate", func(s *settings) { s.keying.idle, s.keying.most, s.keying.passivates = idle, most, true })
 }
 
 // KeepStates keeps the last snapshots of up to most instances that [Passivate]
@@ -115,21 +115,21 @@ func Passivate(idle time.Duration, most int) Option {
 // [behaviour.Snapshotter]. When there are more, the oldest are dropped, nearly
 // in that order. Without KeepStates none is kept.
 func KeepStates(most int) Option {
-	return once("KeepStates", func(s *settings) { s.states, s.keeps = most, true })
+	return once("KeepStates", func(s *settings) { s.keying.kept, s.keying.keeps = most, true })
 }
 
 // option makes the stage a keyed one. It comes first and has no place among the
 // options that were given.
 func (s *keyed[C, K, B]) option(set *settings) {
 	set.options.at = 0
-	set.keyed, set.key = true, reflect.ValueOf(s.key).Pointer()
-	set.spread = s.spread
-	set.KeyOf = func(cmd any) any {
+	set.keying.on, set.keying.of = true, reflect.ValueOf(s.key).Pointer()
+	set.keying.spread = s.spread
+	set.engine.KeyOf = func(cmd any) any {
 		c, _ := cmd.(C) // a nil command of an interface type is none
 		return s.key(c)
 	}
-	set.Inbox.KeyCapacity = line.QuarterOfCapacity
-	set.Inbox.Key = func(load any) uint64 {
+	set.engine.Inbox.KeyCapacity = line.QuarterOfCapacity
+	set.engine.Inbox.Key = func(load any) uint64 {
 		return hashOf(s.seed, s.key(link.Open[C](load)))
 	}
 }
@@ -187,7 +187,7 @@ func (s *keyed[C, K, B]) checkSaves(set *settings) bool {
 	if err := saved.Flaw(); err != nil {
 		set.flaw("Keyed", err.Error())
 	}
-	if saved == nil && set.keeps {
+	if saved == nil && set.keying.keeps {
 		set.flaw("KeepStates", fmt.Sprintf("%T is no Snapshotter", b))
 	}
 	return saved != nil

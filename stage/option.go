@@ -115,7 +115,7 @@ type keyCounts struct {
 // settings are a stage's properties: the configuration of its engine, and the
 // data that checks of options need.
 type settings struct {
-	engine.Config
+	engine engine.Config
 
 	disciplined   bool         // the options have a discipline
 	nilDiscipline bool         // and it is nil
@@ -142,14 +142,20 @@ type settings struct {
 	shared, snapshots bool // all workers share the behaviour; the options have SnapshotEvery
 	snapshotEvery     int  // commands; 0: one
 
-	keyed, passivates bool                                        // see Keyed and Passivate
-	key               uintptr                                     // the function for the key of a keyed stage
-	spread            func() (of func(cmd any) uint64, err error) // see engine.Typed.Key; nil if the stage is not keyed
-	idle              time.Duration                               // after which a key's instance is passivated
-	mostKeys          int
-	keeps             bool             // the options have KeepStates
-	states            int              // of passivated instances
-	keys              func() keyCounts // nil if the stage is not keyed
+	keying keying
+}
+
+// keying is what the options say of a stage's keys; see [Keyed].
+type keying struct {
+	on         bool                                        // the stage is keyed
+	of         uintptr                                     // the function for the key
+	spread     func() (of func(cmd any) uint64, err error) // see engine.Typed.Key; nil if the stage is not keyed
+	count      func() keyCounts                            // nil if the stage is not keyed
+	passivates bool                                        // the options have Passivate
+	idle       time.Duration                               // after which a key's instance is passivated
+	most       int                                         // instances
+	keeps      bool                                        // the options have KeepStates
+	kept       int                                         // states of passivated instances
 }
 
 // ratedBy is the key of [RateBy].

@@ -88,10 +88,10 @@ func (s *settings) setRetry() {
 	if longest == 0 {
 		longest = max(backoff.LongestAsked, r.Max)
 	}
-	s.Inbox.Retry = inbox.Retry{
+	s.engine.Inbox.Retry = inbox.Retry{
 		Attempts: r.Attempts, Backoff: r.Backoff, Max: r.Max, Jitter: r.Jitter, Budget: r.Budget, LongestAsked: longest,
 	}
-	s.RetryIf, s.Refusal = r.If, refusal
+	s.engine.RetryIf, s.engine.Refusal = r.If, refusal
 }
 
 // RestartPolicy says what a stage does when its workers crash one after
@@ -148,17 +148,17 @@ var defaultPauses = RestartPolicy{}.pauses()
 
 func (s *settings) setRestart() {
 	p := s.restart
-	s.Endures, s.EnduresStart = p.limits()
+	s.engine.Endures, s.engine.EnduresStart = p.limits()
 	if p.Limit == 0 {
-		s.StartsFor = defaultStartsFor
+		s.engine.StartsFor = defaultStartsFor
 	}
-	s.Inbox.StreakEnds = p.Within
+	s.engine.Inbox.StreakEnds = p.Within
 	if p.Within == 0 {
-		s.Inbox.StreakEnds = time.Minute
+		s.engine.Inbox.StreakEnds = time.Minute
 	}
-	s.Inbox.Pauses = defaultPauses
+	s.engine.Inbox.Pauses = defaultPauses
 	if p != (RestartPolicy{}) {
-		s.Inbox.Pauses = p.pauses()
+		s.engine.Inbox.Pauses = p.pauses()
 	}
 }
 

@@ -13,7 +13,9 @@ const (
 )
 
 // Capacity sets how many commands the queue holds. The default is 1024.
-func Capacity(n int) Option { return once("Capacity", func(s *settings) { s.Inbox.Capacity = n }) }
+func Capacity(n int) Option {
+	return once("Capacity", func(s *settings) { s.engine.Inbox.Capacity = n })
+}
 
 // KeyCapacity sets how many slots of a [Keyed] stage the commands of one key
 // may hold, so that a key whose commands come faster than they are handled
@@ -45,7 +47,7 @@ func Capacity(n int) Option { return once("Capacity", func(s *settings) { s.Inbo
 // [pipeline.RunsHere]:
 // https://pkg.go.dev/github.com/golda-dev/golda/pipeline#RunsHere
 func KeyCapacity(n int) Option {
-	return func(s *settings) { s.Inbox.KeyCapacity, s.boundsKeys = n, true }
+	return func(s *settings) { s.engine.Inbox.KeyCapacity, s.boundsKeys = n, true }
 }
 
 // OverflowRule says what a full stage does with one more command.
@@ -69,13 +71,13 @@ const (
 
 // Overflow sets what the stage does when it is full. The default is [Wait].
 func Overflow(rule OverflowRule) Option {
-	return once("Overflow", func(s *settings) { s.Inbox.Overflow = inbox.Overflow(rule) })
+	return once("Overflow", func(s *settings) { s.engine.Inbox.Overflow = inbox.Overflow(rule) })
 }
 
 // Discipline sets the order in which the queue hands its commands out. The
 // default is first in, first out. See package stage/queue.
 func Discipline(d queue.Discipline) Option {
-	return once("Discipline", func(s *settings) { s.Inbox.Discipline, s.disciplined = d, true })
+	return once("Discipline", func(s *settings) { s.engine.Inbox.Discipline, s.disciplined = d, true })
 }
 
 // Ordered makes the results of a stage leave it in the order in which its
@@ -104,7 +106,7 @@ func Discipline(d queue.Discipline) Option {
 // and policies do not change its order. A [Keyed] stage cannot have Ordered; it
 // keeps the order of each key. A full stage with [DropOldest] drops no command
 // that was started before and has come back.
-func Ordered() Option { return func(s *settings) { s.Inbox.Ordered = true } }
+func Ordered() Option { return func(s *settings) { s.engine.Inbox.Ordered = true } }
 
 // Batch sets the most commands that a worker takes at once. The default is 256.
 //
@@ -118,7 +120,7 @@ func Ordered() Option { return func(s *settings) { s.Inbox.Ordered = true } }
 // With more than 1, a worker of a stage that forwards to several stages
 // continues when one of those is full. It keeps the commands for that stage, up
 // to the [Capacity] of its own stage.
-func Batch(n int) Option { return once("Batch", func(s *settings) { s.Inbox.Batch = n }) }
+func Batch(n int) Option { return once("Batch", func(s *settings) { s.engine.Inbox.Batch = n }) }
 
 // Linger makes a batch that is not full wait for more commands, until its first
 // command has waited for d, which is at most a day. It is for a
@@ -131,4 +133,6 @@ func Batch(n int) Option { return once("Batch", func(s *settings) { s.Inbox.Batc
 // says so: its commands wait, are handled one after the other, and what they
 // forward leaves together, as in any batch. For a single stage that is a delay
 // only. It helps where the next stage has a Batcher.
-func Linger(d time.Duration) Option { return once("Linger", func(s *settings) { s.Inbox.Linger = d }) }
+func Linger(d time.Duration) Option {
+	return once("Linger", func(s *settings) { s.engine.Inbox.Linger = d })
+}

@@ -39,7 +39,7 @@ import (
 // Counts.RateWait of the snapshot says for how long commands have waited for
 // it.
 func Rate(n int, per time.Duration, burst int) Option {
-	return once("Rate", func(s *settings) { s.Inbox.Rate, s.rated = rate.Limit{N: n, Per: per, Burst: burst}, true })
+	return once("Rate", func(s *settings) { s.engine.Inbox.Rate, s.rated = rate.Limit{N: n, Per: per, Burst: burst}, true })
 }
 
 // RateBy bounds how often handlers are called for commands of one key, as
@@ -75,12 +75,12 @@ func Rate(n int, per time.Duration, burst int) Option {
 func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, burst int) Option {
 	seed := maphash.MakeSeed()
 	return once("RateBy", func(s *settings) {
-		s.Inbox.RateBy = rate.Limit{N: n, Per: per, Burst: burst}
+		s.engine.Inbox.RateBy = rate.Limit{N: n, Per: per, Burst: burst}
 		s.ratedBy = &ratedBy{takes: reflect.TypeFor[C](), key: reflect.ValueOf(key).Pointer()}
 		if key == nil {
 			return
 		}
-		s.Inbox.RateKey = func(load any) uint64 {
+		s.engine.Inbox.RateKey = func(load any) uint64 {
 			return hashOf(seed, key(link.Open[C](load)))
 		}
 		s.ratedBy.ask = func(cmd any) {
@@ -128,7 +128,7 @@ const leastGrace = 100 * time.Millisecond
 // worker takes the place of the abandoned one, so the stage keeps its number of
 // workers. What the handler returns later is ignored.
 func Timeout(d time.Duration) Option {
-	return once("Timeout", func(s *settings) { s.Config.Timeout = d })
+	return once("Timeout", func(s *settings) { s.engine.Timeout = d })
 }
 
 // Grace sets how long a handler may go on, after its context has ended at its
@@ -145,16 +145,16 @@ func Grace(d time.Duration) Option { return once("Grace", func(s *settings) { s.
 // givesUpAfter is after how long the stage gives up a handler that does not
 // return; 0: never.
 func (s *settings) givesUpAfter() time.Duration {
-	if s.Config.Timeout <= 0 {
+	if s.engine.Timeout <= 0 {
 		return 0
 	}
-	return s.Config.Timeout + s.Config.Grace
+	return s.engine.Timeout + s.engine.Grace
 }
 
 func (s *settings) setGrace() {
-	s.Config.Grace = s.grace
+	s.engine.Grace = s.grace
 	if s.grace <= 0 {
-		s.Config.Grace = max(s.Config.Timeout, leastGrace)
+		s.engine.Grace = max(s.engine.Timeout, leastGrace)
 	}
 }
 
@@ -177,7 +177,7 @@ func (s *settings) setGrace() {
 //
 // See [ExpiresAt] for a time to live of each command, and [Stage.Ask] for
 // commands that end with the contexts of their callers.
-func TTL(d time.Duration) Option { return once("TTL", func(s *settings) { s.Inbox.TTL = d }) }
+func TTL(d time.Duration) Option { return once("TTL", func(s *settings) { s.engine.Inbox.TTL = d }) }
 
 // ExpiresAt sets a function that returns when a command expires: a command
 // whose turn comes later is shed as with [TTL], but not before its turn comes.
@@ -192,9 +192,9 @@ func TTL(d time.Duration) Option { return once("TTL", func(s *settings) { s.Inbo
 func ExpiresAt[C any](f func(cmd C) time.Time) Option {
 	return once("ExpiresAt", func(s *settings) {
 		s.expiring = reflect.TypeFor[C]()
-		s.Config.ExpiresAt = nil
+		s.engine.ExpiresAt = nil
 		if f != nil {
-			s.Config.ExpiresAt = func(cmd any) time.Time {
+			s.engine.ExpiresAt = func(cmd any) time.Time {
 				c, ok := cmd.(C)
 				if !ok {
 					return time.Time{}

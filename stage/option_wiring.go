@@ -14,7 +14,7 @@ import "github.com/golda-dev/golda/behaviour"
 // A stage can be declared by the stages that are made after it. To close a
 // loop, use a port.
 func Out(ports ...behaviour.Outlet) Option {
-	return func(s *settings) { s.Outs = append(s.Outs, ports...) }
+	return func(s *settings) { s.engine.Outs = append(s.engine.Outs, ports...) }
 }
 
 // Middleware adds middleware around the stage's handlers: logging, tracing,

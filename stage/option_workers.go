@@ -16,7 +16,7 @@ const defaultInstances = 1024
 // [Instances] than GOMAXPROCS, and no Workers, starts with one worker for each
 // instance.
 func Workers(fewest, most int) Option {
-	return once("Workers", func(s *settings) { s.Fewest, s.Most, s.Asks = fewest, most, true })
+	return once("Workers", func(s *settings) { s.engine.Fewest, s.engine.Most, s.engine.Asks = fewest, most, true })
 }
 
 // Instances sets how many workers may be at the stage at once, however many
@@ -29,7 +29,7 @@ func Workers(fewest, most int) Option {
 // commands that workers hold, suspended commands, and commands that are about
 // to continue. The default is 1024; each suspended command holds about 3 KB.
 func Instances(n int) Option {
-	return once("Instances", func(s *settings) { s.Inbox.Instances, s.instances = n, true })
+	return once("Instances", func(s *settings) { s.engine.Inbox.Instances, s.instances = n, true })
 }
 
 // SnapshotEvery sets after how many commands of an instance its Snapshot is
@@ -50,17 +50,17 @@ func suspending(s *settings) { s.suspends = true }
 // Blocking says that the stage's handlers wait (for a disk, a peer, another
 // stage) rather than compute. Policies that let stages share workers leave such
 // a stage its own workers, so that no other stage waits with it.
-func Blocking() Option { return func(s *settings) { s.Config.Blocking = true } }
+func Blocking() Option { return func(s *settings) { s.engine.Blocking = true } }
 
 func (s *settings) setInstances() {
-	if s.instances && !s.suspends && !s.Asks {
-		s.Fewest = max(min(s.Fewest, s.Inbox.Instances), 1) // a further worker would have no instance to use
+	if s.instances && !s.suspends && !s.engine.Asks {
+		s.engine.Fewest = max(min(s.engine.Fewest, s.engine.Inbox.Instances), 1) // a further worker would have no instance to use
 	}
 	switch {
 	case s.instances:
 	case s.suspends:
-		s.Inbox.Instances = defaultInstances
+		s.engine.Inbox.Instances = defaultInstances
 	default:
-		s.Inbox.Instances = s.Most
+		s.engine.Inbox.Instances = s.engine.Most
 	}
 }

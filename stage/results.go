@@ -96,8 +96,8 @@ func (r *results[Out]) lead(to *way[Out]) {
 
 // replaceOuts replaces ports that the stage declares.
 func (s *settings) replaceOuts(old, to []behaviour.Outlet) {
-	others := slices.DeleteFunc(slices.Clone(s.Outs), func(o behaviour.Outlet) bool { return slices.Contains(old, o) })
-	s.Outs = slices.Concat(others, to)
+	others := slices.DeleteFunc(slices.Clone(s.engine.Outs), func(o behaviour.Outlet) bool { return slices.Contains(old, o) })
+	s.engine.Outs = slices.Concat(others, to)
 }
 
 // check finds a function whose results lead nowhere but must.
@@ -166,7 +166,7 @@ func (r *results[Out]) emit(ctx context.Context, out Out) error {
 func (r *results[Out]) picked(w *way[Out], out Out) (*behaviour.Port[Out], error) {
 	i := w.pick(out, len(w.ports))
 	if i < 0 || i >= len(w.ports) {
-		return nil, fmt.Errorf("stage %q: its Route picked target %d of %d, counted from 0", r.of.Inbox.Name, i, len(w.ports))
+		return nil, fmt.Errorf("stage %q: its Route picked target %d of %d, counted from 0", r.of.engine.Inbox.Name, i, len(w.ports))
 	}
 	return w.ports[i], nil
 }

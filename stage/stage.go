@@ -73,12 +73,12 @@ func (s *settings) share(core *engine.Core, version *worker.Version, b any, inst
 	if inst.Suspends() {
 		core.Suspending()
 		if holder, ok := b.(link.Holder); ok {
-			s.Inbox.Holder = holder
+			s.engine.Inbox.Holder = holder
 			core.Deferring()
 		}
 	}
-	if stateful, ok := b.(states.Stateful); ok && s.Inbox.Holder != nil {
-		s.Stateful = stateful
+	if stateful, ok := b.(states.Stateful); ok && s.engine.Inbox.Holder != nil {
+		s.engine.Stateful = stateful
 	}
 	if inst.Suspends() && inst.Many() {
 		s.flaw("New", "the behaviour is both Suspending and a Batcher")
@@ -142,7 +142,7 @@ func flawed[C any](name, of string, opts []Option) *Stage[C] {
 func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts ...Option) *Stage[C] {
 	s := newStage[C](name, opts)
 	if reflect.TypeFor[B]().Implements(reflect.TypeFor[behaviour.Snapshotter]()) {
-		s.set.Stateful = keyless{}
+		s.set.engine.Stateful = keyless{}
 	}
 	if factory == nil {
 		s.set.flaw("Each", "the factory is nil")
@@ -155,7 +155,7 @@ func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts .
 func newStage[C any](name string, opts []Option) *Stage[C] {
 	s := &Stage[C]{set: newSettings(name, opts), boxes: command.NewBoxes[C]()}
 	setGuards(s.set, reflect.TypeFor[C]())
-	s.core = engine.New(&s.set.Config, typed[C]{s})
+	s.core = engine.New(&s.set.engine, typed[C]{s})
 	s.inbox = s.core.Inbox()
 	s.set.inbox = s.inbox
 	s.inlet = s.inbox.Inlet()
@@ -191,10 +191,10 @@ func (t typed[C]) Type() reflect.Type { return reflect.TypeFor[C]() }
 // Key returns the number of a command's key, which is the same in all
 // processes.
 func (t typed[C]) Key() (of func(cmd any) uint64, err error) {
-	if t.s.set.spread == nil {
+	if t.s.set.keying.spread == nil {
 		return nil, nil
 	}
-	return t.s.set.spread()
+	return t.s.set.keying.spread()
 }
 
 // Faults returns everything that is wrong with the stage's options.
@@ -312,8 +312,8 @@ func (s *Stage[C]) Snapshot() Snapshot {
 
 func (s *settings) snapshot(core *engine.Core, accounts *inbox.Accounts) Snapshot {
 	snap := snapshotOf(core, accounts)
-	if s.keys != nil {
-		n := s.keys()
+	if s.keying.count != nil {
+		n := s.keying.count()
 		snap.Workers.Keys, snap.Counts.Passivated, snap.Workers.KeptStates = n.instances, n.passivated, n.states
 	}
 	return snap
@@ -323,7 +323,7 @@ func (s *settings) snapshot(core *engine.Core, accounts *inbox.Accounts) Snapsho
 // since all faults of the stage quote it.
 func newSettings(name string, opts []Option) *settings {
 	s := &settings{
-		Config: engine.Config{
+		engine: engine.Config{
 			Inbox:  &inbox.Config{Name: plain.Name(name), Capacity: defaultCapacity, Batch: defaultBatch},
 			Made:   engine.MadeHere(),
 			Fewest: runtime.GOMAXPROCS(0),
@@ -339,8 +339,8 @@ func newSettings(name string, opts []Option) *settings {
 		o(s)
 	}
 	s.options = nil // as many bytes as a tenth of the stage
-	if engine.IsNil(s.Inbox.Discipline) {
-		s.nilDiscipline, s.Inbox.Discipline = s.disciplined, queue.FIFO{}
+	if engine.IsNil(s.engine.Inbox.Discipline) {
+		s.nilDiscipline, s.engine.Inbox.Discipline = s.disciplined, queue.FIFO{}
 	}
 	s.setInstances()
 	s.setRetry()

@@ -59,9 +59,9 @@ func (s *settings) upgrade(
 ) (replaced <-chan struct{}, err error) {
 	problem := ""
 	switch {
-	case s.keyed:
+	case s.keying.on:
 		problem = "a keyed stage cannot be upgraded: the new version would not have the state of the keys"
-	case s.Inbox.Holder != nil:
+	case s.engine.Inbox.Holder != nil:
 		problem = "a stage with windows cannot be upgraded: the new version would not have the open ones"
 	case makes == nil:
 		problem = "the factory is nil"

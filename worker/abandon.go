@@ -41,7 +41,7 @@ func (w *Worker) abandon(s *Stage, why error) {
 		return
 	}
 	if w.pool != nil {
-		w.pool.Abandon(&w.member)
+		w.pool.Abandon(&w.Member)
 	}
 	report()
 	for _, m := range emits {
@@ -60,7 +60,7 @@ func (w *Worker) giveUpAbandoned(s *Stage, why error) (emits []emission, pledged
 	defer w.out.emitting.Unlock()
 	if !w.giveUpLocked(abandoned, func() bool {
 		h := s.hangs.begin(why, unknownTries)
-		if report = s.Inbox.Abandon(&w.member, s.stopError(h)); report == nil {
+		if report = s.Inbox.Abandon(&w.Member, s.stopError(h)); report == nil {
 			h.tries = 1 // it has no command
 			s.hangs.end(h)
 			return false

@@ -51,8 +51,8 @@ func (w *Worker) abandonRun(s *Stage, why error) {
 	if w.pool != nil {
 		w.leavePool()
 	} else {
-		s.Inbox.Yield(&w.member)
-		s.Inbox.Leave(&w.member)
+		s.Inbox.Yield(&w.Member)
+		s.Inbox.Leave(&w.Member)
 	}
 	w.releaseInstance()
 	report()

@@ -24,7 +24,7 @@ func (w *Worker) Spawn(supervisor actor.Context, name string, again bool) (*acto
 // mailboxFeed is the worker as its mailbox sees it.
 type mailboxFeed Worker
 
-func (f *mailboxFeed) Ready() bool { return f.member.Ready() && f.slot.fate.Load() == inService }
+func (f *mailboxFeed) Ready() bool { return f.Member.Ready() && f.slot.fate.Load() == inService }
 
 func (f *mailboxFeed) Len() int {
 	if f.pool != nil {
@@ -58,7 +58,7 @@ func (h *actorRole) Receive(ctx actor.Context) {
 func (w *Worker) startActor(ctx actor.Context) {
 	w.acting.self = ctx
 	if w.pool != nil {
-		w.pool.Join(&w.member)
+		w.pool.Join(&w.Member)
 		ctx.Send(ctx.Parent(), Up{w, nil})
 		return
 	}
@@ -73,18 +73,18 @@ func (w *Worker) startActor(ctx actor.Context) {
 // pool, and returns the instance or stops it.
 func (w *Worker) endActor() {
 	if w.stage != nil {
-		w.stage.Inbox.Book(&w.member, &w.progress.tally)
+		w.stage.Inbox.Book(&w.Member, &w.progress.tally)
 		w.deliver(false)
 	}
 	if w.pool != nil {
 		w.leavePool()
 	} else {
 		if !w.hasUndelivered() {
-			w.stage.Inbox.Yield(&w.member)
+			w.stage.Inbox.Yield(&w.Member)
 		}
-		w.stage.Inbox.Leave(&w.member)
+		w.stage.Inbox.Leave(&w.Member)
 	}
-	if w.acting.failure == nil && w.member.Instance == nil {
+	if w.acting.failure == nil && w.Member.Instance == nil {
 		w.use(nil) // it is back among the idle instances
 	}
 	w.stopInstances()

@@ -14,7 +14,7 @@ import (
 // command, moves on to the next one and returns nil. Otherwise [Worker.End]
 // must be called when the handler has returned.
 func (w *Worker) Begin() context.Context {
-	e := &w.member.Batch[w.progress.cur]
+	e := &w.Member.Batch[w.progress.cur]
 	if w.endEarly(e) {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 // failUnstarted ends commands that were not started, with an error each. Rest
 // is the remainder of the batch, if they were not the next ones.
 func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []command.Envelope) {
-	if !w.stage.Inbox.Unbegun(&w.member, &w.progress.tally, es, rest) {
+	if !w.stage.Inbox.Unbegun(&w.Member, &w.progress.tally, es, rest) {
 		panic(unwind{})
 	}
 	for i := range es {
@@ -120,7 +120,7 @@ func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []comma
 // shed ends commands that have expired. Rest is the remainder of the batch, if
 // they were not the next ones.
 func (w *Worker) shed(es, rest []command.Envelope) {
-	if !w.stage.Inbox.Expire(&w.member, &w.progress.tally, es, rest) {
+	if !w.stage.Inbox.Expire(&w.Member, &w.progress.tally, es, rest) {
 		panic(unwind{})
 	}
 	w.progress.mark = 0 // subscribers of letters may have taken long
@@ -137,7 +137,7 @@ func (w *Worker) skip(to int32) {
 			w.out.numbers.End(i)
 		}
 	}
-	if !w.stage.Inbox.End(&w.member, &w.progress.tally, w.member.Batch[w.progress.cur:to]) {
+	if !w.stage.Inbox.End(&w.Member, &w.progress.tally, w.Member.Batch[w.progress.cur:to]) {
 		panic(unwind{})
 	}
 	w.progress.cur = to

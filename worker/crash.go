@@ -65,7 +65,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	}
 	w.clock()
 	w.spill()
-	batch := w.member.Batch[:w.progress.n]
+	batch := w.Member.Batch[:w.progress.n]
 	w.progress.n = 0
 
 	crash := &CrashError{Stage: w.stage.Inbox.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
@@ -81,7 +81,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 		retry, err = w.triesAgain(culprit, crash, false)
 	}
 	w.keepState()
-	if !w.stage.Inbox.Crash(&w.member, &w.progress.tally, culprit, rest, retry, err) {
+	if !w.stage.Inbox.Crash(&w.Member, &w.progress.tally, culprit, rest, retry, err) {
 		return false
 	}
 	w.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing
@@ -90,7 +90,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	w.stage.Crashed(crash, again)
 	w.deliver(false)                          // after Crash, which says whether the worker still owns what earlier commands forwarded
 	if w.pool == nil && !w.hasUndelivered() { // otherwise it still counts as one with an instance in use, until it has handed all over
-		w.stage.Inbox.Yield(&w.member)
+		w.stage.Inbox.Yield(&w.Member)
 	}
 	w.acting.failure = crash
 	return true

@@ -23,7 +23,7 @@ func (w *Worker) deliverOutboxes(park bool) bool {
 		return true
 	}
 	if w.out.mustBook {
-		w.stage.Inbox.Book(&w.member, &w.progress.tally)
+		w.stage.Inbox.Book(&w.Member, &w.progress.tally)
 		w.out.mustBook = false
 	}
 	w.deliverLane()
@@ -40,10 +40,10 @@ func (w *Worker) deliverOutboxes(park bool) bool {
 		return true
 	}
 	if w.pool == nil {
-		w.stage.Inbox.Blocked(&w.member, &w.progress.tally, w.now())
+		w.stage.Inbox.Blocked(&w.Member, &w.progress.tally, w.now())
 	}
-	if w.member.Carried > 0 {
-		w.stage.Inbox.Carry(&w.member, int(w.out.loaded))
+	if w.Member.Carried > 0 {
+		w.stage.Inbox.Carry(&w.Member, int(w.out.loaded))
 	}
 	return w.parkLoaded()
 }
@@ -71,8 +71,8 @@ func (w *Worker) parkLoaded() bool {
 	}
 	w.out.parked = w.out.loaded > 0
 	for _, out := range w.out.outs { // one stage may have woken the worker before it parked at another
-		if len(out.items) > 0 && !out.to.InLine(&w.member) {
-			w.member.MarkReady()
+		if len(out.items) > 0 && !out.to.InLine(&w.Member) {
+			w.Member.MarkReady()
 		}
 	}
 	w.passMark()
@@ -88,7 +88,7 @@ func (w *Worker) passMark() {
 	}) {
 		return
 	}
-	w.stage.Inbox.Pass(&w.member, mark)
+	w.stage.Inbox.Pass(&w.Member, mark)
 }
 
 // restLoaded parks a worker that has nothing to do, as its own stage knows
@@ -96,8 +96,8 @@ func (w *Worker) passMark() {
 // them may wake it.
 func (w *Worker) restLoaded() {
 	gone := w.parkLoaded()
-	if !w.stage.Inbox.Carry(&w.member, int(w.out.loaded)) || gone && w.out.numbers != nil { // more may leave an ordered stage now
-		w.member.MarkReady()
+	if !w.stage.Inbox.Carry(&w.Member, int(w.out.loaded)) || gone && w.out.numbers != nil { // more may leave an ordered stage now
+		w.Member.MarkReady()
 	}
 	w.out.parked = !gone
 }
@@ -112,7 +112,7 @@ func (w *Worker) withdraw() {
 	w.out.parked = false
 	for _, out := range w.out.outs {
 		if len(out.items) > 0 {
-			out.to.Withdraw(&w.member)
+			out.to.Withdraw(&w.Member)
 		}
 	}
 }

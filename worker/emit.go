@@ -23,7 +23,7 @@ type emitter Worker
 func (m *emitter) Inbox() *inbox.Inbox { return m.stage.Inbox }
 
 // AsMember returns the worker as its inbox sees it.
-func (m *emitter) AsMember() *inbox.Member { return &m.member }
+func (m *emitter) AsMember() *inbox.Member { return &m.Member }
 
 // Shared reports whether the worker is one of a shared pool.
 func (m *emitter) Shared() bool { return m.pool != nil }
@@ -35,7 +35,7 @@ func (m *emitter) Quality() float64 { return m.stage.Inbox.Quality() }
 func (m *emitter) Attempt() int {
 	m.out.emitting.Lock() // so that the worker is not given up meanwhile
 	defer m.out.emitting.Unlock()
-	if m.member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned {
+	if m.Member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned {
 		return 0
 	}
 	return (*Worker)(m).presentTry()
@@ -45,7 +45,7 @@ func (m *emitter) Attempt() int {
 func (m *emitter) Defer(s link.Settler, use any) bool {
 	m.out.emitting.Lock()
 	defer m.out.emitting.Unlock()
-	if m.member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned || !s.Deferred(use) {
+	if m.Member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned || !s.Deferred(use) {
 		return false
 	}
 	m.out.deferred = append(m.out.deferred, settling{s, use})
@@ -78,7 +78,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 	w := (*Worker)(m)
 	w.out.emitting.Lock()
 	defer w.out.emitting.Unlock()
-	if w.member.Since.Load() <= 0 || w.slot.fate.Load() == abandoned {
+	if w.Member.Since.Load() <= 0 || w.slot.fate.Load() == abandoned {
 		return behaviour.ErrNoWorker // the handler that this context was for has returned
 	}
 	if err := w.gear.executor.refusesEmit(); err != nil {
@@ -91,7 +91,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 	if out.isFull(w.stage.Inbox) {
 		return out.to.LoopFull()
 	}
-	from := w.member.Batch[w.progress.cur].From
+	from := w.Member.Batch[w.progress.cur].From
 	from.Ticket().Join()
 	if len(w.out.emits) < mostHeld || w.out.numbers != nil { // its emitted commands may leave later than its handler returns
 		w.out.emits = append(w.out.emits, emission{out, load, from})
@@ -142,7 +142,7 @@ func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 		w.load(out, ticket).Continue(load, e)
 	}
 	if ticket != nil { // it waits for them, whatever becomes of this worker
-		if !w.stage.Inbox.Book(&w.member, &w.progress.tally) {
+		if !w.stage.Inbox.Book(&w.Member, &w.progress.tally) {
 			panic(unwind{})
 		}
 		w.pledgeLocked()

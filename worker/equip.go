@@ -22,7 +22,7 @@ func (w *Worker) makeInstance() error {
 		return err
 	}
 	w.use(inst)
-	w.member.Instance = inst
+	w.Member.Instance = inst
 	return nil
 }
 
@@ -36,14 +36,14 @@ func (w *Worker) use(inst Instance) {
 
 // useLent has the worker use the instance that the inbox has lent, if any.
 func (w *Worker) useLent() {
-	inst, _ := w.member.Instance.(Instance)
+	inst, _ := w.Member.Instance.(Instance)
 	w.use(inst)
 }
 
 // renew stops the worker's instance unless it is of the present version.
 func (w *Worker) renew() {
 	w.use(w.stage.renew(w.gear.instance))
-	w.member.Instance = nilOr(w.gear.instance)
+	w.Member.Instance = nilOr(w.gear.instance)
 }
 
 // renewIdle renews the instance of a worker that has nothing to do, so that a
@@ -54,7 +54,7 @@ func (w *Worker) renewIdle() {
 	}
 	w.renew()
 	if w.gear.instance == nil {
-		w.stage.Inbox.ReturnInstance(&w.member)
+		w.stage.Inbox.ReturnInstance(&w.Member)
 	}
 }
 
@@ -63,7 +63,7 @@ func (w *Worker) stopInstances() {
 	w.stopSurplus()
 	inst := w.gear.instance
 	w.use(nil)
-	w.member.Instance = nil
+	w.Member.Instance = nil
 	if inst != nil {
 		StopInstance(w.stage, inst)
 	}
@@ -71,8 +71,8 @@ func (w *Worker) stopInstances() {
 
 // stopSurplus stops the instance that the inbox says is one too many.
 func (w *Worker) stopSurplus() {
-	if inst, ok := w.member.Surplus.(Instance); ok {
-		w.member.Surplus = nil
+	if inst, ok := w.Member.Surplus.(Instance); ok {
+		w.Member.Surplus = nil
 		StopInstance(w.stage, inst)
 	}
 }

@@ -48,7 +48,7 @@ func (s *Stage) endAbandoned() {
 func (w *Worker) drop() {
 	w.unlimit()
 	w.settleDeferred(false, nil)
-	clear(w.member.Batch)
+	clear(w.Member.Batch)
 	w.progress.n, w.progress.tally, w.out.lane, w.progress.spent = 0, inbox.Tally{}, noLane, nil
 	w.out.tour, w.out.outs, w.out.loaded, w.out.mustBook = nil, nil, 0, false
 	w.gear.instance = nil

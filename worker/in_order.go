@@ -26,7 +26,7 @@ func (w *Worker) endHold(at int32) {
 // takeResults moves the results that may leave to the outboxes, and reports
 // whether there are any.
 func (w *Worker) takeResults() bool {
-	w.out.leaving = w.stage.Inbox.TakeResults(&w.member, &w.progress.tally, w.out.leaving[:0])
+	w.out.leaving = w.stage.Inbox.TakeResults(&w.Member, &w.progress.tally, w.out.leaving[:0])
 	w.out.mustBook = false
 	for i := range w.out.leaving {
 		r := &w.out.leaving[i]

@@ -5,12 +5,12 @@ import "github.com/golda-dev/golda/internal/actor"
 // join makes an instance, if the inbox lends none, and joins the stage's own
 // workers.
 func (w *Worker) join(again bool) error {
-	if err := w.takeInstance(w.stage.Inbox.Claim(&w.member)); err != nil {
-		w.stage.Inbox.CrashIdle(&w.member)
-		w.stage.Inbox.Leave(&w.member)
+	if err := w.takeInstance(w.stage.Inbox.Claim(&w.Member)); err != nil {
+		w.stage.Inbox.CrashIdle(&w.Member)
+		w.stage.Inbox.Leave(&w.Member)
 		return err
 	}
-	w.stage.Inbox.Join(&w.member, again)
+	w.stage.Inbox.Join(&w.Member, again)
 	return nil
 }
 
@@ -31,9 +31,9 @@ func (w *Worker) releaseInstance() {
 		return
 	}
 	if w.pool != nil {
-		w.stage.Inbox.Yield(&w.member)
+		w.stage.Inbox.Yield(&w.Member)
 	}
-	w.stage.Inbox.ReturnInstance(&w.member)
+	w.stage.Inbox.ReturnInstance(&w.Member)
 	w.stopSurplus()
 	w.stage.sweepIfMoving()
 }
@@ -47,6 +47,6 @@ func (w *Worker) quit(err error) {
 
 func (w *Worker) leavePool() {
 	if w.pool != nil {
-		w.pool.Leave(&w.member, &w.progress.tally)
+		w.pool.Leave(&w.Member, &w.progress.tally)
 	}
 }

@@ -4,7 +4,7 @@ import "github.com/golda-dev/golda/internal/command"
 
 // pass puts a command on the lane.
 func (w *Worker) pass(e *command.Envelope, load any) {
-	slot := &w.member.Batch[w.out.lane.n]
+	slot := &w.Member.Batch[w.out.lane.n]
 	slot.Continue(load, e)
 	if slot.From != nil { // a ticket may wait for the command; to look for one would cost more than to book
 		w.out.mustBook = true
@@ -16,7 +16,7 @@ func (w *Worker) pass(e *command.Envelope, load any) {
 // deliverLane hands over the lane's commands, and moves the commands that the
 // target does not take to its outbox.
 func (w *Worker) deliverLane() {
-	run, out := w.member.Batch[:w.out.lane.n], w.out.lane.out
+	run, out := w.Member.Batch[:w.out.lane.n], w.out.lane.out
 	if len(run) == 0 {
 		return
 	}
@@ -28,7 +28,7 @@ func (w *Worker) deliverLane() {
 // spill moves the lane's commands to its outbox, so that other commands can be
 // put behind them.
 func (w *Worker) spill() {
-	run := w.member.Batch[:w.out.lane.n]
+	run := w.Member.Batch[:w.out.lane.n]
 	w.endLane(run)
 	clear(run)
 }

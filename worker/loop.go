@@ -58,7 +58,7 @@ func (w *Worker) serve() {
 // such yields have been in vain, as where commands come one by one, or if the
 // worker has called an idle worker, because that one would wait meanwhile.
 func (w *Worker) next() int {
-	if w.member.Called != nil || !w.progress.yields.Pays() {
+	if w.Member.Called != nil || !w.progress.yields.Pays() {
 		return w.takeTurn(true)
 	}
 	n := w.takeTurn(false)
@@ -83,16 +83,16 @@ func (w *Worker) rest(box *actor.Mailbox) {
 // takeTurn books the last batch and takes the next.
 func (w *Worker) takeTurn(park bool) int {
 	if w.pool == nil {
-		if w.out.loaded != w.member.Carried {
-			w.stage.Inbox.Carry(&w.member, int(w.out.loaded))
+		if w.out.loaded != w.Member.Carried {
+			w.stage.Inbox.Carry(&w.Member, int(w.out.loaded))
 		}
 		w.passMark()
-		n := w.stage.Inbox.Turn(&w.member, &w.progress.tally, park)
+		n := w.stage.Inbox.Turn(&w.Member, &w.progress.tally, park)
 		w.recycle()
 		return n
 	}
 	left := w.stage
-	in, n := w.pool.Turn(&w.member, &w.progress.tally, park)
+	in, n := w.pool.Turn(&w.Member, &w.progress.tally, park)
 	w.recycle()
 	if n > 0 {
 		w.visit(in)
@@ -152,13 +152,13 @@ func (w *Worker) ensureInstance(n int) bool {
 		return true
 	}
 	w.acting.failure = err
-	if !w.stage.Inbox.NoInstance(&w.member, &w.progress.tally, w.member.Batch[:n], err) {
+	if !w.stage.Inbox.NoInstance(&w.Member, &w.progress.tally, w.Member.Batch[:n], err) {
 		w.comeBack(w.gear.instance)
 		return false
 	}
-	clear(w.member.Batch[:n])
+	clear(w.Member.Batch[:n])
 	if w.pool == nil {
-		w.stage.Inbox.Yield(&w.member)
+		w.stage.Inbox.Yield(&w.Member)
 	}
 	w.quit(err)
 	return false
@@ -173,16 +173,16 @@ func (w *Worker) work(n int) (ok bool) {
 		w.called.skipped = 0
 	}
 	started := max(w.now(), 1)
-	w.member.Since.Store(started)
+	w.Member.Since.Store(started)
 	defer w.endBatch(w.gear.instance, &ok)
 	defer w.rescue(w.gear.instance, &ok)
-	wait, waited := command.Waited(w.member.Batch[:n], started)
+	wait, waited := command.Waited(w.Member.Batch[:n], started)
 	w.progress.tally.Wait, w.progress.tally.Waited = wait, int32(waited)
-	w.gear.executor.execute(w, w.member.Batch[:n])
+	w.gear.executor.execute(w, w.Member.Batch[:n])
 	w.clock()
 	w.skip(w.progress.n)
 	w.progress.n = 0
-	clear(w.member.Batch[w.out.lane.n:n])
+	clear(w.Member.Batch[w.out.lane.n:n])
 	return true
 }
 
@@ -191,10 +191,10 @@ func (w *Worker) work(n int) (ok bool) {
 // was before.
 func (w *Worker) endBatch(inst Instance, ok *bool) {
 	w.out.emitting.Lock()
-	w.member.Since.Store(-w.batchStart())
+	w.Member.Since.Store(-w.batchStart())
 	fate := w.slot.fate.Load()
 	if fate == inService {
-		w.member.Delivers = true
+		w.Member.Delivers = true
 		w.redeem()
 	}
 	w.out.emitting.Unlock()

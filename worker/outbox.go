@@ -169,7 +169,7 @@ func (w *Worker) load(out *outbox, ticket *command.Ticket) *command.Envelope {
 // handOver hands commands to the outbox's target and returns how many it took.
 func (w *Worker) handOver(out *outbox, es []command.Envelope, park bool) int {
 	force := out.back || w.pool != nil && out.to.Waits() // a shared worker never waits for a slot
-	return out.to.HandOver(&w.member, es, w.now(), force, park)
+	return out.to.HandOver(&w.Member, es, w.now(), force, park)
 }
 
 // shift removes the first n commands, which have left, from an outbox.

@@ -7,7 +7,7 @@ func (w *Worker) bookMidBatch() {
 		defer w.out.emitting.Unlock()
 		defer w.pledgeLocked()
 	}
-	if !w.stage.Inbox.Book(&w.member, &w.progress.tally) {
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally) {
 		panic(unwind{})
 	}
 }
@@ -18,7 +18,7 @@ func (w *Worker) bookMidBatch() {
 // them.
 func (w *Worker) pledgeLocked() {
 	for l := &w.out.lane; l.shown < l.n; l.shown++ {
-		w.out.pledged = append(w.out.pledged, pledge{l.out.to, w.member.Batch[l.shown]})
+		w.out.pledged = append(w.out.pledged, pledge{l.out.to, w.Member.Batch[l.shown]})
 	}
 	for _, out := range w.out.outs {
 		for ; int(out.shown) < len(out.items); out.shown++ {

@@ -17,7 +17,7 @@ type runEmitter Run
 func (m *runEmitter) Inbox() *inbox.Inbox { return m.stage.Inbox }
 
 // AsMember returns the worker that runs it as its inbox sees it.
-func (m *runEmitter) AsMember() *inbox.Member { return &m.owner.member }
+func (m *runEmitter) AsMember() *inbox.Member { return &m.owner.Member }
 
 // Shared reports whether the worker that runs it is one of a shared pool.
 func (m *runEmitter) Shared() bool { return m.shared.Load() }

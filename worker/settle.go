@@ -13,7 +13,7 @@ import (
 // next command of the batch, and recycles the command's box. An [Instance]
 // calls it.
 func (w *Worker) Settle(o behaviour.Outcome) {
-	load := w.member.Batch[w.progress.cur].Load // another may be in its place afterwards
+	load := w.Member.Batch[w.progress.cur].Load // another may be in its place afterwards
 	if w.SettleBare(o) && w.stage.Boxes != nil {
 		w.progress.spent = append(w.progress.spent, load)
 	}
@@ -22,7 +22,7 @@ func (w *Worker) Settle(o behaviour.Outcome) {
 // SettleBare is Settle for a command that is not in a box. It reports whether
 // the command is completed; see applyOutcome.
 func (w *Worker) SettleBare(o behaviour.Outcome) (completed bool) {
-	e := &w.member.Batch[w.progress.cur]
+	e := &w.Member.Batch[w.progress.cur]
 	if next, load := o.Way(); next == w.out.lane.inlet && len(w.out.emits) == 0 {
 		w.pass(e, load)
 		completed = true
@@ -100,7 +100,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		if w.hasUndelivered() {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
-		if w.stage.Inbox.RetryLater(&w.member, &w.progress.tally, *e, w.member.Batch[w.progress.cur+1:max(w.progress.n, w.progress.cur+1)], asked) {
+		if w.stage.Inbox.RetryLater(&w.Member, &w.progress.tally, *e, w.Member.Batch[w.progress.cur+1:max(w.progress.n, w.progress.cur+1)], asked) {
 			if w.stage.Inbox.TakesBack() {
 				w.progress.n = w.progress.cur + 1
 			}

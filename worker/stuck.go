@@ -75,7 +75,7 @@ func (w *Worker) giveUpStuckLocked() bool {
 		return false
 	}
 	w.watchdog.calling = false
-	w.member.Since.Store(-w.batchStart()) // what the handler emits from now on is refused
+	w.Member.Since.Store(-w.batchStart()) // what the handler emits from now on is refused
 	return true
 }
 
@@ -98,8 +98,8 @@ func (w *Worker) settleStuck() {
 	w.suspending.blame = w.suspending.running.Load()
 	err := w.stage.hangs.begin(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), w.presentTry())
 	w.loseRun(w.suspending.blame, err)
-	for i := range w.member.Batch[w.progress.cur:w.progress.n] { // the handler's goroutine may not have taken them out of their boxes yet
-		w.member.Batch[int(w.progress.cur)+i].Unbox()
+	for i := range w.Member.Batch[w.progress.cur:w.progress.n] { // the handler's goroutine may not have taken them out of their boxes yet
+		w.Member.Batch[int(w.progress.cur)+i].Unbox()
 	}
 	self, system, parent := w.acting.self.Self(), w.acting.self.ActorSystem(), w.acting.self.Parent()
 	if w.suspending.blame == nil {
@@ -153,5 +153,5 @@ func (w *Worker) Inherit(from *Worker) {
 	w.inOrder(w.stage.Inbox)
 	w.out.tour, w.out.outs, w.out.loaded, w.out.mustBook = from.out.tour, from.out.outs, from.out.loaded, from.out.mustBook
 	from.out.tour, from.out.outs, from.out.loaded = nil, nil, 0
-	w.stage.Inbox.Succeed(&from.member, &w.member)
+	w.stage.Inbox.Succeed(&from.Member, &w.Member)
 }

@@ -144,7 +144,7 @@ func (w *Worker) decide(run *Run, from *command.Origin) behaviour.Outcome {
 	o := run.answer()
 	w.settleDeferred(true, o.Err())
 	if o.Err() == nil {
-		w.member.Batch[w.progress.cur].From = from
+		w.Member.Batch[w.progress.cur].From = from
 	}
 	return o
 }
@@ -285,7 +285,7 @@ func (s *Stage) finishRun(run *Run) {
 	}
 	w.Settle(o)
 	w.progress.n = 0
-	s.Inbox.Book(&w.member, &w.progress.tally)
+	s.Inbox.Book(&w.Member, &w.progress.tally)
 	w.deliver(false)
 }
 
@@ -314,13 +314,13 @@ func (s *Stage) stopError(why error) error {
 func (s *Stage) workerFor(run *Run) *Worker {
 	w := New(s)
 	w.use(run.instance)
-	w.member.Batch = make([]command.Envelope, 2)
-	w.member.Batch[0], w.progress.n = run.envelope, 1
+	w.Member.Batch = make([]command.Envelope, 2)
+	w.Member.Batch[0], w.progress.n = run.envelope, 1
 	if w.knownPart() != nil {
-		w.member.Part = line.PartOf(run.hold)
+		w.Member.Part = line.PartOf(run.hold)
 		w.inOrder(s.Inbox)
 	}
-	s.Inbox.TakeSuspended(&w.member)
+	s.Inbox.TakeSuspended(&w.Member)
 	return w
 }
 
@@ -328,14 +328,14 @@ func (s *Stage) workerFor(run *Run) *Worker {
 // command with err, and delivers the results of the commands before. The caller
 // owns the worker, and calls report when it has released what the worker had.
 func (w *Worker) endLeft(err error) (report func()) {
-	left := w.member.Batch[w.progress.cur:w.progress.n]
+	left := w.Member.Batch[w.progress.cur:w.progress.n]
 	for i := range left {
 		if w.out.numbers != nil {
 			w.out.numbers.End(w.progress.cur + int32(i))
 		}
 	}
 	w.progress.n = 0
-	report = w.stage.Inbox.EndWith(&w.member, &w.progress.tally, left, err)
+	report = w.stage.Inbox.EndWith(&w.Member, &w.progress.tally, left, err)
 	w.redeem()
 	clear(left)
 	w.deliver(false)

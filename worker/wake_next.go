@@ -8,16 +8,16 @@ import "github.com/golda-dev/golda/internal/actor"
 // on itself, and if not, the other one may have its goroutine. A shared worker
 // wakes others at once, because it has other inboxes to serve first.
 func (w *Worker) deliverBatch(box *actor.Mailbox) bool {
-	w.member.DefersWakes = w.pool == nil && w.out.loaded == 0 && !box.Stepped()
+	w.Member.DefersWakes = w.pool == nil && w.out.loaded == 0 && !box.Stepped()
 	gone := w.deliver(true)
-	w.member.DefersWakes = false
+	w.Member.DefersWakes = false
 	return gone
 }
 
 // wakeCalled wakes the worker that this one has called, if any.
 func (w *Worker) wakeCalled() {
-	if called := w.member.Called; called != nil {
-		w.member.Called = nil
+	if called := w.Member.Called; called != nil {
+		w.Member.Called = nil
 		called.Wake()
 	}
 }
@@ -25,7 +25,7 @@ func (w *Worker) wakeCalled() {
 // runCalled gives this worker's goroutine to the worker that it has called, if
 // any: it is about to rest.
 func (w *Worker) runCalled(box *actor.Mailbox) {
-	called := w.member.Called
+	called := w.Member.Called
 	if called == nil {
 		return
 	}
@@ -34,7 +34,7 @@ func (w *Worker) runCalled(box *actor.Mailbox) {
 		w.wakeCalled()
 		return
 	}
-	w.member.Called = nil
+	w.Member.Called = nil
 	if next := colleague.slot.box.Load(); next != nil {
 		box.RunNext(next)
 	}

@@ -17,14 +17,14 @@ import (
 
 // Worker is the part of a worker that outlives its actors. Actors follow one
 // another in it; only the present one and the inbox touch it, except for what
-// slot and outgoing say.
+// the types slot and outgoing say.
 //
 // A worker of a stage's own is always at that stage. One of a shared pool moves
 // from stage to stage, and works at each as the stage's own workers do.
 type Worker struct {
-	member   inbox.Member
-	watchdog *watchdog // nil until the first call with a time limit
-	called   *called   // nil until the first command with its caller's context
+	Member   inbox.Member // the worker as its inbox, or its shared pool, sees it
+	watchdog *watchdog    // nil until the first call with a time limit
+	called   *called      // nil until the first command with its caller's context
 
 	post
 	slot       slot
@@ -150,9 +150,9 @@ func NewShared(ctx context.Context, sp *inbox.SharedPool, pl *inbox.Pipeline) *W
 func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 	w := new(Worker)
 	w.pipeline, w.base, w.out.lane = pl, ctx, noLane
-	w.member.Owner = w
+	w.Member.Owner = w
 	w.follow(inbox.NoneBegun)
-	w.member.Wake = func() {
+	w.Member.Wake = func() {
 		if box := w.slot.box.Load(); box != nil {
 			box.Wake()
 		}
@@ -179,10 +179,10 @@ func (w *Worker) knownPart() *line.Part { return cmp.Or(w.out.numbers, w.out.hol
 // partInLine returns the worker's part in the line of its stage, and makes it
 // if there is none.
 func (w *Worker) partInLine() *line.Part {
-	if w.member.Part == nil {
-		w.member.Part = new(line.Part)
+	if w.Member.Part == nil {
+		w.Member.Part = new(line.Part)
 	}
-	return w.member.Part
+	return w.Member.Part
 }
 
 // Claim reserves the worker for an actor to be started. It returns false if the
@@ -192,9 +192,6 @@ func (w *Worker) Claim() bool { return w.slot.claimed.CompareAndSwap(false, true
 
 // Unclaim releases the worker when its actor has ended.
 func (w *Worker) Unclaim() { w.slot.claimed.Store(false) }
-
-// Member returns the worker as its inbox, or its shared pool, sees it.
-func (w *Worker) Member() *inbox.Member { return &w.member }
 
 // Failure returns why the last actor failed, or nil if it did not. The
 // supervisor calls it after the actor has ended.
@@ -215,7 +212,7 @@ func (w *Worker) Stage() *Stage { return w.stage }
 // Busy returns how long the worker has been at its present batch, or 0 if it
 // has none. Any goroutine may call it.
 func (w *Worker) Busy() time.Duration {
-	since := w.member.Since.Load()
+	since := w.Member.Since.Load()
 	if since <= 0 {
 		return 0
 	}
@@ -271,7 +268,7 @@ func (w *Worker) forgetTime() {
 
 // batchStart returns when the last batch started.
 func (w *Worker) batchStart() int64 {
-	since := w.member.Since.Load()
+	since := w.Member.Since.Load()
 	return max(since, -since)
 }
 
@@ -292,9 +289,9 @@ func (w *Worker) clock() {
 // inbox is halted.
 func (w *Worker) follow(begun int) {
 	if w.pipeline.Follows {
-		w.member.Begun.Store(int32(begun))
+		w.Member.Begun.Store(int32(begun))
 	}
 }
 
 // presentTry returns the number of the present try of the present command.
-func (w *Worker) presentTry() int { return w.member.Batch[w.progress.cur].Tries() + 1 }
+func (w *Worker) presentTry() int { return w.Member.Batch[w.progress.cur].Tries() + 1 }

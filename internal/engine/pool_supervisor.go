@@ -129,7 +129,7 @@ func (ps *poolSupervisor) startCalled(ctx actor.Context) {
 		return
 	}
 	w := ps.pool.workerToStart()
-	if !ps.pool.core.inbox.TakeCalled(w.Member()) {
+	if !ps.pool.core.inbox.TakeCalled(&w.Member) {
 		w.Unclaim()
 		return
 	}
@@ -233,7 +233,7 @@ func (ps *poolSupervisor) replace(ctx actor.Context, w *worker.Worker) {
 	err := w.Failure()
 	if err == nil { // something stopped its actor from outside: no worker ends in this way
 		err = fmt.Errorf("stage %q: %w", ps.pool.name(), errVanished)
-		ps.pool.group.CrashIdle(w.Member())
+		ps.pool.group.CrashIdle(&w.Member)
 		ps.pool.env.Log.Warn("worker vanished", "stage", ps.pool.name())
 	}
 	staff := w.Stage()
@@ -241,7 +241,7 @@ func (ps *poolSupervisor) replace(ctx actor.Context, w *worker.Worker) {
 		ps.restart(ctx, w)
 		return
 	}
-	verdict := staff.Inbox.Judge(w.Member(), ps.target)
+	verdict := staff.Inbox.Judge(&w.Member, ps.target)
 	history := ps.crashHistory(staff)
 	history.add(err)
 	switch {
