@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 	"reflect"
 
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/reason"
-	"github.com/golda-dev/golda/worker"
 )
 
 // KeepLettersIn keeps the letters of the pipeline in a directory, so that they
@@ -140,7 +140,7 @@ func withSum(end inbox.Ending) inbox.Ending {
 	}
 	// The methods of the error are user code. An error that crashes has no
 	// result.
-	_ = worker.Guard(end.Inbox.Name(), func() error {
+	_ = crash.Guard(end.Inbox.Name(), func() error {
 		if sum, use := of.LostIn(end.Err); use != nil {
 			end.Cmd = link.Used{Value: sum, Use: use}
 		} else if sum != nil {

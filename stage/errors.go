@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/gate"
 	"github.com/golda-dev/golda/internal/inbox"
@@ -79,7 +80,7 @@ var (
 )
 
 // CrashError is the end of a command that crashed its handler.
-type CrashError = worker.CrashError
+type CrashError = crash.Error
 
 // Crashed reports whether an error is, or wraps, a [*CrashError]. As the If of
 // a [RetryPolicy] it selects crashes, and no errors that a handler returns.

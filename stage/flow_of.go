@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/worker"
 )
 
 // FlowOf makes a flow of a behaviour: for one that has state, takes batches,
@@ -35,7 +35,7 @@ func FlowOf[In, Out any](
 	var b behaviour.Behaviour[In]
 	var err error
 	if make != nil {
-		err = worker.Guard(name, func() (err error) {
+		err = crash.Guard(name, func() (err error) {
 			b, err = make(func(ctx context.Context, out Out) behaviour.Outcome { return end.send(ctx, &out) })
 			return err
 		})
@@ -66,7 +66,7 @@ func (s *settings) refuse(err error) {
 		for _, one := range e.Unwrap() {
 			s.refuse(one)
 		}
-	case *worker.CrashError:
+	case *crash.Error:
 		s.flaw("FlowOf", "make crashed: "+plain.Text(e.Value))
 	default:
 		s.flaw("FlowOf", err.Error())

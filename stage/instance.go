@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -18,16 +20,16 @@ type instance[C any] struct {
 
 	suspends bool // the context of call must be a Suspender
 
-	saved *worker.Saved // nil if the behaviour has no snapshots
+	saved *version.Saved // nil if the behaviour has no snapshots
 
-	of      *worker.Version
+	of      *version.Version
 	version string // of a Versioned behaviour
 
 	set        *settings // of the stage
 	surrounded bool      // by the middleware; see surround
 }
 
-func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version, set *settings) worker.Instance {
+func instanceOf[C any](b behaviour.Behaviour[C], of *version.Version, set *settings) engine.Instance {
 	call, ok := b.(behaviour.Func[C])
 	if !ok {
 		call = b.HandleCommand
@@ -41,18 +43,18 @@ func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version, set *settin
 		call = func(ctx context.Context, cmd C) behaviour.Outcome { return handle(ctx.(behaviour.Suspender), cmd) }
 	}
 	many, _ := b.(behaviour.Batcher[C])
-	version := ""
+	named := ""
 	if v, ok := b.(behaviour.Versioned); ok {
-		version = v.Version()
+		named = v.Version()
 	}
 	return &instance[C]{
-		one: b, call: call, many: many, suspends: suspends, of: of, version: version, set: set,
-		saved: worker.SavedOf(b, set.snapshotEvery),
+		one: b, call: call, many: many, suspends: suspends, of: of, version: named, set: set,
+		saved: version.SavedOf(b, set.snapshotEvery),
 	}
 }
 
 // Of returns the version that made the instance.
-func (i *instance[C]) Of() *worker.Version { return i.of }
+func (i *instance[C]) Of() *version.Version { return i.of }
 
 // Version returns the version that the behaviour returned when the instance was
 // made.
@@ -115,7 +117,7 @@ func (i *instance[C]) Stops() bool {
 }
 
 // Saved returns the saved state of the behaviour; nil if it has no snapshots.
-func (i *instance[C]) Saved() *worker.Saved { return i.saved }
+func (i *instance[C]) Saved() *version.Saved { return i.saved }
 
 // Suspends reports whether the behaviour is Suspending.
 func (i *instance[C]) Suspends() bool { return i.suspends }

@@ -12,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/worker"
+	"github.com/golda-dev/golda/internal/version"
 )
 
 // Keyed makes a stage that handles the commands of one key one after the other,
@@ -183,7 +183,7 @@ func (s *keyed[C, K, B]) checkSaves(set *settings) bool {
 	if any(b) == nil {
 		return true
 	}
-	saved := worker.SavedOf(b, 1)
+	saved := version.SavedOf(b, 1)
 	if err := saved.Flaw(); err != nil {
 		set.flaw("Keyed", err.Error())
 	}

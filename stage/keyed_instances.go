@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/worker"
+	"github.com/golda-dev/golda/internal/version"
 )
 
 // shards is how many parts the instances of a keyed stage are in, each with a
@@ -308,7 +309,7 @@ func (s *keyed[C, K, B]) fresh(e *entry[K, B]) {
 		panic(fmt.Errorf("the factory returned a %T, which is Suspending; the stage's handlers suspend only if the type that the factory "+
 			"is declared to return is a behaviour.Suspending, and that is %v", e.instance, reflect.TypeFor[B]()))
 	}
-	if err := worker.SavedOf(e.instance, 1).Flaw(); s.saves && err != nil {
+	if err := version.SavedOf(e.instance, 1).Flaw(); s.saves && err != nil {
 		panic(fmt.Errorf("the factory made an instance that cannot be used: %w", err))
 	}
 	if starter, ok := any(e.instance).(behaviour.Starter); ok {
@@ -329,7 +330,7 @@ func (s *keyed[C, K, B]) restore(e *entry[K, B]) bool {
 		return true
 	}
 	var again any
-	err := worker.Guard(s.name, func() error {
+	err := crash.Guard(s.name, func() error {
 		if err := restorer.Restore(state); err != nil {
 			return err
 		}
@@ -371,7 +372,7 @@ func (s *keyed[C, K, B]) noteLast(e *entry[K, B]) {
 	if !ok || !e.made || e.legacy.since == 0 {
 		return
 	}
-	if err := worker.Guard(s.name, func() error { s.save(e, snapshotter.Snapshot()); return nil }); err != nil {
+	if err := crash.Guard(s.name, func() error { s.save(e, snapshotter.Snapshot()); return nil }); err != nil {
 		s.report("a key's instance that stops has no snapshot; an older one is kept", err)
 	}
 }
@@ -476,8 +477,8 @@ func (s *keyed[C, K, B]) stop(e *entry[K, B]) {
 	if !ok {
 		return
 	}
-	if crash := worker.Guard(s.name, func() error { stopper.Stop(); return nil }); crash != nil {
-		s.reportStop(crash)
+	if err := crash.Guard(s.name, func() error { stopper.Stop(); return nil }); err != nil {
+		s.reportStop(err)
 	}
 }
 
@@ -516,7 +517,7 @@ func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
 func (s *keyed[C, K, B]) passivate(sh *shard[K, B], keep bool, match func(*entry[K, B]) bool) (n uint64) {
 	keep = keep && s.states > 0
 	for e := s.claim(sh, match); e != nil; e = s.claim(sh, match) {
-		crash := worker.Guard(s.name, func() error { // one guard for all: each is a goroutine, which costs more than a short Stop
+		err := crash.Guard(s.name, func() error { // one guard for all: each is a goroutine, which costs more than a short Stop
 			for ; e != nil; e = s.claim(sh, match) {
 				if keep {
 					s.noteLast(e)
@@ -529,10 +530,10 @@ func (s *keyed[C, K, B]) passivate(sh *shard[K, B], keep bool, match func(*entry
 			}
 			return nil
 		})
-		if crash == nil {
+		if err == nil {
 			break
 		}
-		s.reportStop(crash)
+		s.reportStop(err)
 		s.retire(sh, e, keep)
 		n++
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/internal/states"
+	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/stage/queue"
-	"github.com/golda-dev/golda/worker"
 )
 
 // Stage is a stage for commands of type C. Its methods may be called by any
@@ -56,20 +56,20 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 		opts = append(slices.Clip(opts), suspending)
 	}
 	s := newStage[C](name, withFixed(opts, b))
-	version := s.core.Share()
-	s.set.share(s.core, version, b, instanceOf(b, version, s.set))
+	present := s.core.Share()
+	s.set.share(s.core, present, b, instanceOf(b, present, s.set))
 	return s
 }
 
 // share has all workers use one instance, which is made of a behaviour. It is
 // New without the type of the commands.
-func (s *settings) share(core *engine.Core, version *worker.Version, b any, inst worker.Instance) {
+func (s *settings) share(core *engine.Core, of *version.Version, b any, inst engine.Instance) {
 	if inst.Saved() != nil {
 		s.flaw("New", fmt.Sprintf("%T is a Snapshotter, but all workers share it, and a crash leaves it as it is; "+
 			"use Each or Keyed", b))
 	}
 	s.shared = true
-	version.Take(inst)
+	of.Take(inst)
 	if inst.Suspends() {
 		core.Suspending()
 		if holder, ok := b.(link.Holder); ok {
@@ -168,8 +168,8 @@ func newStage[C any](name string, opts []Option) *Stage[C] {
 
 // maker returns a function that makes instances around the behaviours of a
 // factory.
-func maker[C any](set *settings, factory behaviour.Factory[C]) func(of *worker.Version) worker.Instance {
-	return func(of *worker.Version) worker.Instance {
+func maker[C any](set *settings, factory behaviour.Factory[C]) func(of *version.Version) engine.Instance {
+	return func(of *version.Version) engine.Instance {
 		b := factory()
 		if engine.IsNil(b) {
 			return nil

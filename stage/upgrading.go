@@ -8,7 +8,7 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/worker"
+	"github.com/golda-dev/golda/internal/version"
 )
 
 // Upgrade replaces the stage's behaviour by another version: from now on, an
@@ -45,7 +45,7 @@ import (
 // own, and have a stage before it send that part there with [Flow.Route].
 func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C]) (replaced <-chan struct{}, err error) {
 	link.CheckContext(ctx, "stage: Upgrade")
-	var makes func(of *worker.Version) worker.Instance
+	var makes func(of *version.Version) engine.Instance
 	if factory != nil {
 		makes = maker(s.set, factory)
 	}
@@ -55,7 +55,7 @@ func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C]) (r
 // upgrade is Upgrade without the type of the commands. The function is nil if
 // the factory is.
 func (s *settings) upgrade(
-	ctx context.Context, core *engine.Core, makes func(of *worker.Version) worker.Instance,
+	ctx context.Context, core *engine.Core, makes func(of *version.Version) engine.Instance,
 ) (replaced <-chan struct{}, err error) {
 	problem := ""
 	switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
@@ -43,7 +44,7 @@ func eachBox(t *testing.T, f func(t *testing.T)) {
 // dawdler is an instance that takes its command out of the box late in the first try of command 1: a goroutine may be delayed
 // there for any time.
 type dawdler struct {
-	worker.Instance
+	engine.Instance
 	tries *atomic.Int32
 	let   chan struct{}
 	late  chan crate
@@ -84,7 +85,7 @@ func TestABoxThatAHandlerWhichWasGivenUpMayStillReadIsNotRecycled(t *testing.T) 
 					s := stage.Each("s", func() behaviour.Behaviour[crate] { return nothing }, stage.Workers(1, 1), stage.Timeout(time.Second),
 						stage.Grace(time.Second), stage.Retry(stage.RetryPolicy{Attempts: 3}))
 					core := engine.CoreOf(s)
-					core.Install(core.NewVersion(func(of *worker.Version) worker.Instance { return ofVersion{d, of} }))
+					core.Install(core.NewVersion(func(of *version.Version) engine.Instance { return ofVersion{d, of} }))
 					p := run(t, s)
 					for i := range 100 {
 						require.NoError(t, s.Submit(t.Context(), newCrate(i)))
@@ -103,15 +104,15 @@ func TestABoxThatAHandlerWhichWasGivenUpMayStillReadIsNotRecycled(t *testing.T) 
 // ofVersion is a dawdler that a version has made.
 type ofVersion struct {
 	dawdler
-	of *worker.Version
+	of *version.Version
 }
 
 func (o ofVersion) Start(context.Context) error { return nil }
 func (o ofVersion) Stop()                       {}
 func (o ofVersion) Stops() bool                 { return false }
-func (o ofVersion) Of() *worker.Version         { return o.of }
+func (o ofVersion) Of() *version.Version        { return o.of }
 func (o ofVersion) Version() string             { return "" }
-func (o ofVersion) Saved() *worker.Saved        { return nil }
+func (o ofVersion) Saved() *version.Saved       { return nil }
 
 func (o ofVersion) HandleEach(ctx context.Context, w *worker.Worker, batch worker.Batch) {
 	for i := range batch {

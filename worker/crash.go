@@ -1,11 +1,16 @@
 package worker
 
+import (
+	"github.com/golda-dev/golda/internal/crash"
+	"github.com/golda-dev/golda/internal/version"
+)
+
 // rescue is deferred by a batch. It does nothing if the batch has ended without
 // a crash. If the watchdog gave the worker up while its handler was stuck,
 // rescue leaves the worker to it. Otherwise it settles the crash. It sets ok to
 // whether the actor may continue; if the handler ended its goroutine, the
 // mailbox starts another one for it.
-func (w *Worker) rescue(inst Instance, ok *bool) {
+func (w *Worker) rescue(inst instance, ok *bool) {
 	if !w.returned() { // before anything of the worker is touched
 		_ = recover()
 		w.comeBack(inst)
@@ -19,11 +24,11 @@ func (w *Worker) rescue(inst Instance, ok *bool) {
 		return
 	}
 	if value == nil {
-		value = ErrGoexit
+		value = crash.ErrGoexit
 	}
-	how, known := value.(*thrown)
+	how, known := value.(*crash.Thrown)
 	if !known {
-		how = &thrown{value, sites.here(&w.stage.crashSite), w.gear.instance.Version()}
+		how = &crash.Thrown{Value: value, At: w.stage.lastCrash.Here(), Version: w.gear.instance.Version()}
 	}
 	if !w.settleCrash(how) {
 		return
@@ -57,7 +62,7 @@ func (w *Worker) replaceInstance() bool {
 
 // settleCrash settles the accounts of a batch in which a handler crashed. It
 // returns false if the worker was abandoned.
-func (w *Worker) settleCrash(how *thrown) bool {
+func (w *Worker) settleCrash(how *crash.Thrown) bool {
 	w.unlimit()
 	w.settleDeferred(false, nil)
 	if !w.recall() {
@@ -68,17 +73,17 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	batch := w.Member.Batch[:w.progress.n]
 	w.progress.n = 0
 
-	crash := &CrashError{Stage: w.stage.Inbox.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
+	failure := how.ErrorAt(w.stage.Inbox.Name())
 	culprit, rest := w.gear.executor.charge(w, batch)
 	if culprit != nil {
 		culprit.Failed()
-		crash.Attempts = culprit.Tries()
+		failure.Attempts = culprit.Tries()
 	} else {
-		crash.Attempts = 1
+		failure.Attempts = 1
 	}
-	retry, err := false, error(crash)
+	retry, err := false, error(failure)
 	if culprit != nil {
-		retry, err = w.triesAgain(culprit, crash, false)
+		retry, err = w.triesAgain(culprit, failure, false)
 	}
 	w.keepState()
 	if !w.stage.Inbox.Crash(&w.Member, &w.progress.tally, culprit, rest, retry, err) {
@@ -87,12 +92,12 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	w.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing
 	again := retry || culprit == nil
 	clear(batch)
-	w.stage.Crashed(crash, again)
+	w.stage.Crashed(failure, again)
 	w.deliver(false)                          // after Crash, which says whether the worker still owns what earlier commands forwarded
 	if w.pool == nil && !w.hasUndelivered() { // otherwise it still counts as one with an instance in use, until it has handed all over
 		w.stage.Inbox.Yield(&w.Member)
 	}
-	w.acting.failure = crash
+	w.acting.failure = failure
 	return true
 }
 
@@ -103,13 +108,11 @@ func (w *Worker) keepState() {
 		w.suspending.blame = nil
 		return
 	}
-	if saved := w.gear.instance.Saved(); saved != nil {
-		w.gear.instance.Of().keep(saved.take())
-	}
+	version.KeepCrashed(w.gear.instance)
 }
 
 // crashedInstance returns the instance whose handler crashed.
-func (w *Worker) crashedInstance() Instance {
+func (w *Worker) crashedInstance() instance {
 	if w.suspending.blame != nil {
 		return w.suspending.blame.instance
 	}

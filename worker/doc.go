@@ -3,7 +3,8 @@
 // on them, and hands over what the handlers forward and emit.
 //
 // Users of Golda meet this package in a [CrashError] only; the other exported
-// names are for the stages of this module.
+// names are for the stages of this module. The life of the instances that
+// workers use is in internal/version.
 //
 // # Queue and batch
 //
@@ -70,12 +71,11 @@
 // A file uses those before it in this list, with few exceptions, which a test
 // in internal/layers counts:
 //
-//   - crashes and user code: site.go, crash_error.go, stage.go, guard.go
-//   - the life of instances: instance.go, version.go, renew.go
-//   - the worker: fate.go, outbox.go, worker.go (the struct)
+//   - what the workers of a stage have in common: stage.go
+//   - the worker: fate.go, outbox.go, worker.go (the struct), instance.go
 //   - commands that leave it: lane.go, deliver.go, pledge.go, wake_next.go, emit.go
 //   - handlers: context.go, watch.go (the time limit), begin.go, settle.go; run.go (on a coroutine)
 //   - executors, one for each form of handlers: executors.go, suspension.go, execute.go
-//   - crashes and stuck handlers: giveup.go, equip.go, join.go, crash.go, stuck.go, abandon.go
+//   - crashes and stuck handlers: giveup.go, join.go, crash.go, stuck.go, abandon.go
 //   - turns and batches: loop.go; start and end: actor.go
 package worker

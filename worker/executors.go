@@ -3,7 +3,7 @@ package worker
 import "github.com/golda-dev/golda/internal/command"
 
 // executorOf returns the executor for the handlers of an instance.
-func (s *Stage) executorOf(inst Instance) executor {
+func (s *Stage) executorOf(inst instance) executor {
 	switch {
 	case s.Calls != nil:
 		return relayed{}

@@ -16,10 +16,10 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/stacks"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/worker"
 )
 
 // sites are places where a handler crashes. Each is on a line of its own, which distinguishes their fingerprints.
@@ -184,7 +184,7 @@ func TestAStackOutsideAWorkerHasAFingerprintToo(t *testing.T) {
 }
 
 func BenchmarkFingerprint(b *testing.B) {
-	err := worker.Guard("s", func() error { recurse(10); return nil })
+	err := crash.Guard("s", func() error { recurse(10); return nil })
 	e, _ := errors.AsType[*stage.CrashError](err)
 	b.ReportAllocs()
 	for b.Loop() {

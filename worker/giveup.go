@@ -16,7 +16,7 @@ func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
 // comeBack is what the goroutine of a worker that was given up does when the
 // handler has returned: it stops the instance and drops what the worker holds,
 // if that is its own.
-func (w *Worker) comeBack(inst Instance) {
+func (w *Worker) comeBack(inst instance) {
 	if w.slot.fate.Load() == stuck {
 		<-w.watchdog.over // until then the crash is being settled
 	} else {
@@ -28,9 +28,9 @@ func (w *Worker) comeBack(inst Instance) {
 	w.stage.endAbandoned()
 	if inst != nil {
 		if saved := inst.Saved(); saved != nil {
-			saved.take()
+			saved.Discard()
 		}
-		StopInstance(w.stage, inst)
+		w.stage.Versions.Stop(inst)
 	}
 }
 

@@ -4,95 +4,131 @@ import (
 	"context"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/version"
 )
 
-// Instance is one value of a stage's behaviour, with the command type erased by
-// the stage.
-type Instance interface { //nolint:interfacebloat // only package stage implements it
-	// Start calls the behaviour's Start, if it has one.
-	Start(ctx context.Context) error
-	// Stop calls the behaviour's Stop, if it has one.
-	Stop()
-	// Stops reports whether Stop calls user code.
-	Stops() bool
-	// Of returns the version that made the instance.
-	Of() *Version
-	// Version returns what the behaviour calls its version, empty if it has
-	// none.
-	Version() string
-	// Saved returns the saved state of the behaviour; nil if the behaviour has
-	// no snapshots.
-	Saved() *Saved
-	// Suspends reports whether handlers may suspend. Then Handle is called on a
-	// coroutine.
-	Suspends() bool
-	// Many reports whether HandleMany is to be called, not Handle.
-	Many() bool
-	// Handle handles one command, given as its envelope has it.
+// Handler is how an instance of a stage's behaviour handles commands. Its life
+// is a [version.Instance]'s; each instance is both.
+type Handler interface {
+	// Handle handles one command, given as its envelope has it. It is called on
+	// a coroutine if the instance suspends.
 	Handle(ctx context.Context, load any) behaviour.Outcome
 	// HandleEach handles the commands of a batch, one after the other, until
 	// [Worker.Halts] is set. It calls [Worker.Settle] with the outcome of each.
 	// The loop is in the instance so that a command costs one indirect call,
 	// not two.
 	HandleEach(ctx context.Context, w *Worker, batch Batch)
-	// HandleMany handles the commands of a batch.
+	// HandleMany handles the commands of a batch. It is called instead of
+	// Handle if the instance takes whole batches.
 	HandleMany(ctx context.Context, batch Batch) []behaviour.Outcome
 }
 
-// lent is a shared instance as one worker has it. The worker neither starts nor
-// stops it.
-type lent struct{ Instance }
-
-func (lent) Start(context.Context) error { return nil }
-func (lent) Stop()                       {}
-func (lent) Stops() bool                 { return false }
-
-// Present returns the version that new instances are made of.
-func (s *Stage) Present() *Version { return s.present.Load() }
-
-// Install sets the first version of a stage.
-func (s *Stage) Install(v *Version) { s.present.Store(v) }
-
-// StopInstance stops an instance of a stage, which may panic, and releases it
-// from its version. What the instance leaves of its state is for the next
-// instance.
-func StopInstance(s *Stage, inst Instance) {
-	s.saveLast(inst)
-	s.callStop(inst)
-	inst.Of().release()
+// instance is one value of a stage's behaviour, with the command type erased by
+// the stage.
+type instance interface {
+	version.Instance
+	Handler
 }
 
-// saveLast saves the state of an instance that no command crashed, and that is
-// about to be stopped, for the next instance.
-func (s *Stage) saveLast(inst Instance) {
-	saved := inst.Saved()
-	if saved == nil {
+// equip ensures that the worker has an instance of the present version. It
+// stops an instance of another version before it makes a new instance.
+func (w *Worker) equip() error {
+	if w.gear.instance == nil {
+		w.useLent()
+	}
+	if w.stage.Versions.Moving() {
+		w.renew()
+	}
+	if w.gear.instance == nil {
+		return w.makeInstance()
+	}
+	return nil
+}
+
+// makeInstance makes an instance and starts it.
+func (w *Worker) makeInstance() error {
+	inst, err := w.stage.Versions.NewInstance(w.handling())
+	if err != nil {
+		return err
+	}
+	w.use(inst.(instance))
+	w.Member.Instance = inst
+	return nil
+}
+
+// use gives the worker an instance, nil for none.
+func (w *Worker) use(inst instance) {
+	w.gear.instance = inst
+	if inst != nil {
+		w.gear.executor = w.stage.executorOf(inst)
+	}
+}
+
+// useLent has the worker use the instance that the inbox has lent, if any.
+func (w *Worker) useLent() {
+	inst, _ := w.Member.Instance.(instance)
+	w.use(inst)
+}
+
+// takeInstance takes the instance that the inbox has lent, or makes one if the
+// inbox says so.
+func (w *Worker) takeInstance(make bool) error {
+	if make {
+		return w.makeInstance()
+	}
+	w.useLent()
+	return nil
+}
+
+// renew stops the worker's instance unless it is of the present version.
+func (w *Worker) renew() {
+	if w.gear.instance != nil && w.stage.Versions.Renew(w.gear.instance) == nil {
+		w.use(nil)
+		w.Member.Instance = nil
+	}
+}
+
+// renewIdle renews the instance of a worker that has nothing to do, so that a
+// worker of the stage's own keeps no instance of an old version.
+func (w *Worker) renewIdle() {
+	if w.gear.instance == nil || !w.stage.Versions.Moving() {
 		return
 	}
-	if saved.since > 0 {
-		if err := Guard(s.Inbox.Name(), func() error { saved.save(); return nil }); err != nil {
-			s.LogPanic("an instance that stops has no snapshot; an older one is kept", err)
-		}
+	w.renew()
+	if w.gear.instance == nil {
+		w.stage.Inbox.ReturnInstance(&w.Member)
 	}
-	inst.Of().keep(saved.take())
 }
 
-// callStop calls the instance's Stop. If that calls no user code it needs no
-// goroutine of its own.
-func (s *Stage) callStop(inst Instance) {
-	if !inst.Stops() {
+// stopInstances stops the worker's instance, and a surplus one.
+func (w *Worker) stopInstances() {
+	w.stopSurplus()
+	inst := w.gear.instance
+	w.use(nil)
+	w.Member.Instance = nil
+	if inst != nil {
+		w.stage.Versions.Stop(inst)
+	}
+}
+
+// stopSurplus stops the instance that the inbox says is one too many.
+func (w *Worker) stopSurplus() {
+	if inst, ok := w.Member.Surplus.(instance); ok {
+		w.Member.Surplus = nil
+		w.stage.Versions.Stop(inst)
+	}
+}
+
+// releaseInstance reports to the inbox that the instance which the worker had
+// is stopped. Only now may another one take its place.
+func (w *Worker) releaseInstance() {
+	if w.stage == nil {
 		return
 	}
-	if err := Guard(s.Inbox.Name(), func() error { inst.Stop(); return nil }); err != nil {
-		s.LogPanic("instance did not stop well", err)
+	if w.pool != nil {
+		w.stage.Inbox.Yield(&w.Member)
 	}
-}
-
-// nilOr converts an instance for the inbox, which knows no instance as a nil of
-// type any.
-func nilOr(inst Instance) any {
-	if inst == nil {
-		return nil
-	}
-	return inst
+	w.stage.Inbox.ReturnInstance(&w.Member)
+	w.stopSurplus()
+	w.stage.Versions.Sweep()
 }

@@ -73,7 +73,7 @@ func (w *Worker) next() int {
 
 // rest ends the turns of a worker that has parked.
 func (w *Worker) rest(box *actor.Mailbox) {
-	if w.pool == nil && w.stage.moving.Load() > 0 {
+	if w.pool == nil && w.stage.Versions.Moving() {
 		w.wakeCalled() // renewing an instance may take any time
 		w.renewIdle()
 	}
@@ -99,7 +99,7 @@ func (w *Worker) takeTurn(park bool) int {
 	}
 	w.stopSurplus()
 	if left != nil {
-		left.sweepIfMoving()
+		left.Versions.Sweep()
 	}
 	return n
 }
@@ -144,7 +144,7 @@ func (w *Worker) storeOutboxes() {
 // false if none could be made; then the batch has gone back to the queue, and
 // the actor has failed.
 func (w *Worker) ensureInstance(n int) bool {
-	if w.gear.instance != nil && w.stage.moving.Load() == 0 {
+	if w.gear.instance != nil && !w.stage.Versions.Moving() {
 		return true
 	}
 	err := w.equip()
@@ -189,7 +189,7 @@ func (w *Worker) work(n int) (ok bool) {
 // endBatch records that no handler runs any more, so a context that a handler
 // has kept cannot emit. From now on the worker will not be abandoned, unless it
 // was before.
-func (w *Worker) endBatch(inst Instance, ok *bool) {
+func (w *Worker) endBatch(inst instance, ok *bool) {
 	w.out.emitting.Lock()
 	w.Member.Since.Store(-w.batchStart())
 	fate := w.slot.fate.Load()

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
@@ -32,7 +33,7 @@ type Run struct {
 	runEmits
 
 	stage    *Stage
-	instance Instance
+	instance instance
 	envelope command.Envelope // as it was given out
 	number   uint64           // of the command at the stage, if Stage.Apart is set
 	hold     line.Hold        // of the command on the line of the stage
@@ -41,7 +42,7 @@ type Run struct {
 
 	outcome  behaviour.Outcome
 	returned bool
-	crash    *thrown // how the handler crashed; nil if it did not
+	crash    *crash.Thrown // how the handler crashed; nil if it did not
 
 	unhook func() bool // unregisters from the caller's context; nil if the run does not end with that
 
@@ -96,9 +97,9 @@ func (run *Run) rescue() {
 	}
 	value := recover()
 	if value == nil {
-		value = cmp.Or(run.task.Fault(), ErrGoexit)
+		value = cmp.Or(run.task.Fault(), crash.ErrGoexit)
 	}
-	run.crash = &thrown{value, sites.here(&run.stage.crashSite), run.instance.Version()}
+	run.crash = &crash.Thrown{Value: value, At: run.stage.lastCrash.Here(), Version: run.instance.Version()}
 }
 
 // watch has the worker watched while it runs the handler, if there is a time
@@ -122,7 +123,7 @@ func (run *Run) expire() {
 // refuse ends a run that could not start, because the stage has ended.
 func (run *Run) refuse() {
 	run.outcome, run.returned = behaviour.Error(inbox.ErrStopped), true
-	run.instance.Of().release()
+	run.instance.Of().Release()
 }
 
 // runContext is a run as the context of its handler's task.

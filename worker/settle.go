@@ -6,11 +6,12 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Settle does what the outcome of the present command says, moves on to the
-// next command of the batch, and recycles the command's box. An [Instance]
+// next command of the batch, and recycles the command's box. An [Handler]
 // calls it.
 func (w *Worker) Settle(o behaviour.Outcome) {
 	load := w.Member.Batch[w.progress.cur].Load // another may be in its place afterwards
@@ -121,8 +122,8 @@ func (w *Worker) refusal(err error) (asked time.Duration, refused bool) {
 	if retry.Attempts < 2 || w.stage.Refusal == nil {
 		return 0, false
 	}
-	if crash := Guard(w.stage.Inbox.Name(), func() error { asked, refused = w.stage.Refusal(err); return nil }); crash != nil {
-		w.stage.LogPanic("the method Overload of an error crashed", crash)
+	if broken := crash.Guard(w.stage.Inbox.Name(), func() error { asked, refused = w.stage.Refusal(err); return nil }); broken != nil {
+		w.stage.LogPanic("the method Overload of an error crashed", broken)
 		return 0, false
 	}
 	pause, cut := backoff.Heed(asked, retry.LongestAsked)
@@ -156,8 +157,8 @@ func (w *Worker) retries(err error) (yes bool) {
 	case w.stage.RetryIf == nil:
 		return true
 	}
-	if crash := Guard(w.stage.Inbox.Name(), func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
-		w.stage.LogPanic("retry condition crashed", crash)
+	if broken := crash.Guard(w.stage.Inbox.Name(), func() error { yes = w.stage.RetryIf(err); return nil }); broken != nil {
+		w.stage.LogPanic("retry condition crashed", broken)
 		return false
 	}
 	return yes

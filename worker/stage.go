@@ -9,7 +9,9 @@ import (
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/version"
 )
 
 // Batch is the commands of a batch.
@@ -19,9 +21,18 @@ type Batch []command.Envelope
 // time limit for a command has passed.
 var ErrTimeout = errors.New("stage: command took longer than its time limit")
 
+// CrashError is the crash of a handler.
+type CrashError = crash.Error
+
+// ErrGoexit is the value of a crash in which the handler ended its goroutine
+// with runtime.Goexit, as a failing test helper does.
+var ErrGoexit = crash.ErrGoexit
+
 // Stage is what the workers of one stage have in common.
 type Stage struct {
-	Inbox   *inbox.Inbox
+	Inbox    *inbox.Inbox
+	Versions version.Series // of the behaviour
+
 	Timeout time.Duration // the time limit for a command; 0 for none
 	Grace   time.Duration // how long a handler may run past Timeout
 	RetryIf func(error) bool
@@ -37,7 +48,7 @@ type Stage struct {
 	Log       *slog.Logger
 	// Crashed is called for every crash of a handler. Again reports whether the
 	// command will be tried again.
-	Crashed func(crash *CrashError, again bool)
+	Crashed func(err *crash.Error, again bool)
 	// Context is the parent of handlers' contexts. It ends when the pipeline
 	// stops hard, and has the labels for profiles.
 	Context context.Context
@@ -47,8 +58,6 @@ type Stage struct {
 	// however many there are.
 	Endures, EnduresStart int32
 	StartsFor             time.Duration
-	// Unsaved is why no instance may have snapshots; empty if any may.
-	Unsaved string
 	// Defers says that handlers may call [link.Deferrer.Defer].
 	Defers bool
 	// Runs has the coroutines of handlers that may suspend; it is nil if no
@@ -64,14 +73,40 @@ type Stage struct {
 	// Apart is given the stage's name and the command's number.
 	Apart func(stage string, number uint64, resume func())
 
-	hangs   hangs
-	begun   atomic.Uint64 // commands that have a number
-	saidCut atomic.Int64  // when the log said last that a pause was cut, by the pipeline's clock; 0 if it has not
-	present atomic.Pointer[Version]
-	moving  atomic.Int32 // above 0 while there may be instances that are not of the present version
+	hangs     hangs
+	begun     atomic.Uint64 // commands that have a number
+	saidCut   atomic.Int64  // when the log said last that a pause was cut, by the pipeline's clock; 0 if it has not
+	lastCrash crash.Last    // of a handler
+}
 
-	crashSite atomic.Pointer[site] // of the last crash of a handler; nil if none has crashed
+// Attach gives the stage what it has of its pipeline; see the fields of
+// [version.Series] and of the same names here.
+func (s *Stage) Attach(ctx context.Context, log *slog.Logger, unsaved string) {
+	s.Context, s.Log = ctx, log
+	s.Versions.Context, s.Versions.Log, s.Versions.Unsaved = ctx, log, unsaved
 }
 
 // mayExpire reports whether commands of the stage may expire.
 func (s *Stage) mayExpire() bool { return s.TTL > 0 || s.ExpiresAt != nil }
+
+// LogPanic logs an error of user code.
+func (s *Stage) LogPanic(message string, err error) {
+	crash.Log(s.Log, s.Inbox.Name(), message, err)
+}
+
+// cutPause is the pause between two lines that say that a pause was cut.
+const cutPause = time.Minute
+
+// logCut logs that another program has asked for a longer pause than the stage
+// makes.
+func (s *Stage) logCut(now int64, asked, pause time.Duration, err error) {
+	last := s.saidCut.Load()
+	if last != 0 && now-last < int64(cutPause) || !s.saidCut.CompareAndSwap(last, max(now, 1)) {
+		return
+	}
+	_ = crash.Guard(s.Inbox.Name(), func() error { // a crash of the log cannot be logged
+		s.Log.Warn("a command is tried again before the time that its error asks for; see stage.RetryPolicy.Max",
+			"stage", s.Inbox.Name(), "asked", asked, "pause", pause, "error", err)
+		return nil
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
@@ -105,7 +106,7 @@ func (w *Worker) settleStuck() {
 	if w.suspending.blame == nil {
 		w.slot.hung = err
 	}
-	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashedInstance().Version()})
+	w.settleCrash(&crash.Thrown{Value: err, At: crash.SiteOf(stack), Version: w.crashedInstance().Version()})
 	w.leavePool()
 	w.releaseInstance()                 // though the instance is not stopped: the stage is to have as many as before
 	actor.Abandon(system, parent, self) // if the actor has ended by itself this changes nothing

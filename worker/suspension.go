@@ -8,6 +8,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/plain"
@@ -21,6 +22,7 @@ const keptIdle = 256
 // the stage starts.
 func (s *Stage) Suspends() {
 	s.Inbox.SetSuspends()
+	s.Versions.Suspends = true
 	s.Runs = coro.New(coro.Config{
 		Idle: keptIdle, Ready: s.queueWoken, Apart: s.queueWokenApart, Left: s.detachRun, Ended: s.endedRun,
 	})
@@ -84,7 +86,7 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 func (w *Worker) resume(run *Run) (ended bool) {
 	w.acting.ended = false
 	if run.task == nil {
-		run.instance.Of().retain()
+		run.instance.Of().Retain()
 		w.attachRun(run)
 		if _, err := w.stage.Runs.Start((*runContext)(run), run, run.serve); err != nil {
 			run.refuse()
@@ -240,7 +242,7 @@ func (s *Stage) endedRun(t *coro.Task) {
 	if run.unhook != nil {
 		run.unhook()
 	}
-	defer run.instance.Of().release()
+	defer run.instance.Of().Release()
 	if run.custody.gone() {
 		run.emitting.Lock() // until the run is lost
 		h := run.hang
@@ -296,7 +298,7 @@ func (s *Stage) wasHeld(run *Run, err error) (yes bool) {
 	if err == nil || s.Inbox.Config().Holder == nil || run.envelope.From.Ended() != nil {
 		return false
 	}
-	_ = Guard(s.Inbox.Name(), func() error { // middleware may have made the error
+	_ = crash.Guard(s.Inbox.Name(), func() error { // middleware may have made the error
 		yes = errors.Is(err, coro.ErrStopped)
 		return nil
 	})

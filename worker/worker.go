@@ -67,7 +67,7 @@ type acting struct {
 // gear is the instance that the worker uses, and the executor for it. The
 // instance is of the stage where the worker is, and the worker alone uses it.
 type gear struct {
-	instance Instance
+	instance instance
 	executor executor // of the last instance; nil before the first
 }
 
@@ -247,7 +247,7 @@ func (w *Worker) hasUndelivered() bool { return w.out.loaded > 0 || w.out.lane.n
 // inbox is halted.
 func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
 
-// Halts returns the flag that an [Instance] reads before each command of a
+// Halts returns the flag that an [Handler] reads before each command of a
 // batch: if it is set, the command must not be started.
 func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
 

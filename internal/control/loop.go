@@ -27,13 +27,13 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/goid"
 	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/logs"
 	"github.com/golda-dev/golda/internal/steer"
-	"github.com/golda-dev/golda/worker"
 )
 
 // Pipeline is a loop's access to its pipeline. Stages may be added and removed
@@ -236,7 +236,7 @@ func (l *Loop) CalledByPolicy() bool {
 // guard calls code of a policy, in a goroutine of its own, so that code that
 // ends its goroutine does not end the actor's. See [Loop.CalledByPolicy].
 func (l *Loop) guard(f func() error) error {
-	return worker.Guard("controller", func() error {
+	return crash.Guard("controller", func() error {
 		l.calling.Store(goid.ID())
 		defer l.calling.Store(0)
 		return f()

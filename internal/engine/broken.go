@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/worker"
 )
 
 // BrokenError is why a stage gave up: its workers could not start, or crashed
@@ -76,15 +76,15 @@ func (e *BrokenError) Story() string {
 // stack is written already.
 func writeCrash(b *strings.Builder, err error, before string) (fingerprint string) {
 	fmt.Fprintf(b, "- %s\n", plain.Text(err))
-	crash, ok := errors.AsType[*worker.CrashError](err)
+	how, ok := errors.AsType[*crash.Error](err)
 	if !ok {
 		return ""
 	}
-	if fingerprint = crash.Fingerprint(); fingerprint != "" && fingerprint == before {
+	if fingerprint = how.Fingerprint(); fingerprint != "" && fingerprint == before {
 		b.WriteString("  at the same place\n")
 		return fingerprint
 	}
-	for line := range strings.Lines(string(crash.Stack)) {
+	for line := range strings.Lines(string(how.Stack)) {
 		b.WriteString("  " + strings.TrimSuffix(line, "\n") + "\n")
 	}
 	return fingerprint

@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/states"
+	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
@@ -103,27 +104,34 @@ func New(config *Config, typed Typed) *Core {
 	c := &Core{config: config, typed: typed, inbox: inbox.New(*config.Inbox)}
 	config.Inbox = c.inbox.Config()
 	c.Pool = &Pool{core: c, group: c.inbox, least: config.Fewest, most: config.Most}
-	c.staff = &worker.Stage{Inbox: c.inbox}
+	c.staff = &worker.Stage{Inbox: c.inbox, Versions: version.Series{Inbox: c.inbox}}
 	c.inbox.Owner = c.staff
-	c.Install(c.staff.NewVersion(func(*worker.Version) worker.Instance { return nil }, false))
+	c.Install(c.staff.Versions.New(func(*version.Version) version.Instance { return nil }, false))
 	return c
+}
+
+// Instance is one value of a stage's behaviour, with the command type erased by
+// the stage: its life, and how it handles commands.
+type Instance interface {
+	version.Instance
+	worker.Handler
 }
 
 // NewVersion returns a version whose instances build makes. The workers share
 // one instance if the stage's own version is shared.
-func (c *Core) NewVersion(build func(*worker.Version) worker.Instance) *worker.Version {
-	return c.staff.NewVersion(build, c.shares)
+func (c *Core) NewVersion(build func(*version.Version) Instance) *version.Version {
+	return c.staff.Versions.New(func(of *version.Version) version.Instance { return build(of) }, c.shares)
 }
 
 // Install sets the version that a stage which has not been started begins with.
-func (c *Core) Install(v *worker.Version) { c.staff.Install(v) }
+func (c *Core) Install(v *version.Version) { c.staff.Versions.Install(v) }
 
 // Share makes the workers share one instance. It installs the version that will
 // hold it, and returns that version.
-func (c *Core) Share() *worker.Version {
+func (c *Core) Share() *version.Version {
 	c.shares = true
-	v := c.staff.NewVersion(nil, true)
-	c.staff.Install(v)
+	v := c.staff.Versions.New(nil, true)
+	c.staff.Versions.Install(v)
 	return v
 }
 
@@ -247,8 +255,8 @@ func (c *Core) Attach(env *Env) {
 	s := c.staff
 	s.TTL, s.ExpiresAt = c.config.Inbox.TTL, c.config.ExpiresAt
 	s.Timeout, s.Grace, s.RetryIf = c.config.Timeout, c.config.Grace, c.config.RetryIf
-	s.Refusal, s.Unsaved = c.config.Refusal, env.Unsaved
-	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, labelled(env.Context, env.Name, c.Name())
+	s.Refusal, s.Crashed = c.config.Refusal, env.Crashed
+	s.Attach(labelled(env.Context, env.Name, c.Name()), env.Log, env.Unsaved)
 	s.Endures, s.EnduresStart, s.StartsFor = int32(c.config.Endures), int32(c.config.EnduresStart), c.config.StartsFor
 	s.Apart = actor.Apart(env.System)
 	c.inbox.StartWorker = c.Pool.startCalled
@@ -268,20 +276,14 @@ func (c *Core) Bind(p *Pool) {
 
 // Adjust changes the knobs of the stage's inbox, and stops idle instances
 // beyond the new number.
-func (c *Core) Adjust(change func(*inbox.Knobs)) { c.stopAll(c.inbox.Adjust(change)) }
+func (c *Core) Adjust(change func(*inbox.Knobs)) { c.staff.Versions.Clear(c.inbox.Adjust(change)) }
 
 // Clear stops all idle instances and the shared one. The pipeline calls it when
 // all workers have ended: a supervisor may have been killed before its workers
 // ended.
 func (c *Core) Clear() {
-	c.stopAll(c.inbox.TakeIdleInstances())
-	c.staff.Present().Close()
-}
-
-func (c *Core) stopAll(instances []any) {
-	for _, inst := range instances {
-		worker.StopInstance(c.staff, inst.(worker.Instance))
-	}
+	c.staff.Versions.Clear(c.inbox.TakeIdleInstances())
+	c.staff.Versions.Present().Close()
 }
 
 // IsNil reports whether a value is nil, or an interface around a nil.

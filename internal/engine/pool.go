@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/worker"
@@ -22,7 +23,7 @@ type Env struct {
 	Log    *slog.Logger
 	// Crashed is called for every crash of a handler, with whether the command
 	// is tried again.
-	Crashed func(crash *worker.CrashError, again bool)
+	Crashed func(err *crash.Error, again bool)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
 	// Around is the middleware of all stages, a []stage.MiddlewareFunc. This

@@ -148,7 +148,7 @@ func (ps *poolSupervisor) startInstances() error {
 		return err
 	}
 	if !c.shares && ps.pool.Want() <= 1 {
-		return worker.Stock(c.staff)
+		return c.staff.Versions.Stock()
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -28,8 +29,8 @@ var errNo = errors.New("no")
 
 // counted is an instance that handles nothing, and counts starts and ends. Its start calls a function.
 type counted struct {
-	worker.Instance
-	of             *worker.Version
+	Instance
+	of             *version.Version
 	start          func() error
 	begun, stopped *atomic.Int64
 }
@@ -37,9 +38,9 @@ type counted struct {
 func (c counted) Start(context.Context) error { c.begun.Add(1); return c.start() }
 func (c counted) Stop()                       { c.stopped.Add(1) }
 func (c counted) Stops() bool                 { return true }
-func (c counted) Of() *worker.Version         { return c.of }
+func (c counted) Of() *version.Version        { return c.of }
 func (c counted) Version() string             { return "" }
-func (c counted) Saved() *worker.Saved        { return nil }
+func (c counted) Saved() *version.Saved       { return nil }
 func (c counted) Suspends() bool              { return false }
 func (c counted) Many() bool                  { return false }
 
@@ -83,7 +84,7 @@ func newFixture(n int, start func() error) *fixture {
 		}},
 		Fewest: n, Most: 9, Endures: 1 << 20, EnduresStart: 2,
 	}, untyped{})
-	f.Install(f.NewVersion(func(of *worker.Version) worker.Instance {
+	f.Install(f.NewVersion(func(of *version.Version) Instance {
 		return counted{of: of, start: start, begun: &f.begun, stopped: &f.stopped}
 	}))
 	host := &inbox.Pipeline{Base: time.Now()}

@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/internal/bigstack"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -42,7 +43,7 @@ func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 	c.config.Blocking, c.config.ExpiresAt, c.config.Timeout, c.config.RetryIf = true, nil, 0, nil
 	c.config.Fewest, c.config.Most, c.config.Asks = 1, 1, true
 	c.Pool.least, c.Pool.most = 1, 1
-	c.staff.Runs, c.staff.Defers = nil, false
+	c.staff.Runs, c.staff.Versions.Suspends, c.staff.Defers = nil, false, false
 	if call != nil {
 		c.staff.Suspends()
 		c.staff.Calls = isCall
@@ -93,7 +94,7 @@ func (e *ElsewhereError) Is(target error) bool { return target == inbox.ErrElsew
 
 // relay is an instance that sends commands to another process.
 type relay struct {
-	of             *worker.Version
+	of             *version.Version
 	stage, process string
 	send           Send
 	call           Call
@@ -104,28 +105,28 @@ type relay struct {
 // isCall reports whether a caller waits for the result of a command.
 func isCall(e *command.Envelope) bool { return !e.Child() && e.Ticket().WantsResult() }
 
-// Start is for [worker.Instance].
+// Start is for [version.Instance].
 func (r *relay) Start(context.Context) error { return nil }
 
-// Stop is for [worker.Instance].
+// Stop is for [version.Instance].
 func (r *relay) Stop() {}
 
-// Stops is for [worker.Instance].
+// Stops is for [version.Instance].
 func (r *relay) Stops() bool { return false }
 
-// Of is for [worker.Instance].
-func (r *relay) Of() *worker.Version { return r.of }
+// Of is for [version.Instance].
+func (r *relay) Of() *version.Version { return r.of }
 
-// Version is for [worker.Instance].
+// Version is for [version.Instance].
 func (r *relay) Version() string { return "" }
 
-// Saved is for [worker.Instance].
-func (r *relay) Saved() *worker.Saved { return nil }
+// Saved is for [version.Instance].
+func (r *relay) Saved() *version.Saved { return nil }
 
-// Suspends is for [worker.Instance].
+// Suspends is for [version.Instance].
 func (r *relay) Suspends() bool { return false }
 
-// Many is for [worker.Instance].
+// Many is for [version.Instance].
 func (r *relay) Many() bool { return true }
 
 // Handle calls the other process for one command. It is suspended meanwhile.
@@ -193,7 +194,7 @@ func (a *answer) of(call func() (any, error)) {
 	a.result, a.err = call()
 }
 
-// HandleEach is for [worker.Instance]. The worker calls HandleMany.
+// HandleEach is for [worker.Handler]. The worker calls HandleMany.
 func (r *relay) HandleEach(ctx context.Context, w *worker.Worker, batch worker.Batch) {
 	for _, o := range r.HandleMany(ctx, batch) {
 		w.Settle(o)

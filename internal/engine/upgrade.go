@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/worker"
+	"github.com/golda-dev/golda/internal/version"
 )
 
 // Upgrade makes another version the present one, and returns the previous one.
 // If the stage runs, the first instance is started before. Upgrades of a stage
 // run one at a time.
-func (c *Core) Upgrade(ctx context.Context, to *worker.Version) (before *worker.Version, err error) {
+func (c *Core) Upgrade(ctx context.Context, to *version.Version) (before *version.Version, err error) {
 	if c.process != "" {
 		return nil, &ElsewhereError{c.Name(), c.process, "it can be upgraded there only"}
 	}
@@ -28,7 +28,7 @@ func (c *Core) Upgrade(ctx context.Context, to *worker.Version) (before *worker.
 		return nil, err
 	}
 	defer close(switched)
-	before = c.staff.Replace(to)
+	before = c.staff.Versions.Replace(to)
 	c.logUpgrade(before, to)
 	return before, nil
 }
@@ -60,7 +60,7 @@ func (u *upgrading) begin(ctx context.Context) (done func(), err error) {
 // meanwhile, the instance is started or stopped too, and the loop checks again.
 // From when prepare returns the supervisor's end waits until switched is
 // closed.
-func (c *Core) prepare(ctx context.Context, to *worker.Version) (switched chan struct{}, err error) {
+func (c *Core) prepare(ctx context.Context, to *version.Version) (switched chan struct{}, err error) {
 	for started := false; ; {
 		c.upgrade.mu.Lock()
 		ended, running := c.hasEndedLocked(), c.upgrade.running
@@ -100,8 +100,8 @@ func (c *Core) startVersion() error {
 	c.upgrade.mu.Lock()
 	c.upgrade.running = true
 	c.upgrade.mu.Unlock()
-	c.staff.Present().Forget()
-	return c.staff.Present().StartShared()
+	c.staff.Versions.Present().Forget()
+	return c.staff.Versions.Present().StartShared()
 }
 
 // stopVersion stops idle and shared instances, when all workers have ended.
@@ -114,14 +114,14 @@ func (c *Core) stopVersion() {
 	if switched != nil {
 		<-switched // an upgrade may hold an idle instance
 	}
-	c.stopAll(c.inbox.TakeIdleInstances())
+	c.staff.Versions.Clear(c.inbox.TakeIdleInstances())
 	if !suspended && c.inbox.Pool() == nil { // otherwise a shared pool still works for the stage
-		c.staff.Present().StopUnused()
+		c.staff.Versions.Present().StopUnused()
 	}
 }
 
 // logUpgrade logs an upgrade of a stage that was started.
-func (c *Core) logUpgrade(before, to *worker.Version) {
+func (c *Core) logUpgrade(before, to *version.Version) {
 	c.upgrade.mu.Lock()
 	env := c.env
 	c.upgrade.mu.Unlock()
@@ -131,4 +131,4 @@ func (c *Core) logUpgrade(before, to *worker.Version) {
 }
 
 // Version returns the name that the present version gives itself.
-func (c *Core) Version() string { return c.staff.Present().Name() }
+func (c *Core) Version() string { return c.staff.Versions.Present().Name() }

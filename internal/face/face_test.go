@@ -35,7 +35,7 @@ stage            84
 stage/queue      18
 stage/reason     16
 stage/stats      6
-worker           21
+worker           14
 pipeline         54
 source           17
 reexec           1

@@ -35,7 +35,7 @@ const large = `
 files of internal/inbox: 51
 methods of line.lanes: 44
 files of pipeline: 35
-files of worker: 41
+files of worker: 34
 methods of engine.Core: 42
 methods of inbox.Inbox: 107
 `

@@ -37,14 +37,13 @@ internal/line: 2
 	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lanes lane_rates lane_places lane_holds sequence inspect
 
 worker: 10
-	site crash_error hang stage guard saved instance fate
-	version renew
-	emit_wait outbox worker
+	hang stage fate
+	emit_wait outbox worker instance
 	lane in_order executors deliver pledge wake_next emit
 	context watch giveup
 	begin settle
 	custody run run_emit
-	equip join crash suspension execute
+	join crash suspension execute
 	report stuck abandon_run abandon owed
 	loop actor doc
 

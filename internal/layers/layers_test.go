@@ -59,6 +59,7 @@ internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/link internal/yield
 internal/feed:      internal/ring
+internal/crash:     internal/plain internal/stacks
 internal/plain/apart: internal/plain
 internal/line:      behaviour coordination/guard stage/queue
                     internal/command internal/link internal/plain/apart internal/rate internal/requests internal/ring
@@ -67,12 +68,14 @@ internal/gate:      controller stage/queue stage/reason
 internal/inbox:      behaviour controller stage/queue stage/reason stage/stats
                     internal/backoff internal/command internal/gate internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/rate
                     internal/steer internal/yield
+internal/version:   behaviour internal/crash internal/inbox internal/plain
 
 -- first
-worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/inbox internal/line internal/link internal/plain internal/stacks
-                    internal/yield
+worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/crash internal/inbox internal/line internal/link internal/plain internal/stacks
+                    internal/version internal/yield
 internal/engine:    behaviour stage/queue stage/reason worker
-                    internal/actor internal/bigstack internal/command internal/inbox internal/part internal/plain internal/stacks internal/states
+                    internal/actor internal/bigstack internal/command internal/crash internal/inbox internal/part internal/plain internal/stacks internal/states
+                    internal/version
 coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
@@ -80,16 +83,16 @@ source:             internal/feed
 reexec:             internal/link
 coordination/transport: coordination/coroutine internal/kept
 
-internal/logs:      worker internal/plain
+internal/logs:      internal/crash internal/plain
 internal/graph:     behaviour internal/inbox
-internal/control:   controller stage/queue worker
-                    internal/actor internal/cputime internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer
+internal/control:   controller stage/queue
+                    internal/actor internal/cputime internal/crash internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
 stage:              behaviour coordination/guard stage/queue stage/reason stage/stats worker
-                    internal/actor internal/backoff internal/command internal/engine internal/gate internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
-                    internal/rate internal/states
+                    internal/actor internal/backoff internal/command internal/crash internal/engine internal/gate internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
+                    internal/rate internal/states internal/version
 
 -- third
 internal/verdict:   stage stage/reason internal/backoff
@@ -98,9 +101,9 @@ coordination/rpc:   coordination/coroutine coordination/guard coordination/synch
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
-internal/letters:   stage stage/reason worker internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
+internal/letters:   stage stage/reason internal/crash internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
 pipeline:           behaviour controller controller/policy worker source stage stage/reason stage/stats supervisor
-                    internal/actor internal/command internal/control internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
+                    internal/actor internal/command internal/control internal/crash internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/lockfile internal/part internal/plain internal/states
 
 -- top: third-party dependencies are allowed.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/kept"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
-	"github.com/golda-dev/golda/worker"
 )
 
 // Codec turns the commands of a stage into bytes and back. Its functions are
@@ -51,7 +51,7 @@ func (c Codec) write(to *line, cmd any) (err error) {
 	if !c.fits(reflect.TypeOf(cmd)) {
 		return fmt.Errorf("the stage takes %v, and the command is a %T", c.Type, cmd)
 	}
-	err = worker.Guard(to.Stage, func() (err error) {
+	err = crash.Guard(to.Stage, func() (err error) {
 		if c.own() {
 			to.Data, err = c.Encode(cmd)
 		} else {
@@ -88,7 +88,7 @@ func (c Codec) read(from *line) (cmd any, err error) {
 	case c.own() != (from.Data != nil):
 		return nil, fmt.Errorf("the command, a %s, was encoded by another codec", from.Type)
 	}
-	err = worker.Guard(from.Stage, func() (err error) {
+	err = crash.Guard(from.Stage, func() (err error) {
 		if c.own() {
 			cmd, err = c.Decode(from.Data)
 			return err

@@ -8,11 +8,11 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/kept"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
-	"github.com/golda-dev/golda/worker"
 )
 
 // A command may be of any size and shape. The JSON of a letter has bounds.
@@ -52,7 +52,7 @@ type line struct {
 // cut.
 func (l Letter) MarshalJSON() ([]byte, error) {
 	out := l.line()
-	if err := worker.Guard(l.Stage, func() (err error) {
+	if err := crash.Guard(l.Stage, func() (err error) {
 		out.Command, err = encode(l.Command)
 		return err
 	}); err != nil || len(out.Command) > maxCommand {
@@ -82,7 +82,7 @@ func textOf(stageName string, err error) (text string) {
 	if err == nil {
 		return ""
 	}
-	if crash := worker.Guard(stageName, func() error { text = plain.Text(err); return nil }); crash != nil {
+	if broken := crash.Guard(stageName, func() error { text = plain.Text(err); return nil }); broken != nil {
 		return fmt.Sprintf("%T", err)
 	}
 	return text

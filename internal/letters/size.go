@@ -6,7 +6,7 @@ import (
 	"math"
 	"reflect"
 
-	"github.com/golda-dev/golda/worker"
+	"github.com/golda-dev/golda/internal/crash"
 )
 
 // errTooLarge is why a letter in a store has no command.
@@ -42,7 +42,7 @@ func (l *Store) sizeOf(e *Entry) int64 {
 	size := int64(0)
 	stage, cmd := e.Stage, e.Command
 	// If sizes crashes, ownSize's result counts.
-	_ = worker.Guard(stage, func() error {
+	_ = crash.Guard(stage, func() error {
 		if n, ok := l.sizes(stage, cmd); ok {
 			size = min(int64(n), math.MaxInt64/2)
 		}

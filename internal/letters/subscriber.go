@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/ring"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/worker"
 )
 
 const (
@@ -109,7 +109,7 @@ func (s *subscriber) changeLocked() {
 
 // start starts the goroutine. If f ends it, another takes its place.
 func (s *subscriber) start(stageName string) {
-	worker.Go(stageName, s.serve, func(err error) {
+	crash.Go(stageName, s.serve, func(err error) {
 		if err == nil {
 			return
 		}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/golda-dev/golda/worker"
+	"github.com/golda-dev/golda/internal/crash"
 )
 
 // Shield returns a handler that recovers panics of h. The pipeline logs in the
@@ -124,10 +124,10 @@ func (l *Limiter) Write(k Kind, leftOut int, attrs func() []any) {
 		}
 		l.log.Log(noCaller, k.Level, k.Message, args...)
 	}
-	if crash := worker.Guard(k.Stage, func() error { write(attrs()...); return nil }); crash != nil {
+	if broken := crash.Guard(k.Stage, func() error { write(attrs()...); return nil }); broken != nil {
 		// a second crash cannot be reported: the report would need the same log
-		_ = worker.Guard(k.Stage, func() error {
-			write("reason", k.Reason, "unreadable", crash.Error())
+		_ = crash.Guard(k.Stage, func() error {
+			write("reason", k.Reason, "unreadable", broken.Error())
 			return nil
 		})
 	}

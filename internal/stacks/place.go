@@ -27,12 +27,7 @@ func Place(stack []byte) string {
 
 // inEngine reports whether the function is one of the engine.
 func (f frame) inEngine() bool {
-	for _, pkg := range append([]string{Module + "internal/"}, engine...) {
-		if strings.HasPrefix(f.name, pkg) {
-			return true
-		}
-	}
-	return false
+	return strings.HasPrefix(f.name, Module+"internal/") || f.isIn(engine)
 }
 
 // root returns the first element of the path of the function's package.

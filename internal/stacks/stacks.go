@@ -19,12 +19,22 @@ import (
 // Module is the path of the module, with a slash at the end.
 var Module = strings.TrimSuffix(reflect.TypeFor[Await]().PkgPath(), "internal/stacks")
 
+// HandlerCallers are the functions of the engine that handlers run in: all
+// calls of a handler are between them and a crash. One runs in the goroutine of
+// a worker, one on a coroutine.
+var HandlerCallers = []string{Module + "worker.(*Worker).work", Module + "worker.(*Run).serve"}
+
 // engine lists how the names of functions begin that run between an actor and
-// user code. The first one is the outermost.
+// user code.
 var engine = []string{
-	Module + "worker.", Module + "stage.", Module + "internal/engine.", Module + "behaviour.",
+	Module + "worker.", Module + "internal/crash.",
+	Module + "stage.", Module + "internal/engine.", Module + "internal/version.", Module + "behaviour.",
 	Module + "internal/control.", Module + "internal/letters.", Module + "internal/logs.",
 }
+
+// outermost is the part of engine in which all calls of user code are made: the
+// workers, and the guard of code that is no handler.
+var outermost = engine[:2]
 
 // frame is one call of a stack.
 type frame struct {
@@ -58,16 +68,21 @@ func framesOf(stack []byte) (frames []frame) {
 // frames of the engine that this one called.
 func entry(frames []frame) int {
 	n := len(frames)
-	for n > 0 && !strings.HasPrefix(frames[n-1].name, engine[0]) {
+	for n > 0 && !frames[n-1].isIn(outermost) {
 		n--
 	}
 	if n == 0 {
 		return len(frames) // no worker called it
 	}
-	for n > 0 && slices.ContainsFunc(engine, func(pkg string) bool { return strings.HasPrefix(frames[n-1].name, pkg) }) {
+	for n > 0 && frames[n-1].isIn(engine) {
 		n--
 	}
 	return n
+}
+
+// isIn reports whether the function is of one of the packages.
+func (f frame) isIn(packages []string) bool {
+	return slices.ContainsFunc(packages, func(pkg string) bool { return strings.HasPrefix(f.name, pkg) })
 }
 
 // most bounds how many bytes of stacks [All] returns.

@@ -1,4 +1,4 @@
-package worker
+package crash
 
 import (
 	"errors"
@@ -8,14 +8,15 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// ErrGoexit is the value of a crash in which the handler ended its goroutine
-// with runtime.Goexit, as a failing test helper does.
+// ErrGoexit is the value of a crash in which user code ended its goroutine with
+// runtime.Goexit, as a failing test helper does.
 var ErrGoexit = errors.New("worker: handler called runtime.Goexit")
 
-// CrashError is the crash of a handler: it panicked or ended its goroutine. It
-// is the error of the ticket and of the dead letter of a command that is not
-// tried again, and part of the error with which a stage gives up.
-type CrashError struct {
+// Error is the crash of a handler: it panicked or ended its goroutine. It is
+// the error of the ticket and of the dead letter of a command that is not tried
+// again, and part of the error with which a stage gives up. Users know it as
+// [github.com/golda-dev/golda/stage.CrashError].
+type Error struct {
 	// Stage is the name of the stage where the handler crashed.
 	Stage string
 	// Value is the argument of panic, or [ErrGoexit].
@@ -30,10 +31,10 @@ type CrashError struct {
 	// Start, Stop or a condition.
 	Attempts int
 	// Version is what the behaviour returns as its version, if it is a
-	// [behaviour.Versioned].
+	// [github.com/golda-dev/golda/behaviour.Versioned].
 	Version string
 
-	site *site // nil if the error was made outside this package
+	site *Site // nil if the error was made outside this package
 }
 
 // Fingerprint returns a short hash of the user's part of the stack. Crashes at
@@ -41,7 +42,7 @@ type CrashError struct {
 // The numbers of goroutines, addresses, arguments, the frames of the engine,
 // the depth of a recursion, and the value of the panic make no difference. An
 // empty stack has an empty fingerprint.
-func (e *CrashError) Fingerprint() string {
+func (e *Error) Fingerprint() string {
 	if e.site == nil {
 		return stacks.Fingerprint(e.Stack)
 	}
@@ -50,7 +51,7 @@ func (e *CrashError) Fingerprint() string {
 
 // Error returns the stage and the value as text, without the stack. It is safe
 // for any value, even for one that contains itself, and its length is bounded.
-func (e *CrashError) Error() string {
+func (e *Error) Error() string {
 	if e.Attempts == 0 {
 		return fmt.Sprintf("stage %q: crash: %s", e.Stage, plain.Text(e.Value))
 	}
@@ -58,15 +59,20 @@ func (e *CrashError) Error() string {
 }
 
 // Unwrap returns the panic's value if it is an error.
-func (e *CrashError) Unwrap() error {
+func (e *Error) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// thrown is how a handler crashed. A worker panics with it in place of a run,
+// Thrown is how a handler crashed. A worker panics with it in place of a run,
 // whose handler crashed on a coroutine.
-type thrown struct {
-	value   any
-	at      *site
-	version string // of the handler; the worker may have an instance of another version by now
+type Thrown struct {
+	Value   any
+	At      *Site
+	Version string // of the handler; the worker may have an instance of another version by now
+}
+
+// ErrorAt returns the error of a crash at a stage, at no attempt yet.
+func (t *Thrown) ErrorAt(stage string) *Error {
+	return &Error{Stage: stage, Value: t.Value, Stack: t.At.stack, Version: t.Version, site: t.At}
 }

@@ -1,4 +1,4 @@
-package worker
+package crash
 
 import (
 	"reflect"
@@ -13,10 +13,10 @@ import (
 )
 
 // crashed returns the site of a crash of f.
-func crashed(a *siteCache, f func()) *site { return crashedAfter(a, nil, f) }
+func crashed(a *siteCache, f func()) *Site { return crashedAfter(a, nil, f) }
 
 // crashedAfter returns the site of a crash of f after the one in last.
-func crashedAfter(a *siteCache, last *atomic.Pointer[site], f func()) (at *site) {
+func crashedAfter(a *siteCache, last *atomic.Pointer[Site], f func()) (at *Site) {
 	defer func() {
 		_ = recover()
 		at = a.here(last)
@@ -34,23 +34,23 @@ func deep(n int) {
 	deep(n - 1)
 }
 
-func newCache() *siteCache { return &siteCache{on: map[uint64]*site{}} }
+func newCache() *siteCache { return &siteCache{on: map[uint64]*Site{}} }
 
 func TestCrashesThatFollowTheSameCallsShareOneStack(t *testing.T) {
 	a := newCache()
-	var all []*site
+	var all []*Site
 	for i := range 3 {
 		all = append(all, crashed(a, func() { boom(i) }))
 	}
 	require.Same(t, all[0], all[1])
 	require.Same(t, all[0], all[2])
-	require.Contains(t, string(all[0].stack), "worker.boom")
+	require.Contains(t, string(all[0].stack), "crash.boom")
 	require.Equal(t, stacks.Fingerprint(all[0].stack), all[0].fingerprint())
 }
 
 func TestCrashesThatFollowOtherCallsHaveAnotherStack(t *testing.T) {
 	a := newCache()
-	var all []*site
+	var all []*Site
 	for range 2 { // the same place, called from two lines
 		all = append(all, crashed(a, func() { boom(1) }))
 		all = append(all, crashed(a, func() { boom(1) }))
@@ -64,15 +64,11 @@ func TestCrashesThatFollowOtherCallsHaveAnotherStack(t *testing.T) {
 // nameOf returns the name of a function as stacks print it.
 func nameOf(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
 
-func TestTheFunctionsThatCallHandlersAreKnownByName(t *testing.T) {
-	require.Equal(t, []string{nameOf((*Worker).work), nameOf((*Run).serve)}, handlerCallers)
-}
-
 func TestACrashLikeTheLastSharesItsStackWhateverCalledTheWorker(t *testing.T) {
-	known := handlerCallers
-	t.Cleanup(func() { handlerCallers = known })
-	handlerCallers = []string{nameOf(crashedAfter)}
-	a, last := newCache(), new(atomic.Pointer[site])
+	known := stacks.HandlerCallers
+	t.Cleanup(func() { stacks.HandlerCallers = known })
+	stacks.HandlerCallers = []string{nameOf(crashedAfter)}
+	a, last := newCache(), new(atomic.Pointer[Site])
 	handler := func() { boom(1) }
 	first := crashedAfter(a, last, handler)
 	again := crashedAfter(a, last, handler)
@@ -80,17 +76,17 @@ func TestACrashLikeTheLastSharesItsStackWhateverCalledTheWorker(t *testing.T) {
 	deeper := crashedAfter(a, last, func() { handler() })
 	require.NotSame(t, first, deeper)
 	elsewhere := crashedAfter(a, last, func() { deep(3) })
-	require.Contains(t, string(elsewhere.stack), "worker.deep")
-	require.NotContains(t, string(elsewhere.stack), "worker.boom")
+	require.Contains(t, string(elsewhere.stack), "crash.deep")
+	require.NotContains(t, string(elsewhere.stack), "crash.boom")
 	long := crashedAfter(a, last, func() { deep(1000) })
-	require.Contains(t, string(long.stack), "worker.deep")
+	require.Contains(t, string(long.stack), "crash.deep")
 	require.Same(t, elsewhere, last.Load(), "a sequence that is too long is formatted each time")
 }
 
 func TestSequencesOfCallsThatAreTooLongOrTooManyAreNotRemembered(t *testing.T) {
 	a := newCache()
 	long := crashed(a, func() { deep(1000) })
-	require.Contains(t, string(long.stack), "worker.deep")
+	require.Contains(t, string(long.stack), "crash.deep")
 	require.NotEmpty(t, long.fingerprint())
 	require.Empty(t, a.on)
 	for n := range mostSites {
@@ -98,7 +94,7 @@ func TestSequencesOfCallsThatAreTooLongOrTooManyAreNotRemembered(t *testing.T) {
 	}
 	for n := range 3 {
 		at := crashed(a, func() { deep(n) })
-		require.Contains(t, string(at.stack), "worker.deep")
+		require.Contains(t, string(at.stack), "crash.deep")
 		require.Len(t, a.on, n+1)
 	}
 }

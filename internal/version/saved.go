@@ -1,4 +1,4 @@
-package worker
+package version
 
 import (
 	"fmt"
@@ -65,6 +65,9 @@ func (s *Saved) Restore(state any) error {
 	s.save()
 	return nil
 }
+
+// Discard drops the saved state.
+func (s *Saved) Discard() { s.take() }
 
 // take removes the saved state and returns it. Changes by later commands are
 // lost.

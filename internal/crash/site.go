@@ -1,4 +1,4 @@
-package worker
+package crash
 
 import (
 	"runtime"
@@ -10,36 +10,32 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// site is the sequence of calls that led to a crash, and its stack as text.
+// Site is the sequence of calls that led to a crash, and its stack as text.
 // Formatting a stack takes tens of microseconds, which is too much for a stage
 // that meets a poison command now and then; recording the sequence of calls
 // takes about one. So each sequence is formatted once, and all crashes that
 // follow it share the text. The numbers of goroutines and the arguments in it
 // come from the first crash.
-type site struct {
+type Site struct {
 	way         []uintptr
 	inner       int // how many calls of way, from the innermost on, include all of the handler's; 0 if unknown
 	stack       []byte
 	fingerprint func() string
 }
 
-func newSite(way []uintptr, stack []byte) *site {
-	return &site{
+func newSite(way []uintptr, stack []byte) *Site {
+	return &Site{
 		way: way, inner: inner(way), stack: stack,
 		fingerprint: sync.OnceValue(func() string { return stacks.Fingerprint(stack) }),
 	}
 }
 
-// handlerCallers are the functions of the engine that handlers run in: all
-// calls of a handler are between them and the crash.
-var handlerCallers = []string{stacks.Module + "worker.(*Worker).work", stacks.Module + "worker.(*Run).serve"}
-
 // inner returns how many calls there are from a crash to the outermost of
-// handlerCallers, both included, or 0 if there is none. The calls outside of
+// [stacks.HandlerCallers], both included, or 0 if there is none. The calls outside of
 // that are of the actor that runs the worker, and are the same for all crashes.
 func inner(way []uintptr) int {
 	for i, pc := range slices.Backward(way) {
-		if f := runtime.FuncForPC(pc - 1); f != nil && slices.Contains(handlerCallers, f.Name()) {
+		if f := runtime.FuncForPC(pc - 1); f != nil && slices.Contains(stacks.HandlerCallers, f.Name()) {
 			return i + 1
 		}
 	}
@@ -58,21 +54,32 @@ const (
 // siteCache holds the known sites.
 type siteCache struct {
 	mu sync.RWMutex // guards on
-	on map[uint64]*site
+	on map[uint64]*Site
 }
 
 // sites is the cache of the process.
-var sites = siteCache{on: map[uint64]*site{}}
+var sites = siteCache{on: map[uint64]*Site{}}
 
 // ways reuses arrays. An array on the stack would make the stack of each
 // worker's goroutine grow.
 var ways = sync.Pool{New: func() any { return new([longestWay]uintptr) }}
 
+// Last has the site of the last crash of a stage's handlers; none if none has
+// crashed.
+type Last struct{ at atomic.Pointer[Site] }
+
+// Here returns the site of a crash. The function that has recovered from the
+// crash calls it.
+func (l *Last) Here() *Site { return sites.here(&l.at) }
+
+// SiteOf returns the site of a handler that has not crashed, by its stack.
+func SiteOf(stack []byte) *Site { return newSite(nil, stack) }
+
 // here returns the site of a crash. The function that has recovered from the
 // crash calls it. A crash that follows the same calls of the handler as the
 // last one has the last one's site; then here reads only those calls, which are
 // the smaller part of the stack. Last is nil for a crash outside of handlers.
-func (a *siteCache) here(last *atomic.Pointer[site]) *site {
+func (a *siteCache) here(last *atomic.Pointer[Site]) *Site {
 	calls := ways.Get().(*[longestWay]uintptr)
 	defer ways.Put(calls)
 	if last == nil {
@@ -90,7 +97,7 @@ func (a *siteCache) here(last *atomic.Pointer[site]) *site {
 }
 
 // find returns the site of a crash that followed the given calls.
-func (a *siteCache) find(way []uintptr) *site {
+func (a *siteCache) find(way []uintptr) *Site {
 	if len(way) == longestWay {
 		return newSite(nil, debug.Stack())
 	}

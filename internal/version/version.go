@@ -1,4 +1,4 @@
-package worker
+package version
 
 import (
 	"context"
@@ -7,12 +7,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
 // errRetired means that a version makes no instances any more. Another version
 // is the present one by then.
-var errRetired = errors.New("worker: the version is retired")
+var errRetired = errors.New("version: it is retired")
 
 // phase is how far the life of a version has come. It only moves forward.
 type phase uint8
@@ -40,7 +41,7 @@ const (
 // the workers share an instance the first one is the only one, and stays with
 // the version. Otherwise the first worker that needs an instance takes it.
 type Version struct {
-	stage  *Stage
+	series *Series
 	make   func(of *Version) Instance
 	shares bool // the workers share the first instance
 
@@ -61,12 +62,6 @@ type Version struct {
 	cancel  context.CancelCauseFunc // ends the context that first was started with
 }
 
-// NewVersion returns a version whose instances build makes. With shares it
-// makes one instance, which all workers share.
-func (s *Stage) NewVersion(build func(of *Version) Instance, shares bool) *Version {
-	return &Version{stage: s, make: build, shares: shares}
-}
-
 // Name returns what the version's behaviour calls its version; it is empty if
 // the behaviour has no version, or if no instance has been made yet.
 func (v *Version) Name() string {
@@ -77,7 +72,7 @@ func (v *Version) Name() string {
 
 // Build makes the first instance. It does not start it.
 func (v *Version) Build() error {
-	return Guard(v.stage.Inbox.Name(), func() error {
+	return v.series.guard(func() error {
 		inst, err := v.build()
 		if err == nil {
 			v.Take(inst)
@@ -98,9 +93,9 @@ func (v *Version) Take(inst Instance) {
 func (v *Version) build() (Instance, error) {
 	inst := v.make(v)
 	if inst == nil {
-		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.stage.Inbox.Name())
+		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.series.name())
 	}
-	if err := v.stage.checkInstance(inst, v.shares); err != nil {
+	if err := v.series.check(inst, v.shares); err != nil {
 		return nil, err
 	}
 	name := inst.Version()
@@ -110,27 +105,6 @@ func (v *Version) build() (Instance, error) {
 	return inst, nil
 }
 
-// checkInstance returns an error if an instance is not fit for the stage:
-// either all versions of a stage suspend, or none. Only instances that workers
-// do not share have snapshots.
-func (s *Stage) checkInstance(inst Instance, shared bool) error {
-	if err := inst.Saved().Flaw(); err != nil {
-		return fmt.Errorf("stage %q: the factory made an instance that cannot be used: %w", s.Inbox.Name(), err)
-	}
-	switch suspends := inst.Suspends(); {
-	case shared && inst.Saved() != nil:
-		return fmt.Errorf("stage %q: the factory made a Snapshotter, but all workers share it; a crash leaves it as it is", s.Inbox.Name())
-	case suspends && s.Runs == nil:
-		return fmt.Errorf("stage %q: the factory made a behaviour that suspends; "+
-			"only one that all workers share may, from the start on: stage.New, stage.Coroutine", s.Inbox.Name())
-	case suspends && inst.Many():
-		return fmt.Errorf("stage %q: the factory made a behaviour that suspends and is a Batcher; it cannot be both", s.Inbox.Name())
-	case !suspends && s.Runs != nil:
-		return fmt.Errorf("stage %q: the factory made a behaviour that does not suspend, for a stage whose behaviour does", s.Inbox.Name())
-	}
-	return nil
-}
-
 // StartShared starts the instance that workers share, if they share one that
 // has not been started.
 func (v *Version) StartShared() error {
@@ -138,7 +112,7 @@ func (v *Version) StartShared() error {
 		return nil
 	}
 	return v.startFirst(func(inst Instance) error {
-		err := Guard(v.stage.Inbox.Name(), func() error { return v.start(v.stage.Context, inst) })
+		err := v.series.guard(func() error { return v.start(v.series.Context, inst) })
 		if err != nil {
 			return v.wrapStart(err)
 		}
@@ -186,7 +160,7 @@ func (v *Version) startFirstOnce(start func(Instance) error) error {
 	v.started = !late
 	v.mu.Unlock()
 	if late {
-		v.stage.callStop(inst)
+		v.series.callStop(inst)
 	}
 	return nil
 }
@@ -194,15 +168,15 @@ func (v *Version) startFirstOnce(start func(Instance) error) error {
 // start starts an instance. Whether it may have snapshots is checked here and
 // not when it is made: an upgrade may make one before the stage has a pipeline.
 func (v *Version) start(ctx context.Context, inst Instance) error {
-	if v.stage.Unsaved != "" && inst.Saved() != nil {
-		return errors.New("the factory made a Snapshotter, " + v.stage.Unsaved)
+	if v.series.Unsaved != "" && inst.Saved() != nil {
+		return errors.New("the factory made a Snapshotter, " + v.series.Unsaved)
 	}
 	return inst.Start(ctx)
 }
 
 // wrapStart says of which stage an instance did not start.
 func (v *Version) wrapStart(err error) error {
-	return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
+	return plain.Wrap(fmt.Sprintf("stage %q: start", v.series.name()), err)
 }
 
 // startOne starts an instance with a context that ends with the stage's, and
@@ -210,10 +184,10 @@ func (v *Version) wrapStart(err error) error {
 //
 //nolint:contextcheck // two contexts end its own
 func (v *Version) startOne(ctx context.Context, inst Instance) error {
-	handling, cancel := context.WithCancelCause(v.stage.Context)
+	handling, cancel := context.WithCancelCause(v.series.Context)
 	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	var claimed atomic.Bool // by the first of two: the start has ended, or ctx has
-	ended := try(v.stage.Inbox.Name(), func() error {
+	ended := crash.Try(v.series.name(), func() error {
 		err := v.start(handling, inst)
 		if !claimed.CompareAndSwap(false, true) && err == nil {
 			inst.Stop()
@@ -234,7 +208,7 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error {
 		cancel(err)
 		return v.wrapStart(err)
 	case !hooked: // it has started, with a context that has ended
-		v.stage.callStop(inst)
+		v.series.callStop(inst)
 		return v.wrapStart(context.Cause(ctx))
 	}
 	v.mu.Lock()
@@ -295,7 +269,7 @@ func (v *Version) stopTurning(may func() bool) {
 	}
 	v.mu.Unlock()
 	if stops {
-		v.stage.callStop(inst)
+		v.series.callStop(inst)
 	}
 }
 
@@ -308,11 +282,11 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	case v.shares:
 		if !started { // a shared worker came before the stage's supervisor
 			if err := v.StartShared(); err != nil {
-				v.release()
+				v.Release()
 				return nil, err
 			}
 		}
-		return lent{first}, nil
+		return first, nil
 	}
 	inst, err := first, error(nil)
 	if !started {
@@ -324,7 +298,7 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 		inst, err = v.restored(ctx, inst, state)
 	}
 	if err != nil {
-		v.release()
+		v.Release()
 		return nil, err
 	}
 	return inst, nil
@@ -332,7 +306,7 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 
 // startFresh starts an instance, and makes it if there is none.
 func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, error) {
-	err := Guard(v.stage.Inbox.Name(), func() (err error) {
+	err := v.series.guard(func() (err error) {
 		if inst == nil {
 			if inst, err = v.build(); err != nil {
 				return err
@@ -363,16 +337,16 @@ func (v *Version) reserve() (first Instance, started bool, state any, ok bool) {
 	return first, started, v.takeStateLocked(), true
 }
 
-// retain counts one more instance of a version of which the caller has one.
-func (v *Version) retain() {
+// Retain counts one more instance of a version of which the caller has one.
+func (v *Version) Retain() {
 	v.mu.Lock()
 	v.live++
 	v.mu.Unlock()
 }
 
-// release counts an instance that has been stopped. When the last instance of a
+// Release counts an instance that has been stopped. When the last instance of a
 // retired version has left, the version is over.
-func (v *Version) release() {
+func (v *Version) Release() {
 	v.mu.Lock()
 	v.live--
 	if v.phase != retired || v.live > 0 {
@@ -387,13 +361,13 @@ func (v *Version) release() {
 	v.phase, v.started = over, false
 	v.mu.Unlock()
 	if started {
-		v.stage.callStop(v.first)
+		v.series.callStop(v.first)
 	}
 	if cancel != nil {
 		cancel(nil)
 	}
 	v.finish()
-	v.stage.moving.Add(-1)
+	v.series.moving.Add(-1)
 }
 
 func (v *Version) finish() {
@@ -448,9 +422,9 @@ func (v *Version) discard() {
 	}
 	v.mu.Unlock()
 	if unused != nil {
-		v.stage.callStop(unused)
+		v.series.callStop(unused)
 	}
-	v.release()
+	v.Release()
 }
 
 // keep keeps a state for an instance of the version, or of the version that has
@@ -488,12 +462,12 @@ func (v *Version) restored(ctx context.Context, inst Instance, state any) (Insta
 	if state == nil {
 		return inst, nil
 	}
-	err := Guard(v.stage.Inbox.Name(), func() error { return saved.Restore(state) })
+	err := v.series.guard(func() error { return saved.Restore(state) })
 	if err == nil {
 		return inst, nil
 	}
-	v.stage.LogPanic("an instance could not be restored; a fresh one begins without its state", err)
-	v.stage.callStop(inst)
+	v.series.logPanic("an instance could not be restored; a fresh one begins without its state", err)
+	v.series.callStop(inst)
 	return v.startFresh(ctx, nil)
 }
 

@@ -1,4 +1,4 @@
-package worker
+package version
 
 import (
 	"context"
@@ -31,8 +31,8 @@ func (c *counter) Suspends() bool              { return false }
 func (c *counter) Many() bool                  { return false }
 
 // counters returns a version of counters that call start when they start.
-func counters(s *Stage, start func() error) *Version {
-	return s.NewVersion(func(of *Version) Instance {
+func counters(s *Series, start func() error) *Version {
+	return s.New(func(of *Version) Instance {
 		c := &counter{of: of, start: start}
 		c.saved = &Saved{
 			snapshot: func() any { return c.n },
@@ -44,7 +44,7 @@ func counters(s *Stage, start func() error) *Version {
 }
 
 func TestAnInstanceThatStopsWhileAnotherOneStartsLeavesItsStateToIt(t *testing.T) {
-	s := &Stage{Inbox: inbox.New(inbox.Config{Name: "count"}), Log: slog.New(slog.DiscardHandler)}
+	s := &Series{Inbox: inbox.New(inbox.Config{Name: "count"}), Log: slog.New(slog.DiscardHandler)}
 	meanwhile := func() error { return nil }
 	v := counters(s, func() error { return meanwhile() })
 
@@ -52,7 +52,7 @@ func TestAnInstanceThatStopsWhileAnotherOneStartsLeavesItsStateToIt(t *testing.T
 	require.NoError(t, err)
 	first.(*counter).n = 7
 	first.Saved().Note(1)
-	meanwhile = func() error { StopInstance(s, first); return nil }
+	meanwhile = func() error { s.Stop(first); return nil }
 	second, err := v.acquire(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 7, second.(*counter).n)
@@ -60,7 +60,7 @@ func TestAnInstanceThatStopsWhileAnotherOneStartsLeavesItsStateToIt(t *testing.T
 }
 
 func TestAnInstanceThatDoesNotStartLeavesTheStateToTheNext(t *testing.T) {
-	s := &Stage{Inbox: inbox.New(inbox.Config{Name: "count"}), Log: slog.New(slog.DiscardHandler)}
+	s := &Series{Inbox: inbox.New(inbox.Config{Name: "count"}), Log: slog.New(slog.DiscardHandler)}
 	var fails error
 	v := counters(s, func() error { return fails })
 	v.keep(7)
@@ -78,20 +78,20 @@ func TestAnInstanceThatDoesNotStartLeavesTheStateToTheNext(t *testing.T) {
 // A worker may take its next instance while versions are being replaced: after it has stopped one of an old version, or after a
 // crash. With one instance no version may begin anew.
 func TestAnInstanceOfANewVersionBeginsWithTheStateOfTheOld(t *testing.T) {
-	ways := map[string]func(s *Stage, inst Instance) Instance{
-		"renewed": func(s *Stage, inst Instance) Instance { return s.renew(inst) },
-		"crashed": func(s *Stage, inst Instance) Instance {
-			(&Worker{gear: gear{instance: inst}}).keepState()
-			inst.Of().release()
+	ways := map[string]func(s *Series, inst Instance) Instance{
+		"renewed": func(s *Series, inst Instance) Instance { return s.Renew(inst) },
+		"crashed": func(s *Series, inst Instance) Instance {
+			KeepCrashed(inst)
+			inst.Of().Release()
 			return nil
 		},
 	}
 	for name, replace := range ways {
 		t.Run(name, func(t *testing.T) {
-			s := &Stage{Inbox: inbox.New(inbox.Config{Name: "count"}), Log: slog.New(slog.DiscardHandler), Context: t.Context()}
+			s := &Series{Inbox: inbox.New(inbox.Config{Name: "count"}), Log: slog.New(slog.DiscardHandler), Context: t.Context()}
 			start := func() error { return nil }
 			s.Install(counters(s, start))
-			inst, err := s.newInstance(t.Context())
+			inst, err := s.NewInstance(t.Context())
 			require.NoError(t, err)
 			inst.(*counter).n = 7
 			inst.Saved().Note(1)
@@ -111,7 +111,7 @@ func TestAnInstanceOfANewVersionBeginsWithTheStateOfTheOld(t *testing.T) {
 				default:
 				}
 				if inst = replace(s, inst); inst == nil {
-					inst, err = s.newInstance(t.Context())
+					inst, err = s.NewInstance(t.Context())
 					require.NoError(t, err)
 				}
 				require.Equal(t, 7, inst.(*counter).n)
