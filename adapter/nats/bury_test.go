@@ -70,6 +70,47 @@ func TestAMessageAsLargeAsTheServerTakesBecomesALetterWithoutItsEnd(t *testing.T
 	require.Contains(t, log.String(), "MaxPayload")
 }
 
+// Another program can set headers of any size. A letter has further headers, and a server takes 64 KiB of them.
+func TestAMessageWithAHeaderAsLargeAsTheServerTakesBecomesALetter(t *testing.T) {
+	for _, name := range []string{"Golda-Type", "Golda-Version"} {
+		conn := embed(t, t.TempDir(), nats.Store{})
+		texts := inlet(t, conn, "texts", nats.Options[string]{Retry: onceOnly})
+		m := &natsgo.Msg{Subject: "golda.inlet.texts", Data: []byte(`"x"`), Header: natsgo.Header{"Golda-Type": {"string"}, "Golda-Version": {"1"}}}
+		m.Header.Set(name, strings.Repeat("t", 1<<16-200))
+		_, err := conn.JetStream().PublishMsg(t.Context(), m)
+		require.NoError(t, err)
+		require.NoError(t, texts.Publish(t.Context(), "", strings.Repeat("y", 100)))
+		var done atomic.Int64
+		newPipeline(t, failsFor(1, &done), texts.Feed)
+		eventually(t, "both are dead letters", func() bool { return texts.Counts().DeadLettered == 2 })
+		letters := lettersOf(t, texts)
+		require.Len(t, letters, 2)
+		for _, l := range letters {
+			if l.Sequence == 1 {
+				require.Positive(t, l.Cut, name)
+				require.ErrorContains(t, texts.Retry(t.Context(), l), "bytes of it are missing")
+			}
+		}
+	}
+}
+
+func TestTheRetryOfALetterThatIsDeniedFailsAtOnce(t *testing.T) {
+	s := serve(t, &server.Options{Users: []*server.User{{Username: "all", Password: "p"}, {Username: "some", Password: "p", Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: []string{"golda.inlet.>"}},
+	}}}})
+	all, some := connect(t, s.ClientURL(), natsgo.UserInfo("all", "p")), connect(t, s.ClientURL(), natsgo.UserInfo("some", "p"))
+	texts := inlet(t, all, "texts", nats.Options[string]{Retry: onceOnly})
+	require.NoError(t, texts.Publish(t.Context(), "", "x"))
+	var done atomic.Int64
+	newPipeline(t, failsFor(1, &done), texts.Feed)
+	eventually(t, "there is a letter", func() bool { return texts.Counts().DeadLettered == 1 })
+	reader := inlet(t, some, "texts", nats.Options[string]{Retry: onceOnly})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	require.ErrorContains(t, reader.Retry(ctx, lettersOf(t, reader)[0]), `the server does not permit "golda.inlet.texts"`)
+	require.NoError(t, ctx.Err())
+}
+
 func TestALetterIsCutIfTheServerTakesLessThanBefore(t *testing.T) {
 	dir := t.TempDir()
 	conn, err := nats.Embed(dir, nats.Store{})

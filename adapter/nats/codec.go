@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/golda-dev/golda/internal/kept"
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // Payload is a command in a message: its type, the version of the type, and its
@@ -59,7 +60,7 @@ func (j JSON[C]) Encode(cmd C) (Payload, error) {
 // Decode reads a command.
 func (j JSON[C]) Decode(p Payload) (cmd C, err error) {
 	if p.Type != j.name() {
-		return cmd, fmt.Errorf("%w %q; known is %q", ErrUnknownType, p.Type, j.name())
+		return cmd, fmt.Errorf("%w %q; known is %q", ErrUnknownType, plain.Name(p.Type), j.name())
 	}
 	if p.Version == max(j.Version, 1) {
 		err = json.Unmarshal(p.Data, &cmd)
@@ -68,7 +69,7 @@ func (j JSON[C]) Decode(p Payload) (cmd C, err error) {
 	older := j.Older[p.Version]
 	if older == nil {
 		known := append(slices.Sorted(maps.Keys(j.Older)), max(j.Version, 1))
-		return cmd, fmt.Errorf("%w: version %d of %q; known are %v", ErrUnknownType, p.Version, p.Type, known)
+		return cmd, fmt.Errorf("%w: version %d of %q; known are %v", ErrUnknownType, p.Version, plain.Name(p.Type), known)
 	}
 	return older(p.Data)
 }
@@ -95,7 +96,7 @@ func (Proto[C]) Encode(cmd C) (Payload, error) {
 // Decode reads a command.
 func (Proto[C]) Decode(p Payload) (cmd C, err error) {
 	if name := protoName[C](); p.Type != name || p.Version != 1 {
-		return cmd, fmt.Errorf("%w: version %d of %q; known is version 1 of %q", ErrUnknownType, p.Version, p.Type, name)
+		return cmd, fmt.Errorf("%w: version %d of %q; known is version 1 of %q", ErrUnknownType, p.Version, plain.Name(p.Type), name)
 	}
 	cmd = cmd.ProtoReflect().Type().New().Interface().(C) //nolint:forcetypeassert // it is of the type of cmd
 	return cmd, proto.Unmarshal(p.Data, cmd)

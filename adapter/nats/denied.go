@@ -25,6 +25,7 @@ type denial struct {
 	subject   string // with > or * in the place of words that differ between messages
 	exact     string // as the server has named it
 	subscribe bool   // whether the connection may not subscribe, rather than publish
+	answers   bool   // whether it cuts the connection off from answers
 	at        time.Time
 	err       error // of nats.go
 	known     bool  // whether the kind was noted before
@@ -40,6 +41,10 @@ func (d *denial) Unwrap() error { return d.err }
 // connects.
 const mostDenials = 64
 
+// mostRecent is how many denials are noted with their exact subjects. A call
+// looks for the denial of its own message, which came a moment ago.
+const mostRecent = 256
+
 // denials are the permissions that the connection has lacked since it was
 // connected last.
 type denials struct {
@@ -47,6 +52,7 @@ type denials struct {
 
 	mu       sync.Mutex // guards the rest
 	noted    []*denial  // the latest of each kind, the newest kind last
+	recent   []*denial  // the latest of all kinds, in the order of their times
 	logged   int        // how many were new, since the last connect
 	hears    map[int]func(*denial)
 	listener int // the number of the next one
@@ -81,12 +87,17 @@ func (d *denials) note(err error) {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return
 	}
-	now := &denial{exact: "a subject", at: time.Now(), err: err}
+	now := &denial{exact: "a subject", err: err}
 	if m := named.FindStringSubmatch(err.Error()); m != nil {
 		now.subscribe, now.exact = m[1] == "Subscription to", m[2]
 	}
-	now.subject = pattern(now.exact)
+	now.subject, now.answers = pattern(now.exact), d.isAnswer(now)
 	d.mu.Lock()
+	now.at = time.Now()
+	if len(d.recent) == mostRecent {
+		d.recent = slices.Delete(d.recent, 0, 1)
+	}
+	d.recent = append(d.recent, now)
 	d.addLocked(now)
 	hears := slices.Collect(maps.Values(d.hears))
 	d.mu.Unlock()
@@ -112,14 +123,14 @@ func (d *denials) addLocked(now *denial) {
 }
 
 func (d *denial) sameKind(other *denial) bool {
-	return d.subject == other.subject && d.subscribe == other.subscribe
+	return d.subject == other.subject && d.subscribe == other.subscribe && d.answers == other.answers
 }
 
 // forget forgets all denials.
 func (d *denials) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.noted, d.logged = nil, 0
+	d.noted, d.recent, d.logged = nil, nil, 0
 }
 
 // listen calls a function for each denial from now on, until stop is called.
@@ -157,7 +168,7 @@ func (d *denials) about(subject string, after time.Time) *denial {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, now := range d.noted {
-		if !now.subscribe && now.subject == subject && now.at.After(after) || d.isAnswer(now) {
+		if !now.subscribe && now.subject == subject && now.at.After(after) || now.answers {
 			return now
 		}
 	}
@@ -166,14 +177,17 @@ func (d *denials) about(subject string, after time.Time) *denial {
 
 // isAnswer reports whether a denial cuts this connection off from answers. The
 // inboxes of all processes of a user have one prefix, and this connection
-// subscribes to its own inboxes only. A denial of publishing to an inbox
+// subscribes to its own inboxes only: nats.go does so for all requests at once,
+// and package jetstream for all messages that are published without waiting,
+// with a wildcard for the request. Another subscription below the prefix is the
+// program's own, or that of one consumer. A denial of publishing to an inbox
 // concerns the answers to another process.
 func (d *denials) isAnswer(now *denial) bool {
 	prefix := d.nc.Opts.InboxPrefix
 	if prefix == "" {
 		prefix = strings.TrimSuffix(natsgo.InboxPrefix, ".")
 	}
-	return now.subscribe && strings.HasPrefix(now.exact, prefix+".")
+	return now.subscribe && strings.HasPrefix(now.exact, prefix+".") && strings.HasSuffix(now.exact, ".*")
 }
 
 // silenced returns the denial since a message was sent, if the error of sending
@@ -198,7 +212,7 @@ func (d *denials) unless(ctx context.Context, concerns func(now *denial) bool, f
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer d.listen(func(now *denial) {
-		if concerns(now) || d.isAnswer(now) {
+		if concerns(now) || now.answers {
 			cancel(now)
 		}
 	})()
@@ -219,17 +233,36 @@ func (d *denials) unlessDenied(ctx context.Context, subject string, sent time.Ti
 		if now := d.since(sent, concerns); now != nil {
 			return now
 		}
+		if now := d.silent(); now != nil {
+			return now
+		}
 		return f(ctx)
 	})
 }
 
-// since returns a denial that came after a time and for which match returns
-// true, or nil.
+// since returns the latest denial that came after a time and for which match
+// returns true, or nil.
 func (d *denials) since(after time.Time, match func(now *denial) bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for _, now := range slices.Backward(d.recent) {
+		if !now.at.After(after) {
+			break
+		}
+		if match(now) {
+			return now
+		}
+	}
+	return nil
+}
+
+// silent returns the denial that cuts this connection off from answers, if
+// there is one, or nil.
+func (d *denials) silent() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, now := range d.noted {
-		if now.at.After(after) && match(now) {
+		if now.answers {
 			return now
 		}
 	}

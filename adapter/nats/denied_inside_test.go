@@ -38,6 +38,44 @@ func TestTheInboxOfAnotherProcessIsNotThatOfThisConnection(t *testing.T) {
 	require.NotNil(t, d.about("golda.inlet.scans", time.Now()))
 }
 
+// A carrier to a keyed stage publishes to several partitions at once.
+func TestDenialsOfTwoPartitionsDoNotHideEachOther(t *testing.T) {
+	d, _ := denying()
+	sent := time.Now()
+	for n := range mostRecent {
+		d.refuse("Publish to", fmt.Sprintf("golda.inlet.scans.%d", n))
+	}
+	for n := range mostRecent {
+		subject := fmt.Sprintf("golda.inlet.scans.%d", n)
+		err := d.unlessDenied(t.Context(), subject, sent, func(context.Context) error { return nil })
+		require.ErrorContains(t, err, subject)
+	}
+	require.Len(t, d.noted, 1)
+	d.refuse("Publish to", "golda.inlet.scans.0")
+	require.Len(t, d.recent, mostRecent)
+	d.forget()
+	require.NoError(t, d.unlessDenied(t.Context(), "golda.inlet.scans.0", sent, func(context.Context) error { return nil }))
+}
+
+// A consumer, or the program itself, has subscribed to an inbox of its own.
+func TestADeniedSubscriptionOfOneInboxEndsNoOtherRequest(t *testing.T) {
+	d, _ := denying()
+	require.NoError(t, d.unlessDenied(t.Context(), "golda.inlet.scans", time.Now(), func(ctx context.Context) error {
+		d.refuse("Subscription to", "_INBOX_scans.u4ctQ2G7M4")
+		return ctx.Err()
+	}))
+	require.Nil(t, d.about("golda.inlet.scans", time.Time{}))
+}
+
+// The connection subscribes to its answers once, before the message that waits for one.
+func TestAConnectionWithoutAnswersFailsEachMessageAtOnce(t *testing.T) {
+	d, _ := denying()
+	d.refuse("Subscription to", "_INBOX_scans.own.*")
+	d.refuse("Subscription to", "_INBOX_scans.u4ctQ2G7M4") // of the same pattern
+	err := d.unlessDenied(t.Context(), "golda.inlet.scans", time.Now(), func(context.Context) error { return nil })
+	require.ErrorContains(t, err, `the server does not permit "_INBOX_scans.>"`)
+}
+
 func TestADenialIsNoReasonForAnErrorOfALaterMessage(t *testing.T) {
 	d, _ := denying()
 	d.refuse("Publish to", "golda.inlet.scans")

@@ -153,7 +153,7 @@ func (t *tracker) store(l letter) error {
 		}
 		shorten(m, t.conn.MaxPayload())
 		if err = t.storeMessage(m); err == nil && m.Header.Get(headerCut) != "" {
-			t.log.Error("the server does not take the whole letter of a message, and its data are cut; raise MaxPayload to keep all",
+			t.log.Error("the server does not take the whole letter of a message, and its data or headers are cut; raise MaxPayload to keep large data",
 				"sequence", l.d.seq, "bytes", len(l.d.message().Data), "kept", len(m.Data), "max_payload", t.conn.MaxPayload())
 		}
 	}
@@ -196,7 +196,8 @@ const (
 )
 
 // withoutHeaders removes all headers of a letter but the headers of this
-// package, and cuts the text of its error.
+// package, and cuts the text of its error and headers of another program's
+// making that are long.
 func withoutHeaders(m *natsgo.Msg, _ int64) {
 	for name := range m.Header {
 		if !slices.Contains(letterHeaders, name) {
@@ -206,10 +207,22 @@ func withoutHeaders(m *natsgo.Msg, _ int64) {
 	if text := m.Header.Get(headerError); len(text) > shortError {
 		m.Header.Set(headerError, strings.ToValidUTF8(text[:shortError], ""))
 	}
+	cut := 0
+	for _, name := range []string{headerType, headerVersion, headerPartition} {
+		if text := m.Header.Get(name); len(text) > longHeader {
+			m.Header.Set(name, strings.ToValidUTF8(text[:longHeader], ""))
+			cut += len(text) - longHeader
+		}
+	}
+	if cut > 0 {
+		m.Header.Set(headerCut, strconv.Itoa(cut))
+	}
 }
 
-// shortError is how many bytes withoutHeaders leaves of the text of an error.
-const shortError = 64
+const (
+	shortError = 64   // bytes that withoutHeaders leaves of the text of an error
+	longHeader = 1024 // bytes that it leaves of a header that the program which published the message has set
+)
 
 // letterHeaders are the headers of each letter.
 var letterHeaders = []string{
@@ -380,7 +393,11 @@ func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 	if l.partition != "" {
 		toPartition(m, l.partition)
 	}
-	if _, err := i.conn.js.PublishMsg(ctx, m); err != nil {
+	err := i.conn.denials.unlessDenied(ctx, m.Subject, time.Now(), func(ctx context.Context) error {
+		_, err := i.conn.js.PublishMsg(ctx, m)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("nats: inlet %q: retry letter %d: %w", i.name, l.Sequence, explain(err))
 	}
 	return i.Drop(ctx, l)
