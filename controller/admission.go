@@ -5,23 +5,6 @@ import (
 	"reflect"
 )
 
-func (t *settling) admission(w wish, name string, is *Admission) {
-	switch w.knob {
-	case KnobRate:
-		t.rate(w, name, is)
-	case KnobLimit:
-		turn(t, w, name, is.Limit, max(w.value.(int), 0))
-	case KnobShed:
-		t.shed(w, name, is)
-	case KnobGate:
-		if g, _ := w.value.(Gate); !same(is.Gate, g) {
-			t.note(w, name, is.Gate, g)
-		}
-	default:
-		t.faultf(w, name, "has no such knob")
-	}
-}
-
 func (t *settling) rate(w wish, name string, is *Admission) {
 	r := w.value.(Rate)
 	switch {

@@ -19,7 +19,7 @@ type Change struct {
 	Stage     StageID
 	StageName string
 	What      Knob
-	// Before and After have the type of the knob's values, see [Knob].
+	// Before and After have the type of the knob's values, see [Setting].
 	Before, After any
 	Why           string
 }

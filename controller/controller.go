@@ -63,7 +63,7 @@ const (
 	// it has visited the last place of the visit plan, or, if the plan has
 	// [VisitPlan.FullRounds], gone past it. Each plan has one such event, at
 	// the end of its first round. Only controllers that asked for it with
-	// [Decisions.OnRoundEnd] get it, at most once in each [MinInterval].
+	// [Decisions.OnRoundEnd] get it, at most once a millisecond.
 	EventRoundEnd
 	// EventVisits reports that the workers of the shared pools have made as
 	// many visits as the controller asked for, see [Decisions.OnVisits].

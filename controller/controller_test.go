@@ -46,9 +46,9 @@ func TestAnEventKindHasAWord(t *testing.T) {
 
 func TestTheLaterOfTwoWishesWins(t *testing.T) {
 	var d controller.Decisions
-	d.Workers(0, 5, "first")
-	d.Workers(1, 9, "between")
-	d.Workers(0, 6, "second")
+	controller.KnobWorkers.Set(&d, 0, 5, "first")
+	controller.KnobWorkers.Set(&d, 1, 9, "between")
+	controller.KnobWorkers.Set(&d, 0, 6, "second")
 	n, why, ok := d.Wants(0)
 	require.True(t, ok)
 	require.Equal(t, 6, n)
@@ -68,7 +68,7 @@ func TestTheLastIntervalWinsAndIsNeverShorterThanTheShortest(t *testing.T) {
 	require.Equal(t, time.Second, d.Interval())
 	for _, tooShort := range []time.Duration{time.Microsecond, 0, -time.Hour} {
 		d.Every(tooShort)
-		require.Equal(t, controller.MinInterval, d.Interval())
+		require.Equal(t, time.Millisecond, d.Interval())
 	}
 }
 
@@ -76,7 +76,7 @@ func TestResetRemovesAllWishes(t *testing.T) {
 	var d controller.Decisions
 	d.Reset() // works on the zero value
 	d.Every(time.Second)
-	d.Workers(0, 5, "busy")
+	controller.KnobWorkers.Set(&d, 0, 5, "busy")
 	d.Reset()
 	require.Zero(t, d.Interval())
 	_, _, ok := d.Wants(0)
@@ -84,7 +84,7 @@ func TestResetRemovesAllWishes(t *testing.T) {
 	changes, faults := controller.Settle("mine", twoStages(), &d)
 	require.Empty(t, changes)
 	require.Empty(t, faults)
-	d.Workers(1, 7, "after")
+	controller.KnobWorkers.Set(&d, 1, 7, "after")
 	n, _, _ := d.Wants(1)
 	require.Equal(t, 7, n)
 }
@@ -94,7 +94,7 @@ func TestDecidingAgainAndAgainAllocatesNothing(t *testing.T) {
 	s := twoStages()
 	c := controller.Controller(law(func(_ controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 		d.Every(time.Second)
-		d.Workers(0, s.Stages[0].Workers, "as it is")
+		controller.KnobWorkers.Set(d, 0, s.Stages[0].Workers, "as it is")
 	}))
 	allocs := testing.AllocsPerRun(100, func() {
 		_ = controller.Ask(c, tick, s, &d)
@@ -121,7 +121,7 @@ func TestSettleLimitsWishesToTheBoundsAndSaysSo(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var d controller.Decisions
-			d.Workers(tt.stage, tt.want, tt.why)
+			controller.KnobWorkers.Set(&d, tt.stage, tt.want, tt.why)
 			changes, faults := controller.Settle("mine", twoStages(), &d)
 			require.Empty(t, faults)
 			if tt.after == 0 {
@@ -138,9 +138,9 @@ func TestSettleLimitsWishesToTheBoundsAndSaysSo(t *testing.T) {
 
 func TestAWishForAnUnknownStageIsAFaultAndOtherWishesCount(t *testing.T) {
 	var d controller.Decisions
-	d.Workers(7, 3, "ghost")
-	d.Workers(0, 5, "busy")
-	d.Workers(-1, 3, "ghost")
+	controller.KnobWorkers.Set(&d, 7, 3, "ghost")
+	controller.KnobWorkers.Set(&d, 0, 5, "busy")
+	controller.KnobWorkers.Set(&d, -1, 3, "ghost")
 	changes, faults := controller.Settle("mine", twoStages(), &d)
 	require.Len(t, changes, 1)
 	require.Len(t, faults, 2)
@@ -198,9 +198,9 @@ func TestAChangePrintsAsOneLine(t *testing.T) {
 
 func TestAskResetsTheDecisions(t *testing.T) {
 	var d controller.Decisions
-	d.Workers(0, 5, "from the last call")
+	controller.KnobWorkers.Set(&d, 0, 5, "from the last call")
 	err := controller.Ask(law(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-		d.Workers(1, 2, "from this call")
+		controller.KnobWorkers.Set(d, 1, 2, "from this call")
 	}), tick, twoStages(), &d)
 	require.NoError(t, err)
 	_, _, ok := d.Wants(0)
@@ -214,7 +214,7 @@ func TestAPanicKeepsTheLastDecisionsInForce(t *testing.T) {
 	var calls int
 	c := law(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
 		calls++
-		d.Workers(0, 5, "an incomplete answer")
+		controller.KnobWorkers.Set(d, 0, 5, "an incomplete answer")
 		d.Every(time.Hour)
 		if calls == 1 {
 			panic(boom)

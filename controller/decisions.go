@@ -7,33 +7,10 @@ import (
 	"time"
 )
 
-// MinInterval is the shortest time between two ticks, and between two round
+// minInterval is the shortest time between two ticks, and between two round
 // ends. A controller that asks for a shorter interval gets this one: a wrong
 // parameter must not make a pipeline spin.
-const MinInterval = time.Millisecond
-
-// Knob names one setting that a policy can change. Each knob has one owner at a
-// time.
-type Knob string
-
-// The knobs, each with the type of its values in a [Change].
-const (
-	KnobWorkers    Knob = "workers"    // of a pool: int
-	KnobPool       Knob = "pool"       // of a stage: string, the name of the pool whose workers visit it
-	KnobDispatch   Knob = "dispatch"   // of a pool: Dispatch
-	KnobVisit      Knob = "visit"      // of a pool: *VisitPlan
-	KnobInstances  Knob = "instances"  // of a stage: int
-	KnobPriority   Knob = "priority"   // of a stage: int
-	KnobBatch      Knob = "batch"      // of a stage: Batch
-	KnobCapacity   Knob = "capacity"   // of a stage: int
-	KnobEnabled    Knob = "enabled"    // of a stage: bool
-	KnobDiscipline Knob = "discipline" // of a stage: string, a name of stage/queue
-	KnobQuality    Knob = "quality"    // of a stage: float64
-	KnobRate       Knob = "rate"       // of a stage or the entry: Rate
-	KnobLimit      Knob = "limit"      // of a stage or the entry: int
-	KnobShed       Knob = "shed"       // of a stage or the entry: Shed
-	KnobGate       Knob = "gate"       // of a stage or the entry: Gate
-)
+const minInterval = time.Millisecond
 
 // Dispatch is how the workers of a pool choose among its stages. For a pool
 // with one stage all dispatches are the same.
@@ -125,10 +102,10 @@ type Gate interface {
 // Decisions are the wishes of a controller. The zero value is ready and holds
 // no wish; Reset empties a used one and keeps its memory.
 //
-// Every method sets a value and none adds to one, and the later of two wishes
-// for one knob wins. So it does no harm to apply a decision twice. Only Steal
-// states a difference: it is relative to the numbers in the snapshot that the
-// controller got.
+// A knob, such as [KnobWorkers], makes a wish: see [Setting.Set]. A wish sets a
+// value and none adds to one, and the later of two wishes for one knob wins. So
+// it does no harm to apply a decision twice. Only Steal states a difference: it
+// is relative to the numbers in the snapshot that the controller got.
 //
 // Each wish has a reason: a few words for the journal, with numbers, such as
 // "queue 120 > 100 for 3 samples".
@@ -139,11 +116,12 @@ type Decisions struct {
 	rounds   option[bool]
 	visits   option[int]
 	machine  option[bool]
-	made     []string // names given to Pool
+	made     []string // names of pools that get workers
 	wishes   []wish   // one for each knob, in the order of the first wish for it
 	kept     []wish   // knobs that stay as they are, each with a reason
 	place    map[target]int
-	count    int // how many wishes were made since Reset
+	count    int      // how many wishes were made since Reset
+	settling settling // memory of Settle, empty between its calls
 }
 
 // option holds the last value that was set; ok is false if no value was set.
@@ -154,16 +132,16 @@ type option[T any] struct {
 
 // target is one knob of one stage, of the entry, or of one pool.
 type target struct {
-	knob   Knob
+	knob   ruled
 	stage  StageID // NoStage for the knob of a pool
 	pool   string
 	ofPool bool    // distinguishes wishes for NoStage and for the pool "" from each other
 	victim StageID // of a theft
 }
 
-func ofStage(k Knob, s StageID) target { return target{knob: k, stage: s} }
+func ofStage(k ruled, s StageID) target { return target{knob: k, stage: s} }
 
-func ofPool(k Knob, name string) target {
+func ofPool(k ruled, name string) target {
 	return target{knob: k, stage: NoStage, pool: name, ofPool: true}
 }
 
@@ -176,9 +154,9 @@ type wish struct {
 
 // Every sets the time from this call to the next tick, and from then on between
 // ticks, until Every is called again. A controller that never calls Every gets
-// no ticks. Less than [MinInterval] counts as MinInterval.
+// no ticks. Less than a millisecond counts as a millisecond.
 func (d *Decisions) Every(interval time.Duration) {
-	d.interval = max(interval, MinInterval)
+	d.interval = max(interval, minInterval)
 }
 
 // OnRoundEnd sets whether the controller gets [EventRoundEnd].
@@ -193,20 +171,11 @@ func (d *Decisions) OnVisits(n int) { d.visits = option[int]{n, true} }
 // asks for it. Of several controllers the last one counts.
 func (d *Decisions) WatchMachine(on bool) { d.machine = option[bool]{on, true} }
 
-// Workers sets the number of workers of the stage's own pool.
-func (d *Decisions) Workers(s StageID, n int, why string) {
-	d.wish(ofStage(KnobWorkers, s), n, why)
-}
-
-// Pool asks for a pool of that name with that number of workers. If the pool
-// does not exist it is made, with at least one worker and at most
-// [MostWorkers]. The name of a stage means the stage's own pool: then Pool is
-// the same as Workers.
-func (d *Decisions) Pool(name string, workers int, why string) {
-	if !slices.Contains(d.made, name) {
-		d.made = append(d.made, name)
+// makes notes that a pool is to be made, if it does not exist.
+func (d *Decisions) makes(pool string) {
+	if !slices.Contains(d.made, pool) {
+		d.made = append(d.made, pool)
 	}
-	d.wish(ofPool(KnobWorkers, name), workers, why)
 }
 
 // Keep leaves the number of workers of a stage's own pool (or of a shared pool,
@@ -222,106 +191,13 @@ func (d *Decisions) Keep(s StageID, pool string, why string) {
 	d.kept = append(d.kept, wish{target: t, why: why})
 }
 
-// Bind sets which pool's workers visit a stage: an existing pool, or one that
-// this decision makes. The stage's own name, or the empty one, means its own
-// pool. The number of workers of the own pool can be decided only once a
-// snapshot shows the stage there again: while the stage is bound to another
-// pool, the bounds of its own are 0.
-func (d *Decisions) Bind(s StageID, pool, why string) {
-	d.wish(ofStage(KnobPool, s), pool, why)
-}
-
-// Dispatch sets how the workers of a pool choose among its stages.
-func (d *Decisions) Dispatch(pool string, m Dispatch, why string) {
-	d.wish(ofPool(KnobDispatch, pool), m, why)
-}
-
-// Visit gives a pool a new visit plan, which must not be changed any more. Each
-// plan has one [EventRoundEnd]. A plan that is equal to the current one changes
-// nothing and has no further event.
-func (d *Decisions) Visit(pool string, p *VisitPlan, why string) {
-	d.wish(ofPool(KnobVisit, pool), p, why)
-}
-
 // Steal moves n workers from the victim's own pool to the thief's; fewer if the
 // bounds of either pool do not allow n. Their sum stays the same. Steals are
-// applied after all wishes of Workers, one after the other, so that no steal
+// applied after all wishes of [KnobWorkers], one after the other, so that no steal
 // takes workers that another one has taken. For each pair of stages only the
 // last Steal counts.
 func (d *Decisions) Steal(thief, victim StageID, n int, why string) {
-	d.wish(target{knob: knobSteal, stage: thief, victim: victim}, n, why)
-}
-
-// knobSteal marks a Steal and is not a real knob: Settle turns it into two
-// changes of [KnobWorkers].
-const knobSteal Knob = "steal"
-
-// Instances sets how many workers may be at a stage at once.
-func (d *Decisions) Instances(s StageID, n int, why string) {
-	d.wish(ofStage(KnobInstances, s), n, why)
-}
-
-// Priority sets the priority of a stage among the stages of a [SharedPriority]
-// pool.
-func (d *Decisions) Priority(s StageID, p int, why string) {
-	d.wish(ofStage(KnobPriority, s), p, why)
-}
-
-// Batch sets the bounds of the batches that workers take from a stage.
-func (d *Decisions) Batch(s StageID, n int, linger time.Duration, why string) {
-	d.wish(ofStage(KnobBatch, s), Batch{n, linger}, why)
-}
-
-// Capacity sets how many commands a stage's queue may hold. Commands that it
-// already holds beyond that stay.
-func (d *Decisions) Capacity(s StageID, n int, why string) {
-	d.wish(ofStage(KnobCapacity, s), n, why)
-}
-
-// Enable sets whether a stage's queue takes commands. A disabled stage refuses
-// commands that are submitted to it and sheds commands that are forwarded to
-// it; the commands in its queue are still handled.
-func (d *Decisions) Enable(s StageID, on bool, why string) {
-	d.wish(ofStage(KnobEnabled, s), on, why)
-}
-
-// Discipline sets the order in which a stage's queue gives out its commands: a
-// name that stage/queue knows. The commands that already wait are put in that
-// order.
-func (d *Decisions) Discipline(s StageID, name, why string) {
-	d.wish(ofStage(KnobDiscipline, s), name, why)
-}
-
-// Degrade asks the handlers of a stage for a lower quality, from 1 (full) to 0.
-// Handlers read it with behaviour.Quality; handlers that do not read it are not
-// affected.
-func (d *Decisions) Degrade(s StageID, quality float64, why string) {
-	d.wish(ofStage(KnobQuality, s), quality, why)
-}
-
-// Rate bounds how many commands a second are admitted, at a stage or at the
-// [Entry].
-func (d *Decisions) Rate(scope StageID, perSecond float64, burst int, why string) {
-	d.wish(ofStage(KnobRate, scope), Rate{perSecond, burst}, why)
-}
-
-// Limit bounds how many commands may be in flight, in a stage or in the whole
-// pipeline ([Entry]); 0 is no limit. Commands beyond the limit are treated as
-// if the queue were full. Commands that guards hold back do not count at the
-// entry.
-func (d *Decisions) Limit(scope StageID, inFlight int, why string) {
-	d.wish(ofStage(KnobLimit, scope), inFlight, why)
-}
-
-// Shed refuses some of the commands, at a stage or at the [Entry].
-func (d *Decisions) Shed(scope StageID, below int, probability float64, why string) {
-	d.wish(ofStage(KnobShed, scope), Shed{below, probability}, why)
-}
-
-// Gate sets the gate of a stage or of the [Entry]; nil removes it. A gate that
-// cannot be compared, such as a function, counts as a new one each time.
-func (d *Decisions) Gate(scope StageID, g Gate, why string) {
-	d.wish(ofStage(KnobGate, scope), g, why)
+	d.wish(target{knob: theft, stage: thief, victim: victim}, n, why)
 }
 
 func (d *Decisions) wish(t target, value any, why string) {
@@ -358,24 +234,7 @@ func (d *Decisions) WantsMachine() (on, ok bool) { return d.machine.value, d.mac
 // and why; ok is false if there is no wish for it. The number is as the
 // controller gave it, before it is limited to the stage's bounds.
 func (d *Decisions) Wants(s StageID) (n int, why string, ok bool) {
-	v, why, ok := d.Wish(KnobWorkers, s)
-	n, _ = v.(int)
-	return n, why, ok
-}
-
-// Wish returns the wish for a stage's knob, as the controller gave it.
-func (d *Decisions) Wish(k Knob, s StageID) (value any, why string, ok bool) {
-	return d.find(ofStage(k, s))
-}
-
-// PoolWish returns the wish for a pool's knob, as the controller gave it.
-func (d *Decisions) PoolWish(k Knob, pool string) (value any, why string, ok bool) {
-	return d.find(ofPool(k, pool))
-}
-
-func (d *Decisions) find(t target) (value any, why string, ok bool) {
-	w, ok := d.lookup(t)
-	return w.value, w.why, ok
+	return KnobWorkers.Wish(d, s)
 }
 
 func (d *Decisions) lookup(t target) (w wish, ok bool) {
@@ -386,7 +245,8 @@ func (d *Decisions) lookup(t target) (w wish, ok bool) {
 	return d.wishes[i], true
 }
 
-// Pools returns the names that were given to Pool, in that order, each once.
+// Pools returns the names of the pools for which a number of workers was wished
+// by the name of the pool, in that order, each once.
 func (d *Decisions) Pools() []string { return d.made }
 
 // Reset removes all wishes and settings.

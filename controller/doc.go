@@ -59,7 +59,7 @@
 //
 // # Testing
 //
-// Write down a snapshot, call [Ask], and check the wishes with [Decisions.Wish]
+// Write down a snapshot, call [Ask], and check the wishes with [Setting.Wish]
 // or the changes with [Settle]. No pipeline and no waiting is needed: see the
 // examples.
 //

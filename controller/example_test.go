@@ -33,7 +33,7 @@ func (p Share) Control(ev controller.Event, s *controller.Snapshot, d *controlle
 		d.Every(time.Second)
 	}
 	for _, st := range s.Stages {
-		d.Workers(st.ID, st.QueueLen/p.PerWorker, fmt.Sprintf("%d waiting", st.QueueLen))
+		controller.KnobWorkers.Set(d, st.ID, st.QueueLen/p.PerWorker, fmt.Sprintf("%d waiting", st.QueueLen))
 	}
 }
 
@@ -86,8 +86,8 @@ func (LongestFirst) Control(ev controller.Event, s *controller.Snapshot, d *cont
 		})
 		first := s.Stages[order[0]]
 		why := fmt.Sprintf("%d waiting at %q", first.QueueLen, first.Name)
-		d.Dispatch(pool.Name, controller.Polled, why)
-		d.Visit(pool.Name, &controller.VisitPlan{Order: order, Gating: controller.Bounded, Bound: 16, Now: true}, why)
+		controller.KnobDispatch.SetPool(d, pool.Name, controller.Polled, why)
+		controller.KnobVisit.SetPool(d, pool.Name, &controller.VisitPlan{Order: order, Gating: controller.Bounded, Bound: 16, Now: true}, why)
 	}
 }
 

@@ -79,52 +79,52 @@ func anySnapshot(t *rapid.T) *controller.Snapshot {
 // wishes are all kinds of wishes except steals.
 var wishes = []func(t *rapid.T, d *controller.Decisions, s controller.StageID, pool, why string){
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Workers(s, anyInt().Draw(t, "n"), why)
+		controller.KnobWorkers.Set(d, s, anyInt().Draw(t, "n"), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, _ controller.StageID, pool, why string) {
-		d.Pool(pool, anyInt().Draw(t, "n"), why)
+		controller.KnobWorkers.SetPool(d, pool, anyInt().Draw(t, "n"), why)
 	},
 	func(_ *rapid.T, d *controller.Decisions, s controller.StageID, pool, why string) {
-		d.Bind(s, pool, why)
+		controller.KnobPool.Set(d, s, pool, why)
 	},
 	func(t *rapid.T, d *controller.Decisions, _ controller.StageID, pool, why string) {
-		d.Dispatch(pool, controller.Dispatch(rapid.Byte().Draw(t, "way")), why)
+		controller.KnobDispatch.SetPool(d, pool, controller.Dispatch(rapid.Byte().Draw(t, "way")), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, _ controller.StageID, pool, why string) {
-		d.Visit(pool, anyPlan().Draw(t, "plan"), why)
+		controller.KnobVisit.SetPool(d, pool, anyPlan().Draw(t, "plan"), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Instances(s, anyInt().Draw(t, "n"), why)
+		controller.KnobInstances.Set(d, s, anyInt().Draw(t, "n"), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Priority(s, anyInt().Draw(t, "n"), why)
+		controller.KnobPriority.Set(d, s, anyInt().Draw(t, "n"), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Batch(s, anyInt().Draw(t, "n"), time.Duration(anyInt().Draw(t, "linger")), why)
+		controller.KnobBatch.Set(d, s, controller.Batch{Max: anyInt().Draw(t, "n"), Linger: time.Duration(anyInt().Draw(t, "linger"))}, why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Capacity(s, anyInt().Draw(t, "n"), why)
+		controller.KnobCapacity.Set(d, s, anyInt().Draw(t, "n"), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Enable(s, rapid.Bool().Draw(t, "on"), why)
+		controller.KnobEnabled.Set(d, s, rapid.Bool().Draw(t, "on"), why)
 	},
 	func(_ *rapid.T, d *controller.Decisions, s controller.StageID, pool, why string) {
-		d.Discipline(s, pool, why)
+		controller.KnobDiscipline.Set(d, s, pool, why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Degrade(s, anyFloat().Draw(t, "quality"), why)
+		controller.KnobQuality.Set(d, s, anyFloat().Draw(t, "quality"), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Rate(s, anyFloat().Draw(t, "rate"), anyInt().Draw(t, "burst"), why)
+		controller.KnobRate.Set(d, s, controller.Rate{PerSecond: anyFloat().Draw(t, "rate"), Burst: anyInt().Draw(t, "burst")}, why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Limit(s, anyInt().Draw(t, "n"), why)
+		controller.KnobLimit.Set(d, s, anyInt().Draw(t, "n"), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Shed(s, anyInt().Draw(t, "below"), anyFloat().Draw(t, "p"), why)
+		controller.KnobShed.Set(d, s, controller.Shed{Below: anyInt().Draw(t, "below"), Probability: anyFloat().Draw(t, "p")}, why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
-		d.Gate(s, anyGate().Draw(t, "gate"), why)
+		controller.KnobGate.Set(d, s, anyGate().Draw(t, "gate"), why)
 	},
 }
 
@@ -214,7 +214,7 @@ func admit(a *controller.Admission, c controller.Change) {
 	case controller.KnobGate:
 		a.Gate, _ = c.After.(controller.Gate)
 	default:
-		panic("no such knob: " + string(c.What))
+		panic("no such knob: " + c.What.String())
 	}
 }
 

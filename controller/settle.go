@@ -18,18 +18,20 @@ import (
 // wishes still count.
 //
 // Each knob changes at most once, however often and by whatever names the
-// controller named it. Settle modifies neither s nor d, so calling it twice
-// gives the same answer, and calling it after the changes were applied gives
-// none, except for steals and for gates that cannot be compared.
+// controller named it. Settle modifies neither s nor the wishes of d, so calling
+// it twice gives the same answer, and calling it after the changes were applied
+// gives none, except for steals and for gates that cannot be compared.
 func Settle(policy string, s *Snapshot, d *Decisions) (changes []Change, faults []error) {
-	t := settling{policy: policy, s: s, d: d}
+	t := &d.settling // the rules of the knobs get it, so a fresh one would be on the heap
+	*t = settling{policy: policy, s: s, d: d}
+	defer func() { *t = settling{} }()
 	for _, w := range d.wishes {
-		if w.knob != knobSteal {
+		if w.knob != theft {
 			t.settle(w)
 		}
 	}
 	for _, w := range d.wishes {
-		if w.knob == knobSteal {
+		if w.knob == theft {
 			t.settle(w)
 		}
 	}
@@ -77,7 +79,7 @@ func (t *settling) settle(w wish) {
 	case w.ofPool:
 		t.ofPool(w)
 	case w.stage == Entry:
-		t.admission(w, "entry", &t.s.Entry)
+		t.ofEntry(w, "entry", &t.s.Entry)
 	case !t.known(w.stage):
 		t.unknownStage(w.stage, w.knob)
 	default:
@@ -150,20 +152,18 @@ func (t *settling) ofPool(w wish) {
 	if own {
 		w.stage = i // so that the change reads the same for both names
 	}
-	if own && w.knob == KnobWorkers {
+	if own && w.knob.meaning().stage != nil {
 		t.ofStage(w, &t.s.Stages[i])
 		return
 	}
 	p := t.pool(w.pool, own)
-	switch {
+	switch settle := w.knob.meaning().pool; {
 	case p == nil:
 		t.unknownPool(w.pool, w.knob)
-	case w.knob == KnobWorkers:
-		t.number(w, p.Name, p.Workers, p.MinWorkers, p.MaxWorkers)
-	case w.knob == KnobDispatch:
-		t.dispatch(w, p)
-	case !w.value.(*VisitPlan).Equal(p.Plan):
-		t.note(w, p.Name, p.Plan, w.value)
+	case settle == nil:
+		t.faultf(w, p.Name, "a pool has no such knob")
+	default:
+		settle(t, w, p)
 	}
 }
 
@@ -192,50 +192,29 @@ func (t *settling) pool(name string, own bool) *PoolStats {
 	return p
 }
 
-func (t *settling) dispatch(w wish, p *PoolStats) {
-	m := w.value.(Dispatch)
-	if int(m) >= len(dispatches) {
-		t.faultf(w, p.Name, "unknown dispatch: %d", m)
+func (t *settling) ofStage(w wish, st *StageStats) {
+	if settle := w.knob.meaning().stage; settle != nil {
+		settle(t, w, st)
 		return
 	}
-	turn(t, w, p.Name, p.Dispatch, m)
+	t.ofEntry(w, st.Name, &st.Admission)
 }
 
-func (t *settling) ofStage(w wish, st *StageStats) {
-	switch w.knob {
-	case KnobWorkers:
-		if !t.overridden(w, st) {
-			t.number(w, st.Name, st.Workers, st.MinWorkers, st.MaxWorkers)
-		}
-	case knobSteal:
-		t.steal(w, st)
-	case KnobPool:
-		t.bind(w, st)
-	case KnobInstances:
-		t.number(w, st.Name, st.Instances, 1, mostInstances)
-	case KnobPriority:
-		turn(t, w, st.Name, st.Priority, w.value.(int))
-	case KnobBatch:
-		t.batch(w, st)
-	case KnobCapacity:
-		t.number(w, st.Name, st.QueueCap, 1, mostCapacity)
-	case KnobEnabled:
-		turn(t, w, st.Name, st.Enabled, w.value.(bool))
-	case KnobDiscipline:
-		turn(t, w, st.Name, st.Discipline, w.value.(string))
-	case KnobQuality:
-		t.quality(w, st)
-	default:
-		t.admission(w, st.Name, &st.Admission)
+// ofEntry settles a wish for the admission of a stage or of the pipeline.
+func (t *settling) ofEntry(w wish, name string, is *Admission) {
+	if settle := w.knob.meaning().entry; settle != nil {
+		settle(t, w, name, is)
+		return
 	}
+	t.faultf(w, name, "has no such knob")
 }
 
 // overridden reports whether a later wish sets the same number of workers under
 // its other name: the stage's, or its pool's.
 func (t *settling) overridden(w wish, st *StageStats) bool {
-	other := ofPool(KnobWorkers, st.Name)
+	other := ofPool(w.knob, st.Name)
 	if w.ofPool {
-		other = ofStage(KnobWorkers, w.stage)
+		other = ofStage(w.knob, w.stage)
 	}
 	o, ok := t.d.lookup(other)
 	return ok && o.seq > w.seq && (w.ofPool || t.means(st.Name, w.stage))
@@ -245,30 +224,4 @@ func (t *settling) overridden(w wish, st *StageStats) bool {
 func (t *settling) means(pool string, s StageID) bool {
 	i, own := t.own(pool)
 	return own && i == s
-}
-
-func (t *settling) bind(w wish, st *StageStats) {
-	pool := cmp.Or(w.value.(string), st.Name)
-	if _, own := t.own(pool); pool != st.Name && t.pool(pool, own) == nil {
-		t.unknownPool(pool, w.knob)
-		return
-	}
-	turn(t, w, st.Name, cmp.Or(st.Pool, st.Name), pool)
-}
-
-func (t *settling) batch(w wish, st *StageStats) {
-	wanted := w.value.(Batch)
-	after := Batch{hold(wanted.Max, 1, mostBatch), max(wanted.Linger, 0)}
-	if after != st.Batch {
-		t.note(w.held(wanted.Max, after.Max), st.Name, st.Batch, after)
-	}
-}
-
-func (t *settling) quality(w wish, st *StageStats) {
-	q := w.value.(float64)
-	if math.IsNaN(q) {
-		t.faultf(w, st.Name, "not a number")
-		return
-	}
-	turn(t, w, st.Name, st.Quality, min(max(q, 0), 1))
 }

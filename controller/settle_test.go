@@ -67,78 +67,86 @@ func TestEachKnobChangesToTheWishWithinItsBounds(t *testing.T) {
 	plan := &controller.VisitPlan{Order: []controller.StageID{index, mail}}
 	for knob, tests := range map[controller.Knob]tests{
 		controller.KnobWorkers: {
-			"of a stage":                 {func(d *controller.Decisions) { d.Workers(parse, 5, "x") }, 4, 5},
-			"more than the most":         {func(d *controller.Decisions) { d.Workers(parse, math.MaxInt, "x") }, 4, 8},
-			"less than the least":        {func(d *controller.Decisions) { d.Workers(parse, math.MinInt, "x") }, 4, 1},
-			"as it is":                   {func(d *controller.Decisions) { d.Workers(parse, 4, "x") }, nil, nil},
-			"of a stage bound elsewhere": {func(d *controller.Decisions) { d.Workers(mail, 4, "x") }, nil, nil},
-			"of a group":                 {func(d *controller.Decisions) { d.Pool("both", 5, "x") }, 3, 5},
-			"of a group, too many":       {func(d *controller.Decisions) { d.Pool("both", 7, "x") }, 3, 6},
-			"of a group, as it is":       {func(d *controller.Decisions) { d.Pool("both", 3, "x") }, nil, nil},
-			"of a new pool":              {func(d *controller.Decisions) { d.Pool("new", 5, "x") }, 0, 5},
-			"of a new pool, none":        {func(d *controller.Decisions) { d.Pool("new", 0, "x") }, 0, 1},
-			"of a new pool, too many":    {func(d *controller.Decisions) { d.Pool("new", math.MaxInt, "x") }, 0, controller.MostWorkers},
-			"of a stage by its name":     {func(d *controller.Decisions) { d.Pool("parse", 5, "x") }, 4, 5},
+			"of a stage":                 {func(d *controller.Decisions) { controller.KnobWorkers.Set(d, parse, 5, "x") }, 4, 5},
+			"more than the most":         {func(d *controller.Decisions) { controller.KnobWorkers.Set(d, parse, math.MaxInt, "x") }, 4, 8},
+			"less than the least":        {func(d *controller.Decisions) { controller.KnobWorkers.Set(d, parse, math.MinInt, "x") }, 4, 1},
+			"as it is":                   {func(d *controller.Decisions) { controller.KnobWorkers.Set(d, parse, 4, "x") }, nil, nil},
+			"of a stage bound elsewhere": {func(d *controller.Decisions) { controller.KnobWorkers.Set(d, mail, 4, "x") }, nil, nil},
+			"of a group":                 {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "both", 5, "x") }, 3, 5},
+			"of a group, too many":       {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "both", 7, "x") }, 3, 6},
+			"of a group, as it is":       {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "both", 3, "x") }, nil, nil},
+			"of a new pool":              {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "new", 5, "x") }, 0, 5},
+			"of a new pool, none":        {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "new", 0, "x") }, 0, 1},
+			"of a new pool, too many":    {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "new", math.MaxInt, "x") }, 0, controller.MostWorkers},
+			"of a stage by its name":     {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "parse", 5, "x") }, 4, 5},
 		},
 		controller.KnobPool: {
-			"to a group":        {func(d *controller.Decisions) { d.Bind(parse, "both", "x") }, "parse", "both"},
-			"where it is":       {func(d *controller.Decisions) { d.Bind(mail, "both", "x") }, nil, nil},
-			"to its own":        {func(d *controller.Decisions) { d.Bind(mail, "mail", "x") }, "both", "mail"},
-			"to its own, too":   {func(d *controller.Decisions) { d.Bind(mail, "", "x") }, "both", "mail"},
-			"its own as it is":  {func(d *controller.Decisions) { d.Bind(parse, "", "x") }, nil, nil},
-			"to another stages": {func(d *controller.Decisions) { d.Bind(mail, "parse", "x") }, "both", "parse"},
+			"to a group":        {func(d *controller.Decisions) { controller.KnobPool.Set(d, parse, "both", "x") }, "parse", "both"},
+			"where it is":       {func(d *controller.Decisions) { controller.KnobPool.Set(d, mail, "both", "x") }, nil, nil},
+			"to its own":        {func(d *controller.Decisions) { controller.KnobPool.Set(d, mail, "mail", "x") }, "both", "mail"},
+			"to its own, too":   {func(d *controller.Decisions) { controller.KnobPool.Set(d, mail, "", "x") }, "both", "mail"},
+			"its own as it is":  {func(d *controller.Decisions) { controller.KnobPool.Set(d, parse, "", "x") }, nil, nil},
+			"to another stages": {func(d *controller.Decisions) { controller.KnobPool.Set(d, mail, "parse", "x") }, "both", "parse"},
 		},
 		controller.KnobDispatch: {
-			"another way": {func(d *controller.Decisions) { d.Dispatch("both", controller.SharedFIFO, "x") }, controller.Polled, controller.SharedFIFO},
-			"as it is":    {func(d *controller.Decisions) { d.Dispatch("both", controller.Polled, "x") }, nil, nil},
+			"another way": {func(d *controller.Decisions) { controller.KnobDispatch.SetPool(d, "both", controller.SharedFIFO, "x") }, controller.Polled, controller.SharedFIFO},
+			"as it is":    {func(d *controller.Decisions) { controller.KnobDispatch.SetPool(d, "both", controller.Polled, "x") }, nil, nil},
 		},
 		controller.KnobVisit: {
-			"another plan": {func(d *controller.Decisions) { d.Visit("both", plan, "x") }, fourStages().Pools[4].Plan, plan},
-			"no plan":      {func(d *controller.Decisions) { d.Visit("both", nil, "x") }, fourStages().Pools[4].Plan, (*controller.VisitPlan)(nil)},
-			"as it is":     {func(d *controller.Decisions) { d.Visit("both", fourStages().Pools[4].Plan, "x") }, nil, nil},
-			"none as none": {func(d *controller.Decisions) { d.Visit("parse", nil, "x") }, nil, nil},
+			"another plan": {func(d *controller.Decisions) { controller.KnobVisit.SetPool(d, "both", plan, "x") }, fourStages().Pools[4].Plan, plan},
+			"no plan":      {func(d *controller.Decisions) { controller.KnobVisit.SetPool(d, "both", nil, "x") }, fourStages().Pools[4].Plan, (*controller.VisitPlan)(nil)},
+			"as it is": {func(d *controller.Decisions) {
+				controller.KnobVisit.SetPool(d, "both", fourStages().Pools[4].Plan, "x")
+			}, nil, nil},
+			"none as none": {func(d *controller.Decisions) { controller.KnobVisit.SetPool(d, "parse", nil, "x") }, nil, nil},
 		},
 		controller.KnobInstances: {
-			"more":     {func(d *controller.Decisions) { d.Instances(parse, 5, "x") }, 4, 5},
-			"none":     {func(d *controller.Decisions) { d.Instances(parse, 0, "x") }, 4, 1},
-			"huge":     {func(d *controller.Decisions) { d.Instances(parse, math.MaxInt, "x") }, 4, math.MaxInt32},
-			"as it is": {func(d *controller.Decisions) { d.Instances(parse, 4, "x") }, nil, nil},
+			"more":     {func(d *controller.Decisions) { controller.KnobInstances.Set(d, parse, 5, "x") }, 4, 5},
+			"none":     {func(d *controller.Decisions) { controller.KnobInstances.Set(d, parse, 0, "x") }, 4, 1},
+			"huge":     {func(d *controller.Decisions) { controller.KnobInstances.Set(d, parse, math.MaxInt, "x") }, 4, math.MaxInt32},
+			"as it is": {func(d *controller.Decisions) { controller.KnobInstances.Set(d, parse, 4, "x") }, nil, nil},
 		},
 		controller.KnobPriority: {
-			"higher":   {func(d *controller.Decisions) { d.Priority(parse, 5, "x") }, 0, 5},
-			"negative": {func(d *controller.Decisions) { d.Priority(parse, -5, "x") }, 0, -5},
-			"as it is": {func(d *controller.Decisions) { d.Priority(parse, 0, "x") }, nil, nil},
+			"higher":   {func(d *controller.Decisions) { controller.KnobPriority.Set(d, parse, 5, "x") }, 0, 5},
+			"negative": {func(d *controller.Decisions) { controller.KnobPriority.Set(d, parse, -5, "x") }, 0, -5},
+			"as it is": {func(d *controller.Decisions) { controller.KnobPriority.Set(d, parse, 0, "x") }, nil, nil},
 		},
 		controller.KnobBatch: {
-			"larger":          {func(d *controller.Decisions) { d.Batch(parse, 9, 0, "x") }, controller.Batch{Max: 8}, controller.Batch{Max: 9}},
-			"to linger":       {func(d *controller.Decisions) { d.Batch(parse, 8, 1, "x") }, controller.Batch{Max: 8}, controller.Batch{Max: 8, Linger: 1}},
-			"none":            {func(d *controller.Decisions) { d.Batch(parse, 0, 0, "x") }, controller.Batch{Max: 8}, controller.Batch{Max: 1}},
-			"huge":            {func(d *controller.Decisions) { d.Batch(parse, math.MaxInt, 0, "x") }, controller.Batch{Max: 8}, controller.Batch{Max: 1 << 16}},
-			"before its time": {func(d *controller.Decisions) { d.Batch(parse, 8, -1, "x") }, nil, nil},
-			"as it is":        {func(d *controller.Decisions) { d.Batch(parse, 8, 0, "x") }, nil, nil},
+			"larger": {func(d *controller.Decisions) { controller.KnobBatch.Set(d, parse, controller.Batch{Max: 9}, "x") }, controller.Batch{Max: 8}, controller.Batch{Max: 9}},
+			"to linger": {func(d *controller.Decisions) {
+				controller.KnobBatch.Set(d, parse, controller.Batch{Max: 8, Linger: 1}, "x")
+			}, controller.Batch{Max: 8}, controller.Batch{Max: 8, Linger: 1}},
+			"none": {func(d *controller.Decisions) { controller.KnobBatch.Set(d, parse, controller.Batch{Max: 0}, "x") }, controller.Batch{Max: 8}, controller.Batch{Max: 1}},
+			"huge": {func(d *controller.Decisions) {
+				controller.KnobBatch.Set(d, parse, controller.Batch{Max: math.MaxInt}, "x")
+			}, controller.Batch{Max: 8}, controller.Batch{Max: 1 << 16}},
+			"before its time": {func(d *controller.Decisions) {
+				controller.KnobBatch.Set(d, parse, controller.Batch{Max: 8, Linger: -1}, "x")
+			}, nil, nil},
+			"as it is": {func(d *controller.Decisions) { controller.KnobBatch.Set(d, parse, controller.Batch{Max: 8}, "x") }, nil, nil},
 		},
 		controller.KnobCapacity: {
-			"larger":   {func(d *controller.Decisions) { d.Capacity(parse, 65, "x") }, 64, 65},
-			"none":     {func(d *controller.Decisions) { d.Capacity(parse, -1, "x") }, 64, 1},
-			"huge":     {func(d *controller.Decisions) { d.Capacity(parse, math.MaxInt, "x") }, 64, 1 << 30},
-			"as it is": {func(d *controller.Decisions) { d.Capacity(parse, 64, "x") }, nil, nil},
+			"larger":   {func(d *controller.Decisions) { controller.KnobCapacity.Set(d, parse, 65, "x") }, 64, 65},
+			"none":     {func(d *controller.Decisions) { controller.KnobCapacity.Set(d, parse, -1, "x") }, 64, 1},
+			"huge":     {func(d *controller.Decisions) { controller.KnobCapacity.Set(d, parse, math.MaxInt, "x") }, 64, 1 << 30},
+			"as it is": {func(d *controller.Decisions) { controller.KnobCapacity.Set(d, parse, 64, "x") }, nil, nil},
 		},
 		controller.KnobEnabled: {
-			"off":      {func(d *controller.Decisions) { d.Enable(parse, false, "x") }, true, false},
-			"as it is": {func(d *controller.Decisions) { d.Enable(parse, true, "x") }, nil, nil},
+			"off":      {func(d *controller.Decisions) { controller.KnobEnabled.Set(d, parse, false, "x") }, true, false},
+			"as it is": {func(d *controller.Decisions) { controller.KnobEnabled.Set(d, parse, true, "x") }, nil, nil},
 		},
 		controller.KnobDiscipline: {
-			"another":  {func(d *controller.Decisions) { d.Discipline(parse, "lifo", "x") }, "fifo", "lifo"},
-			"as it is": {func(d *controller.Decisions) { d.Discipline(parse, "fifo", "x") }, nil, nil},
+			"another":  {func(d *controller.Decisions) { controller.KnobDiscipline.Set(d, parse, "lifo", "x") }, "fifo", "lifo"},
+			"as it is": {func(d *controller.Decisions) { controller.KnobDiscipline.Set(d, parse, "fifo", "x") }, nil, nil},
 		},
 		controller.KnobQuality: {
-			"less":           {func(d *controller.Decisions) { d.Degrade(parse, 0.5, "x") }, 1.0, 0.5},
-			"less than none": {func(d *controller.Decisions) { d.Degrade(parse, math.Inf(-1), "x") }, 1.0, 0.0},
-			"more than all":  {func(d *controller.Decisions) { d.Degrade(parse, math.Inf(1), "x") }, nil, nil},
+			"less":           {func(d *controller.Decisions) { controller.KnobQuality.Set(d, parse, 0.5, "x") }, 1.0, 0.5},
+			"less than none": {func(d *controller.Decisions) { controller.KnobQuality.Set(d, parse, math.Inf(-1), "x") }, 1.0, 0.0},
+			"more than all":  {func(d *controller.Decisions) { controller.KnobQuality.Set(d, parse, math.Inf(1), "x") }, nil, nil},
 		},
 	} {
 		for name, tt := range tests {
-			t.Run(string(knob)+" "+name, func(t *testing.T) { requireChange(t, knob, tt.wish, tt.before, tt.after) })
+			t.Run(knob.String()+" "+name, func(t *testing.T) { requireChange(t, knob, tt.wish, tt.before, tt.after) })
 		}
 	}
 }
@@ -151,17 +159,31 @@ func TestEachKnobOfAdmissionChangesToTheWish(t *testing.T) {
 			wish          wish
 			before, after any
 		}{
-			"a rate":                     {controller.KnobRate, func(d *controller.Decisions) { d.Rate(scope, 9, 3, "x") }, controller.Rate{}, controller.Rate{PerSecond: 9, Burst: 3}},
-			"a rate without a burst":     {controller.KnobRate, func(d *controller.Decisions) { d.Rate(scope, 9, -3, "x") }, controller.Rate{}, controller.Rate{PerSecond: 9, Burst: 1}},
-			"a huge rate":                {controller.KnobRate, func(d *controller.Decisions) { d.Rate(scope, math.MaxFloat64, 1, "x") }, controller.Rate{}, controller.Rate{PerSecond: math.MaxFloat64, Burst: 1}},
-			"no rate, whatever burst":    {controller.KnobRate, func(d *controller.Decisions) { d.Rate(scope, 0, 7, "x") }, nil, nil},
-			"a limit":                    {controller.KnobLimit, func(d *controller.Decisions) { d.Limit(scope, 9, "x") }, 0, 9},
-			"no limit":                   {controller.KnobLimit, func(d *controller.Decisions) { d.Limit(scope, -9, "x") }, nil, nil},
-			"some are shed":              {controller.KnobShed, func(d *controller.Decisions) { d.Shed(scope, 2, 0.5, "x") }, controller.Shed{}, controller.Shed{Below: 2, Probability: 0.5}},
-			"all are shed":               {controller.KnobShed, func(d *controller.Decisions) { d.Shed(scope, 0, math.Inf(1), "x") }, controller.Shed{}, controller.Shed{Probability: 1}},
-			"less than none are shed":    {controller.KnobShed, func(d *controller.Decisions) { d.Shed(scope, 0, -1, "x") }, nil, nil},
-			"a gate":                     {controller.KnobGate, func(d *controller.Decisions) { d.Gate(scope, closed{"no"}, "x") }, nil, closed{"no"}},
-			"no gate where there is one": {controller.KnobGate, func(d *controller.Decisions) { d.Gate(scope, nil, "x") }, nil, nil},
+			"a rate": {controller.KnobRate, func(d *controller.Decisions) {
+				controller.KnobRate.Set(d, scope, controller.Rate{PerSecond: 9, Burst: 3}, "x")
+			}, controller.Rate{}, controller.Rate{PerSecond: 9, Burst: 3}},
+			"a rate without a burst": {controller.KnobRate, func(d *controller.Decisions) {
+				controller.KnobRate.Set(d, scope, controller.Rate{PerSecond: 9, Burst: -3}, "x")
+			}, controller.Rate{}, controller.Rate{PerSecond: 9, Burst: 1}},
+			"a huge rate": {controller.KnobRate, func(d *controller.Decisions) {
+				controller.KnobRate.Set(d, scope, controller.Rate{PerSecond: math.MaxFloat64, Burst: 1}, "x")
+			}, controller.Rate{}, controller.Rate{PerSecond: math.MaxFloat64, Burst: 1}},
+			"no rate, whatever burst": {controller.KnobRate, func(d *controller.Decisions) {
+				controller.KnobRate.Set(d, scope, controller.Rate{PerSecond: 0, Burst: 7}, "x")
+			}, nil, nil},
+			"a limit":  {controller.KnobLimit, func(d *controller.Decisions) { controller.KnobLimit.Set(d, scope, 9, "x") }, 0, 9},
+			"no limit": {controller.KnobLimit, func(d *controller.Decisions) { controller.KnobLimit.Set(d, scope, -9, "x") }, nil, nil},
+			"some are shed": {controller.KnobShed, func(d *controller.Decisions) {
+				controller.KnobShed.Set(d, scope, controller.Shed{Below: 2, Probability: 0.5}, "x")
+			}, controller.Shed{}, controller.Shed{Below: 2, Probability: 0.5}},
+			"all are shed": {controller.KnobShed, func(d *controller.Decisions) {
+				controller.KnobShed.Set(d, scope, controller.Shed{Below: 0, Probability: math.Inf(1)}, "x")
+			}, controller.Shed{}, controller.Shed{Probability: 1}},
+			"less than none are shed": {controller.KnobShed, func(d *controller.Decisions) {
+				controller.KnobShed.Set(d, scope, controller.Shed{Below: 0, Probability: -1}, "x")
+			}, nil, nil},
+			"a gate":                     {controller.KnobGate, func(d *controller.Decisions) { controller.KnobGate.Set(d, scope, closed{"no"}, "x") }, nil, closed{"no"}},
+			"no gate where there is one": {controller.KnobGate, func(d *controller.Decisions) { controller.KnobGate.Set(d, scope, nil, "x") }, nil, nil},
 		}
 		for what, tt := range tests {
 			t.Run(name+": "+what, func(t *testing.T) { requireChange(t, tt.knob, tt.wish, tt.before, tt.after) })
@@ -194,30 +216,38 @@ func TestAnImpossibleWishIsAFaultAndOtherWishesCount(t *testing.T) {
 		wish wish
 		says string
 	}{
-		"no stage":            {func(d *controller.Decisions) { d.Workers(controller.NoStage, 1, "") }, "decision for unknown stage -1"},
-		"no such stage":       {func(d *controller.Decisions) { d.Batch(4, 1, 0, "") }, "decision for unknown stage 4"},
+		"no stage":            {func(d *controller.Decisions) { controller.KnobWorkers.Set(d, controller.NoStage, 1, "") }, "decision for unknown stage -1"},
+		"no such stage":       {func(d *controller.Decisions) { controller.KnobBatch.Set(d, 4, controller.Batch{Max: 1}, "") }, "decision for unknown stage 4"},
 		"no such thief":       {func(d *controller.Decisions) { d.Steal(9, parse, 1, "") }, "decision for unknown stage 9"},
 		"no such victim":      {func(d *controller.Decisions) { d.Steal(parse, -7, 1, "") }, "decision for unknown stage -7"},
-		"no scope":            {func(d *controller.Decisions) { d.Limit(controller.NoStage, 1, "") }, "decision for unknown stage -1"},
-		"no such pool":        {func(d *controller.Decisions) { d.Dispatch("ghost", controller.Polled, "") }, `decision for unknown pool "ghost"`},
-		"no pool":             {func(d *controller.Decisions) { d.Visit("", nil, "") }, `decision for unknown pool ""`},
-		"a pool without name": {func(d *controller.Decisions) { d.Pool("", 3, "") }, `decision for unknown pool ""`},
-		"bound to no pool":    {func(d *controller.Decisions) { d.Bind(parse, "ghost", "") }, `decision for unknown pool "ghost"`},
-		"no such dispatch":    {func(d *controller.Decisions) { d.Dispatch("both", 9, "") }, `dispatch of "both": unknown dispatch: 9`},
-		"quality":             {func(d *controller.Decisions) { d.Degrade(parse, math.NaN(), "") }, `quality of "parse": not a number`},
-		"a rate of nothing":   {func(d *controller.Decisions) { d.Rate(parse, math.NaN(), 1, "") }, `rate of "parse": NaN a second`},
-		"a negative rate":     {func(d *controller.Decisions) { d.Rate(controller.Entry, -1, 1, "") }, `rate of "entry": -1 a second`},
-		"a rate without end":  {func(d *controller.Decisions) { d.Rate(parse, math.Inf(1), 1, "") }, `rate of "parse": +Inf a second`},
-		"a chance of nothing": {func(d *controller.Decisions) { d.Shed(parse, 0, math.NaN(), "") }, `shed of "parse": not a number`},
-		"workers of entry":    {func(d *controller.Decisions) { d.Workers(controller.Entry, 3, "") }, `workers of "entry": has no such knob`},
-		"a thief at entry":    {func(d *controller.Decisions) { d.Steal(controller.Entry, parse, 3, "") }, `steal of "entry": has no such knob`},
-		"a pool of entry":     {func(d *controller.Decisions) { d.Bind(controller.Entry, "both", "") }, `pool of "entry": has no such knob`},
+		"no scope":            {func(d *controller.Decisions) { controller.KnobLimit.Set(d, controller.NoStage, 1, "") }, "decision for unknown stage -1"},
+		"no such pool":        {func(d *controller.Decisions) { controller.KnobDispatch.SetPool(d, "ghost", controller.Polled, "") }, `decision for unknown pool "ghost"`},
+		"no pool":             {func(d *controller.Decisions) { controller.KnobVisit.SetPool(d, "", nil, "") }, `decision for unknown pool ""`},
+		"a pool without name": {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "", 3, "") }, `decision for unknown pool ""`},
+		"bound to no pool":    {func(d *controller.Decisions) { controller.KnobPool.Set(d, parse, "ghost", "") }, `decision for unknown pool "ghost"`},
+		"no such dispatch":    {func(d *controller.Decisions) { controller.KnobDispatch.SetPool(d, "both", 9, "") }, `dispatch of "both": unknown dispatch: 9`},
+		"quality":             {func(d *controller.Decisions) { controller.KnobQuality.Set(d, parse, math.NaN(), "") }, `quality of "parse": not a number`},
+		"a rate of nothing": {func(d *controller.Decisions) {
+			controller.KnobRate.Set(d, parse, controller.Rate{PerSecond: math.NaN(), Burst: 1}, "")
+		}, `rate of "parse": NaN a second`},
+		"a negative rate": {func(d *controller.Decisions) {
+			controller.KnobRate.Set(d, controller.Entry, controller.Rate{PerSecond: -1, Burst: 1}, "")
+		}, `rate of "entry": -1 a second`},
+		"a rate without end": {func(d *controller.Decisions) {
+			controller.KnobRate.Set(d, parse, controller.Rate{PerSecond: math.Inf(1), Burst: 1}, "")
+		}, `rate of "parse": +Inf a second`},
+		"a chance of nothing": {func(d *controller.Decisions) {
+			controller.KnobShed.Set(d, parse, controller.Shed{Below: 0, Probability: math.NaN()}, "")
+		}, `shed of "parse": not a number`},
+		"workers of entry": {func(d *controller.Decisions) { controller.KnobWorkers.Set(d, controller.Entry, 3, "") }, `workers of "entry": has no such knob`},
+		"a thief at entry": {func(d *controller.Decisions) { d.Steal(controller.Entry, parse, 3, "") }, `steal of "entry": has no such knob`},
+		"a pool of entry":  {func(d *controller.Decisions) { controller.KnobPool.Set(d, controller.Entry, "both", "") }, `pool of "entry": has no such knob`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var d controller.Decisions
 			tt.wish(&d)
-			d.Workers(save, 5, "this one counts")
+			controller.KnobWorkers.Set(&d, save, 5, "this one counts")
 			changes, faults := controller.Settle("mine", fourStages(), &d)
 			require.Len(t, faults, 1)
 			require.EqualError(t, faults[0], `controller: policy "mine": `+tt.says)
@@ -229,11 +259,11 @@ func TestAnImpossibleWishIsAFaultAndOtherWishesCount(t *testing.T) {
 
 func TestADecisionCanUseAPoolThatItMakes(t *testing.T) {
 	var d controller.Decisions
-	d.Bind(parse, "new", "to a pool that is made later")
-	d.Pool("new", 2, "made here")
-	d.Pool("new", 3, "and set again")
-	d.Dispatch("new", controller.Polled, "made here")
-	d.Visit("new", &controller.VisitPlan{Gating: controller.Gated}, "made here")
+	controller.KnobPool.Set(&d, parse, "new", "to a pool that is made later")
+	controller.KnobWorkers.SetPool(&d, "new", 2, "made here")
+	controller.KnobWorkers.SetPool(&d, "new", 3, "and set again")
+	controller.KnobDispatch.SetPool(&d, "new", controller.Polled, "made here")
+	controller.KnobVisit.SetPool(&d, "new", &controller.VisitPlan{Gating: controller.Gated}, "made here")
 	require.Equal(t, []string{"new"}, d.Pools())
 	require.Equal(t, []string{
 		`3s mine: stage "parse": pool parse to new: to a pool that is made later`,
@@ -260,20 +290,38 @@ func TestAStageAndItsOwnPoolShareAKnob(t *testing.T) {
 		wish wish
 		want []string
 	}{
-		"by the stage":      {func(d *controller.Decisions) { d.Workers(parse, 5, "x") }, []string{`3s mine: stage "parse": workers 4 to 5: x`}},
-		"by the name":       {func(d *controller.Decisions) { d.Pool("parse", 5, "x") }, []string{`3s mine: stage "parse": workers 4 to 5: x`}},
-		"last by the name":  {func(d *controller.Decisions) { d.Workers(parse, 5, "x"); d.Pool("parse", 6, "y") }, []string{`3s mine: stage "parse": workers 4 to 6: y`}},
-		"last by the stage": {func(d *controller.Decisions) { d.Pool("parse", 5, "x"); d.Workers(parse, 6, "y") }, []string{`3s mine: stage "parse": workers 4 to 6: y`}},
+		"by the stage": {func(d *controller.Decisions) { controller.KnobWorkers.Set(d, parse, 5, "x") }, []string{`3s mine: stage "parse": workers 4 to 5: x`}},
+		"by the name":  {func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, "parse", 5, "x") }, []string{`3s mine: stage "parse": workers 4 to 5: x`}},
+		"last by the name": {func(d *controller.Decisions) {
+			controller.KnobWorkers.Set(d, parse, 5, "x")
+			controller.KnobWorkers.SetPool(d, "parse", 6, "y")
+		}, []string{`3s mine: stage "parse": workers 4 to 6: y`}},
+		"last by the stage": {func(d *controller.Decisions) {
+			controller.KnobWorkers.SetPool(d, "parse", 5, "x")
+			controller.KnobWorkers.Set(d, parse, 6, "y")
+		}, []string{`3s mine: stage "parse": workers 4 to 6: y`}},
 		"last of three": {func(d *controller.Decisions) {
-			d.Workers(parse, 5, "x")
-			d.Pool("parse", 6, "y")
-			d.Workers(parse, 7, "z")
+			controller.KnobWorkers.Set(d, parse, 5, "x")
+			controller.KnobWorkers.SetPool(d, "parse", 6, "y")
+			controller.KnobWorkers.Set(d, parse, 7, "z")
 		}, []string{`3s mine: stage "parse": workers 4 to 7: z`}},
-		"last as it is":         {func(d *controller.Decisions) { d.Workers(parse, 5, "x"); d.Pool("parse", 4, "y") }, []string{}},
-		"dispatch of own":       {func(d *controller.Decisions) { d.Dispatch("parse", controller.Polled, "x") }, []string{`3s mine: stage "parse": dispatch shared FIFO to polled: x`}},
-		"a group and a stage":   {func(d *controller.Decisions) { d.Pool("both", 5, "x"); d.Workers(mail, 5, "y") }, []string{`3s mine: pool "both": workers 3 to 5: x`}},
-		"two stages":            {func(d *controller.Decisions) { d.Workers(parse, 5, "x"); d.Pool("save", 6, "y") }, []string{`3s mine: stage "parse": workers 4 to 5: x`, `3s mine: stage "save": workers 4 to 6: y`}},
-		"bound by name and not": {func(d *controller.Decisions) { d.Bind(mail, "mail", "x"); d.Bind(mail, "", "y") }, []string{`3s mine: stage "mail": pool both to mail: y`}},
+		"last as it is": {func(d *controller.Decisions) {
+			controller.KnobWorkers.Set(d, parse, 5, "x")
+			controller.KnobWorkers.SetPool(d, "parse", 4, "y")
+		}, []string{}},
+		"dispatch of own": {func(d *controller.Decisions) { controller.KnobDispatch.SetPool(d, "parse", controller.Polled, "x") }, []string{`3s mine: stage "parse": dispatch shared FIFO to polled: x`}},
+		"a group and a stage": {func(d *controller.Decisions) {
+			controller.KnobWorkers.SetPool(d, "both", 5, "x")
+			controller.KnobWorkers.Set(d, mail, 5, "y")
+		}, []string{`3s mine: pool "both": workers 3 to 5: x`}},
+		"two stages": {func(d *controller.Decisions) {
+			controller.KnobWorkers.Set(d, parse, 5, "x")
+			controller.KnobWorkers.SetPool(d, "save", 6, "y")
+		}, []string{`3s mine: stage "parse": workers 4 to 5: x`, `3s mine: stage "save": workers 4 to 6: y`}},
+		"bound by name and not": {func(d *controller.Decisions) {
+			controller.KnobPool.Set(d, mail, "mail", "x")
+			controller.KnobPool.Set(d, mail, "", "y")
+		}, []string{`3s mine: stage "mail": pool both to mail: y`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -288,8 +336,8 @@ func TestAGroupWithTheNameOfAStageIsTheGroup(t *testing.T) {
 	s := fourStages()
 	s.Pools[0].Own = false
 	var d controller.Decisions
-	d.Pool("parse", 5, "of the group")
-	d.Workers(parse, 6, "of the stage")
+	controller.KnobWorkers.SetPool(&d, "parse", 5, "of the group")
+	controller.KnobWorkers.Set(&d, parse, 6, "of the stage")
 	changes, _ := controller.Settle("mine", s, &d)
 	require.Len(t, changes, 2)
 	require.Equal(t, controller.NoStage, changes[0].Stage)
@@ -299,8 +347,8 @@ func TestStagesHaveOwnPoolsInASnapshotWithoutPools(t *testing.T) {
 	s := fourStages()
 	s.Pools = nil
 	var d controller.Decisions
-	d.Pool("parse", 5, "x")
-	d.Visit("save", &controller.VisitPlan{}, "y")
+	controller.KnobWorkers.SetPool(&d, "parse", 5, "x")
+	controller.KnobVisit.SetPool(&d, "save", &controller.VisitPlan{}, "y")
 	changes, faults := controller.Settle("mine", s, &d)
 	require.Empty(t, faults)
 	require.Len(t, changes, 2)
@@ -312,18 +360,24 @@ func TestStealMovesWorkersAndKeepsTheirSum(t *testing.T) {
 		wish wish
 		want []string
 	}{
-		"one":                       {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x") }, []string{`3s mine: stage "parse": workers 4 to 5: x`, `3s mine: stage "save": workers 4 to 3: x`}},
-		"no more than the victim":   {func(d *controller.Decisions) { d.Steal(parse, save, math.MaxInt, "x") }, []string{`3s mine: stage "parse": workers 4 to 7: x (wanted 9223372036854775807, the bounds allow 3)`, `3s mine: stage "save": workers 4 to 1: x (wanted 9223372036854775807, the bounds allow 3)`}},
-		"none":                      {func(d *controller.Decisions) { d.Steal(parse, save, 0, "x") }, []string{}},
-		"less than none":            {func(d *controller.Decisions) { d.Steal(parse, save, -1, "x") }, []string{}},
-		"from itself":               {func(d *controller.Decisions) { d.Steal(parse, parse, 1, "x") }, []string{}},
-		"from one with none":        {func(d *controller.Decisions) { d.Steal(parse, mail, 1, "x") }, []string{}},
-		"for one limited to none":   {func(d *controller.Decisions) { d.Steal(mail, parse, 1, "x") }, []string{}},
-		"the later of a pair":       {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Steal(parse, save, 2, "y") }, []string{`3s mine: stage "parse": workers 4 to 6: y`, `3s mine: stage "save": workers 4 to 2: y`}},
-		"there and back":            {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Steal(save, parse, 1, "y") }, []string{}},
-		"there and half back":       {func(d *controller.Decisions) { d.Steal(parse, save, 2, "x"); d.Steal(save, parse, 1, "y") }, []string{`3s mine: stage "parse": workers 4 to 5: x; y`, `3s mine: stage "save": workers 4 to 3: x; y`}},
-		"after a wish for workers":  {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Workers(save, 6, "y") }, []string{`3s mine: stage "save": workers 4 to 5: y; x`, `3s mine: stage "parse": workers 4 to 5: x`}},
-		"within what a wish leaves": {func(d *controller.Decisions) { d.Workers(save, 1, "y"); d.Steal(parse, save, 1, "x") }, []string{`3s mine: stage "save": workers 4 to 1: y`}},
+		"one":                     {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x") }, []string{`3s mine: stage "parse": workers 4 to 5: x`, `3s mine: stage "save": workers 4 to 3: x`}},
+		"no more than the victim": {func(d *controller.Decisions) { d.Steal(parse, save, math.MaxInt, "x") }, []string{`3s mine: stage "parse": workers 4 to 7: x (wanted 9223372036854775807, the bounds allow 3)`, `3s mine: stage "save": workers 4 to 1: x (wanted 9223372036854775807, the bounds allow 3)`}},
+		"none":                    {func(d *controller.Decisions) { d.Steal(parse, save, 0, "x") }, []string{}},
+		"less than none":          {func(d *controller.Decisions) { d.Steal(parse, save, -1, "x") }, []string{}},
+		"from itself":             {func(d *controller.Decisions) { d.Steal(parse, parse, 1, "x") }, []string{}},
+		"from one with none":      {func(d *controller.Decisions) { d.Steal(parse, mail, 1, "x") }, []string{}},
+		"for one limited to none": {func(d *controller.Decisions) { d.Steal(mail, parse, 1, "x") }, []string{}},
+		"the later of a pair":     {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Steal(parse, save, 2, "y") }, []string{`3s mine: stage "parse": workers 4 to 6: y`, `3s mine: stage "save": workers 4 to 2: y`}},
+		"there and back":          {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Steal(save, parse, 1, "y") }, []string{}},
+		"there and half back":     {func(d *controller.Decisions) { d.Steal(parse, save, 2, "x"); d.Steal(save, parse, 1, "y") }, []string{`3s mine: stage "parse": workers 4 to 5: x; y`, `3s mine: stage "save": workers 4 to 3: x; y`}},
+		"after a wish for workers": {func(d *controller.Decisions) {
+			d.Steal(parse, save, 1, "x")
+			controller.KnobWorkers.Set(d, save, 6, "y")
+		}, []string{`3s mine: stage "save": workers 4 to 5: y; x`, `3s mine: stage "parse": workers 4 to 5: x`}},
+		"within what a wish leaves": {func(d *controller.Decisions) {
+			controller.KnobWorkers.Set(d, save, 1, "y")
+			d.Steal(parse, save, 1, "x")
+		}, []string{`3s mine: stage "save": workers 4 to 1: y`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -410,7 +464,7 @@ func TestAGateThatCannotBeComparedIsANewOneEachTime(t *testing.T) {
 			s.Stages[parse].Admission.Gate, s.Entry.Gate = tt.is, tt.is
 			for _, scope := range []controller.StageID{parse, controller.Entry} {
 				var d controller.Decisions
-				d.Gate(scope, tt.wanted, "x")
+				controller.KnobGate.Set(&d, scope, tt.wanted, "x")
 				changes, faults := controller.Settle("mine", s, &d)
 				require.Empty(t, faults)
 				require.Len(t, changes, tt.changes)
@@ -448,22 +502,22 @@ func TestDecisionsReturnTheEventSettings(t *testing.T) {
 
 func TestWishReturnsTheValueThatWasSet(t *testing.T) {
 	var d controller.Decisions
-	_, _, ok := d.Wish(controller.KnobBatch, parse)
+	_, _, ok := controller.KnobBatch.Wish(&d, parse)
 	require.False(t, ok)
-	d.Batch(parse, -4, -1, "set")
-	v, why, ok := d.Wish(controller.KnobBatch, parse)
+	controller.KnobBatch.Set(&d, parse, controller.Batch{Max: -4, Linger: -1}, "set")
+	v, why, ok := controller.KnobBatch.Wish(&d, parse)
 	require.True(t, ok)
 	require.Equal(t, controller.Batch{Max: -4, Linger: -1}, v)
 	require.Equal(t, "set", why)
-	d.Pool("new", -4, "set")
-	v, _, ok = d.PoolWish(controller.KnobWorkers, "new")
+	controller.KnobWorkers.SetPool(&d, "new", -4, "set")
+	n, _, ok := controller.KnobWorkers.PoolWish(&d, "new")
 	require.True(t, ok)
-	require.Equal(t, -4, v)
-	_, _, ok = d.PoolWish(controller.KnobVisit, "new")
+	require.Equal(t, -4, n)
+	_, _, ok = controller.KnobVisit.PoolWish(&d, "new")
 	require.False(t, ok)
 	d.Reset()
 	require.Empty(t, d.Pools())
-	_, _, ok = d.PoolWish(controller.KnobWorkers, "new")
+	_, _, ok = controller.KnobWorkers.PoolWish(&d, "new")
 	require.False(t, ok)
 }
 
@@ -472,22 +526,22 @@ func TestSettlingCurrentValuesAllocatesNothing(t *testing.T) {
 	s.Entry.Gate = &closed{"no"}
 	s.Entry.Rate = controller.Rate{PerSecond: 5, Burst: 5}
 	var d controller.Decisions
-	d.Workers(parse, 4, "")
-	d.Pool("save", 4, "")
-	d.Pool("both", 3, "")
-	d.Dispatch("both", controller.Polled, "")
-	d.Visit("both", &controller.VisitPlan{Order: []controller.StageID{mail, index}}, "")
-	d.Bind(mail, "both", "")
-	d.Instances(parse, 4, "")
-	d.Batch(parse, 8, 0, "")
-	d.Capacity(parse, 64, "")
-	d.Enable(parse, true, "")
-	d.Discipline(parse, "fifo", "")
-	d.Degrade(parse, 7, "")
-	d.Rate(controller.Entry, 5, 5, "")
-	d.Shed(parse, 0, 0, "")
-	d.Limit(parse, 0, "")
-	d.Gate(controller.Entry, s.Entry.Gate, "")
+	controller.KnobWorkers.Set(&d, parse, 4, "")
+	controller.KnobWorkers.SetPool(&d, "save", 4, "")
+	controller.KnobWorkers.SetPool(&d, "both", 3, "")
+	controller.KnobDispatch.SetPool(&d, "both", controller.Polled, "")
+	controller.KnobVisit.SetPool(&d, "both", &controller.VisitPlan{Order: []controller.StageID{mail, index}}, "")
+	controller.KnobPool.Set(&d, mail, "both", "")
+	controller.KnobInstances.Set(&d, parse, 4, "")
+	controller.KnobBatch.Set(&d, parse, controller.Batch{Max: 8}, "")
+	controller.KnobCapacity.Set(&d, parse, 64, "")
+	controller.KnobEnabled.Set(&d, parse, true, "")
+	controller.KnobDiscipline.Set(&d, parse, "fifo", "")
+	controller.KnobQuality.Set(&d, parse, 7, "")
+	controller.KnobRate.Set(&d, controller.Entry, controller.Rate{PerSecond: 5, Burst: 5}, "")
+	controller.KnobShed.Set(&d, parse, controller.Shed{Below: 0, Probability: 0}, "")
+	controller.KnobLimit.Set(&d, parse, 0, "")
+	controller.KnobGate.Set(&d, controller.Entry, s.Entry.Gate, "")
 	d.Steal(mail, save, 1, "")
 	changes, faults := controller.Settle("mine", s, &d)
 	require.Empty(t, changes)

@@ -152,7 +152,7 @@ type StageStats struct {
 	// Policies that share workers leave such a stage in its own pool.
 	Blocking bool
 	// Quality is the quality that the handlers are asked for, from 0 to 1; see
-	// [Decisions.Degrade].
+	// [KnobQuality].
 	Quality float64
 	// Admission is how the stage admits submitted commands.
 	Admission Admission
@@ -199,7 +199,7 @@ type PoolStats struct {
 	Stages []StageID
 	// Dispatch is how the workers choose among several stages.
 	Dispatch Dispatch
-	// Plan is the plan last set with [Decisions.Visit], or nil.
+	// Plan is the plan last set with [KnobVisit], or nil.
 	Plan *VisitPlan
 	// Workers is the set number of workers of the pool; MinWorkers and
 	// MaxWorkers are the bounds.

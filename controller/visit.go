@@ -10,7 +10,7 @@ import (
 
 // VisitPlan is the order in which each worker of a polled pool visits stages,
 // and when a visit ends. A plan must not be changed after it was given to
-// [Decisions.Visit]. The zero plan visits the stages of the pool in the order
+// [KnobVisit]. The zero plan visits the stages of the pool in the order
 // of the pipeline, once each, and stays at each stage until its queue is empty.
 //
 // In a pool that shares one queue only the bounds count: how many commands a

@@ -112,9 +112,9 @@ func TestAGroupsControllerIsReplacedAndJournalledSeparately(t *testing.T) {
 			return once(func(s *controller.Snapshot, d *controller.Decisions) {
 				require.Equal(t, group, s.Group)
 				for i := range s.Stages {
-					d.Priority(controller.StageID(i), n, "test")
+					controller.KnobPriority.Set(d, controller.StageID(i), n, "test")
 				}
-				d.Pool("g", n, "test")
+				controller.KnobWorkers.SetPool(d, "g", n, "test")
 			})
 		}
 		priorities := func() (all []int) {
@@ -128,7 +128,7 @@ func TestAGroupsControllerIsReplacedAndJournalledSeparately(t *testing.T) {
 		require.NoError(t, p.SetGroupPolicy("g", scaled("g", 5)))
 		synctest.Wait()
 		require.Equal(t, 5, pool(t, p, "g").Workers)
-		ch := noted(t, p, controller.KnobPriority)
+		ch := noted(t, p, controller.KnobPriority.String())
 		require.Equal(t, []any{"g", controller.StageID(2), "g1"}, []any{ch.Group, ch.Stage, ch.StageName})
 		require.Contains(t, ch.String(), `once for "g": stage "g1": priority 0 to 5: test`)
 		swap := noted(t, p, "policy")
@@ -156,14 +156,14 @@ func TestAGroupsControllerCannotTurnKnobsOutsideTheGroup(t *testing.T) {
 		var log bytes.Buffer
 		_, parts := fourStages()
 		greedy := once(func(_ *controller.Snapshot, d *controller.Decisions) {
-			d.Limit(controller.Entry, 1, "test")
-			d.Pool("more", 3, "test")
-			d.Bind(0, "more", "test")
-			d.Pool("last", 3, "test")
-			d.Bind(1, "last", "test")
-			d.Workers(3, 4, "test")
-			d.Bind(1, "g1", "test")
-			d.Instances(0, 7, "test")
+			controller.KnobLimit.Set(d, controller.Entry, 1, "test")
+			controller.KnobWorkers.SetPool(d, "more", 3, "test")
+			controller.KnobPool.Set(d, 0, "more", "test")
+			controller.KnobWorkers.SetPool(d, "last", 3, "test")
+			controller.KnobPool.Set(d, 1, "last", "test")
+			controller.KnobWorkers.Set(d, 3, 4, "test")
+			controller.KnobPool.Set(d, 1, "g1", "test")
+			controller.KnobInstances.Set(d, 0, 7, "test")
 		})
 		p := bubble(t, append(parts, pipeline.ControlFor("g", greedy), pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))))...)
 		synctest.Wait()
@@ -191,8 +191,8 @@ func TestThePipelinesControllerCannotTurnKnobsOfAGroupWithItsOwn(t *testing.T) {
 	require.NoError(t, p.SetPolicy(shared{controller.SharedFIFO, 3, nil}))
 	require.Equal(t, []string{"s1", "s2"}, pool(t, p, "shared").Stages)
 	require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
-		d.Pool("shared", 4, "test")
-		d.Bind(0, "shared", "test")
+		controller.KnobWorkers.SetPool(d, "shared", 4, "test")
+		controller.KnobPool.Set(d, 0, "shared", "test")
 	})))
 	require.Equal(t, 1, pool(t, p, "shared").Workers)
 	require.Equal(t, "s0", p.Snapshot().Stages[0].Pool)

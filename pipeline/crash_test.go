@@ -414,7 +414,7 @@ func TestAHundredThousandCommandsWithCrashesAndRescalingAreAllAccountedFor(t *te
 		pipeline.DeadLetters(func(stage.DeadLetter) { dead.Add(1) }),
 		pipeline.Control(rules{2 * time.Millisecond, func(s *controller.Snapshot, d *controller.Decisions) {
 			for _, st := range s.Stages {
-				d.Workers(st.ID, 1+rnd.IntN(8), "shaken")
+				controller.KnobWorkers.Set(d, st.ID, 1+rnd.IntN(8), "shaken")
 			}
 		}}))
 	var wg sync.WaitGroup

@@ -619,10 +619,10 @@ func TestAPolicyThatPanicsChangesNothing(t *testing.T) {
 		var asked atomic.Int64
 		s := stage.New("s", fn(echo[int]), stage.Workers(2, 8))
 		p := bubble(t, s, pipeline.Control(rules{time.Second, func(_ *controller.Snapshot, d *controller.Decisions) {
-			d.Workers(0, 5, "before the panic")
-			d.Workers(7, 5, "no such stage")
+			controller.KnobWorkers.Set(d, 0, 5, "before the panic")
+			controller.KnobWorkers.Set(d, 7, 5, "no such stage")
 			if asked.Add(1) > 1 {
-				d.Workers(0, 8, "lost in the panic")
+				controller.KnobWorkers.Set(d, 0, 8, "lost in the panic")
 				panic("policy")
 			}
 		}}))

@@ -202,8 +202,8 @@ func TestAPolicySeesThePools(t *testing.T) {
 		a, b := stage.New("a", fn(echo[int]), stage.Workers(2, 3)), stage.New("b", fn(echo[int]))
 		p := bubble(t, pipeline.Group("g", 1, 4, b), a, pipeline.Control(once(func(s *controller.Snapshot, d *controller.Decisions) {
 			see(s)
-			d.Pool("made", 3, "test")
-			d.Bind(1, "made", "test")
+			controller.KnobWorkers.SetPool(d, "made", 3, "test")
+			controller.KnobPool.Set(d, 1, "made", "test")
 		})))
 		require.Equal(t, []string{"b true false [] 0", "a true false [1] 2", "g false true [0] 1"}, pools)
 		require.NoError(t, p.SetPolicy(once(func(s *controller.Snapshot, _ *controller.Decisions) { see(s) })))

@@ -57,7 +57,9 @@ func TestTheBoundsOfAGroupAreKept(t *testing.T) {
 		_, parts := line(2, nil)
 		p := bubble(t, pipeline.Group("g", 2, 6, parts...))
 		want := 0
-		law := once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", want, "test") })
+		law := once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			controller.KnobWorkers.SetPool(d, "g", want, "test")
+		})
 		for n, held := range map[int]int{0: 2, 1: 2, 4: 4, 100: 6} {
 			want = n
 			require.NoError(t, p.SetPolicy(law))
@@ -294,7 +296,9 @@ func TestInstancesOfAGroupAreStoppedOnceEach(t *testing.T) {
 	p := start(t, pipeline.Group("g", 1, 8, s))
 	for i := range 20 {
 		n := 1 + 7*(i%2)
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", n, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			controller.KnobWorkers.SetPool(d, "g", n, "test")
+		})))
 		for i := range 50 {
 			require.NoError(t, s.Submit(soon(t), i-1))
 		}
@@ -311,11 +315,15 @@ func TestAnInstanceIsNotUsedAfterItWasStopped(t *testing.T) {
 		s := stage.Each("s", func() behaviour.Behaviour[int] {
 			return &starter{err: func() error { return nil }, stop: func() { stopped.Add(1) }}
 		}, stage.Instances(1))
-		p := bubble(t, pipeline.Group("g", 1, 2, s), pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", 2, "test") })))
+		p := bubble(t, pipeline.Group("g", 1, 2, s), pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			controller.KnobWorkers.SetPool(d, "g", 2, "test")
+		})))
 		synctest.Wait()
 		submit(t, s, 1)
 		synctest.Wait()
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Pool("g", 1, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			controller.KnobWorkers.SetPool(d, "g", 1, "test")
+		})))
 		submit(t, s, 1)
 		synctest.Wait()
 		require.Zero(t, stopped.Load(), "there is one instance, and it is still in use")
@@ -359,8 +367,10 @@ func TestAHandlerOnASharedWorkerGetsAnErrorFromAFullStage(t *testing.T) {
 
 func TestASharedWorkerMayEmitBeyondACapacity(t *testing.T) {
 	for way, law := range map[string]once{
-		"fifo":   func(*controller.Snapshot, *controller.Decisions) {},
-		"polled": func(_ *controller.Snapshot, d *controller.Decisions) { d.Dispatch("g", controller.Polled, "test") },
+		"fifo": func(*controller.Snapshot, *controller.Decisions) {},
+		"polled": func(_ *controller.Snapshot, d *controller.Decisions) {
+			controller.KnobDispatch.SetPool(d, "g", controller.Polled, "test")
+		},
 	} {
 		t.Run(way, func(t *testing.T) {
 			var ended atomic.Int64

@@ -150,9 +150,9 @@ func TestHostile04ACrashUnderALimit(t *testing.T) {
 			})
 			p := start(t, s, pipeline.Control(told(func(ev controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
 				if ev.Kind == controller.EventStart {
-					d.Pool("all", 1, "t")
-					d.Bind(0, "all", "t")
-					d.Limit(scope, 1, "t")
+					controller.KnobWorkers.SetPool(d, "all", 1, "t")
+					controller.KnobPool.Set(d, 0, "all", "t")
+					controller.KnobLimit.Set(d, scope, 1, "t")
 				}
 			})))
 			require.NoError(t, s.Submit(soon(t), 0))
@@ -167,7 +167,7 @@ func TestHostile04ACrashUnderALimit(t *testing.T) {
 func TestHostile05ADrainWaitsForALinger(t *testing.T) {
 	s := stage.Func("s", echo[int])
 	p := start(t, s, pipeline.Control(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-		d.Batch(0, 64, time.Hour, "t")
+		controller.KnobBatch.Set(d, 0, controller.Batch{Max: 64, Linger: time.Hour}, "t")
 	})))
 	require.NoError(t, s.Submit(soon(t), 1))
 	time.Sleep(50 * time.Millisecond)
@@ -178,11 +178,11 @@ func TestHostile05ADrainWaitsForALinger(t *testing.T) {
 func TestHostile06APoolWithoutWorkers(t *testing.T) {
 	for name, laws := range map[string][]controller.Policy{
 		"bound to what is there": {policy.Color{}, policy.Fixed{}, told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-			d.Bind(0, "shared", "t")
+			controller.KnobPool.Set(d, 0, "shared", "t")
 		})},
 		"set to none": {policy.Color{}, told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-			d.Pool("shared", 0, "t")
-			d.Bind(0, "shared", "t")
+			controller.KnobWorkers.SetPool(d, "shared", 0, "t")
+			controller.KnobPool.Set(d, 0, "shared", "t")
 		})},
 		"leda kills all": {leda.New("kill", func(l *leda.Leda) { // New: a pool has at least one worker
 			_ = l.Pool.SetPool(l.Pool.New(2), l.Stages()[0])
@@ -208,7 +208,9 @@ func TestHostile06APoolWithoutWorkers(t *testing.T) {
 func TestHostile07BoundToTheOwnPoolOfAnotherStage(t *testing.T) {
 	a, b := stage.Func("a", echo[int]), stage.Func("b", echo[int])
 	p := start(t, a, b, pipeline.Control(policy.Color{}))
-	require.NoError(t, p.SetPolicy(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) { d.Bind(1, "a", "t") })))
+	require.NoError(t, p.SetPolicy(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+		controller.KnobPool.Set(d, 1, "a", "t")
+	})))
 	for _, s := range []*stage.Stage[int]{a, b} {
 		if _, err := stage.Call[int](soon(t), s, 1); err != nil {
 			t.Error(s.Name(), err)

@@ -55,10 +55,10 @@ func reset(t *testing.T, p *pipeline.Pipeline) {
 }
 
 // noted returns the newest entry about a knob in the journal.
-func noted(t *testing.T, p *pipeline.Pipeline, what controller.Knob) controller.Change {
+func noted(t *testing.T, p *pipeline.Pipeline, what string) controller.Change {
 	t.Helper()
 	for _, c := range slices.Backward(p.Journal()) {
-		if c.What == what {
+		if c.What.String() == what {
 			return c
 		}
 	}
@@ -69,7 +69,7 @@ func noted(t *testing.T, p *pipeline.Pipeline, what controller.Knob) controller.
 // requireNoted requires that the journal has a change of a knob: by which policy, of which stage, its values and the reason.
 func requireNoted(t *testing.T, p *pipeline.Pipeline, what controller.Knob, of string, before, after any) {
 	t.Helper()
-	c := noted(t, p, what)
+	c := noted(t, p, what.String())
 	require.Equal(t, "once", c.Policy)
 	require.Equal(t, of, c.StageName)
 	require.Equal(t, before, c.Before)
@@ -140,17 +140,17 @@ func end(t *testing.T, p *pipeline.Pipeline) {
 func TestTheNumberOfWorkersIsBoundedAndTakenOverByTheNextPolicy(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		p := bubble(t, stage.New("s", fn(echo[int]), stage.Workers(1, 8)))
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 5, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobWorkers.Set(d, 0, 5, "test") })))
 		synctest.Wait()
 		require.Equal(t, 5, workers(p, 0))
 		requireNoted(t, p, controller.KnobWorkers, "s", 1, 5)
 		reset(t, p)
 		synctest.Wait()
 		require.Equal(t, 5, workers(p, 0), "a number of workers is not a setting")
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 100, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobWorkers.Set(d, 0, 100, "test") })))
 		synctest.Wait()
 		require.Equal(t, 8, workers(p, 0))
-		require.Equal(t, "test (wanted 100, limited to the maximum, 8)", noted(t, p, controller.KnobWorkers).Why)
+		require.Equal(t, "test (wanted 100, limited to the maximum, 8)", noted(t, p, controller.KnobWorkers.String()).Why)
 		end(t, p)
 	})
 }
@@ -160,8 +160,8 @@ func TestAPoolIsMadeBoundAndUnbound(t *testing.T) {
 		s := stage.New("s", fn(echo[int]), stage.Workers(2, 4))
 		p := bubble(t, s)
 		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
-			d.Pool("all", 3, "test")
-			d.Bind(0, "all", "test")
+			controller.KnobWorkers.SetPool(d, "all", 3, "test")
+			controller.KnobPool.Set(d, 0, "all", "test")
 		})))
 		synctest.Wait()
 		snap := p.Snapshot()
@@ -194,8 +194,8 @@ func TestAPoolWithStagesKeepsAWorkerWhateverThePolicySays(t *testing.T) {
 			if v.Pool("all") != nil {
 				n = 0
 			}
-			d.Pool("all", n, "test")
-			d.Bind(0, "all", "test")
+			controller.KnobWorkers.SetPool(d, "all", n, "test")
+			controller.KnobPool.Set(d, 0, "all", "test")
 		}}))
 		time.Sleep(3*time.Second + time.Millisecond)
 		submit(t, s, 1)
@@ -208,14 +208,14 @@ func TestAPoolWithStagesKeepsAWorkerWhateverThePolicySays(t *testing.T) {
 // sharing makes the stages share one worker in a given way.
 func sharing(mode controller.Dispatch, plan *controller.VisitPlan, priorities ...int) once {
 	return func(s *controller.Snapshot, d *controller.Decisions) {
-		d.Pool("all", 1, "test")
-		d.Dispatch("all", mode, "test")
-		d.Visit("all", plan, "test")
+		controller.KnobWorkers.SetPool(d, "all", 1, "test")
+		controller.KnobDispatch.SetPool(d, "all", mode, "test")
+		controller.KnobVisit.SetPool(d, "all", plan, "test")
 		for i := range s.Stages {
-			d.Bind(controller.StageID(i), "all", "test")
+			controller.KnobPool.Set(d, controller.StageID(i), "all", "test")
 		}
 		for i, n := range priorities {
-			d.Priority(controller.StageID(i), n, "test")
+			controller.KnobPriority.Set(d, controller.StageID(i), n, "test")
 		}
 	}
 }
@@ -264,8 +264,8 @@ func TestPriorityAndDispatchAreReset(t *testing.T) {
 		gate := newLock("gate")
 		a, b := teller(&told, "a"), teller(&told, "b")
 		p := bubble(t, pipeline.Group("g", 1, 1, a, b, gate), pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) {
-			d.Dispatch("g", controller.SharedPriority, "test")
-			d.Priority(1, 3, "test")
+			controller.KnobDispatch.SetPool(d, "g", controller.SharedPriority, "test")
+			controller.KnobPriority.Set(d, 1, 3, "test")
 		})))
 		requireNoted(t, p, controller.KnobPriority, "b", 0, 3)
 		requireNoted(t, p, controller.KnobDispatch, "g", controller.SharedFIFO, controller.SharedPriority)
@@ -273,7 +273,7 @@ func TestPriorityAndDispatchAreReset(t *testing.T) {
 		require.Equal(t, controller.SharedFIFO, p.Snapshot().Pools[0].Dispatch)
 		require.NoError(t, p.SetPolicy(once(func(s *controller.Snapshot, d *controller.Decisions) {
 			require.Zero(t, s.Stages[1].Priority)
-			d.Dispatch("g", controller.SharedPriority, "test")
+			controller.KnobDispatch.SetPool(d, "g", controller.SharedPriority, "test")
 		})))
 		submit(t, gate, 1)
 		synctest.Wait()
@@ -291,13 +291,13 @@ func TestAVisitPlanIsShownAndReset(t *testing.T) {
 		plan := &controller.VisitPlan{Order: []controller.StageID{1, 0}, Gating: controller.Bounded, Bound: 4}
 		p := bubble(t, pipeline.Group("g", 1, 1, stage.New("a", fn(echo[int])), stage.New("b", fn(echo[int]))))
 		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
-			d.Dispatch("g", controller.Polled, "test")
-			d.Visit("g", plan, "test")
+			controller.KnobDispatch.SetPool(d, "g", controller.Polled, "test")
+			controller.KnobVisit.SetPool(d, "g", plan, "test")
 		})))
 		require.Equal(t, "2 1, bounded 4, now", p.Snapshot().Pools[0].Plan)
 		requireNoted(t, p, controller.KnobVisit, "g", (*controller.VisitPlan)(nil), plan)
 		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
-			d.Dispatch("g", controller.Polled, "test")
+			controller.KnobDispatch.SetPool(d, "g", controller.Polled, "test")
 		})))
 		require.Equal(t, "no plan", p.Snapshot().Pools[0].Plan)
 		end(t, p)
@@ -309,8 +309,8 @@ func TestAChangeOfAStagesOwnPoolIsJournalledOnce(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		plan := &controller.VisitPlan{Gating: controller.Gated}
 		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(rules{time.Second, func(_ *controller.Snapshot, d *controller.Decisions) {
-			d.Dispatch("s", controller.Polled, "test")
-			d.Visit("s", plan, "test")
+			controller.KnobDispatch.SetPool(d, "s", controller.Polled, "test")
+			controller.KnobVisit.SetPool(d, "s", plan, "test")
 		}}))
 		time.Sleep(10*time.Second + time.Millisecond)
 		require.LessOrEqual(t, len(p.Journal()), 2)
@@ -321,7 +321,7 @@ func TestAChangeOfAStagesOwnPoolIsJournalledOnce(t *testing.T) {
 func TestATheftMovesWorkersFromOneStageToAnother(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		p := bubble(t, stage.New("rich", fn(echo[int]), stage.Workers(1, 4)), stage.New("poor", fn(echo[int]), stage.Workers(1, 4)))
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 4, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobWorkers.Set(d, 0, 4, "test") })))
 		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Steal(1, 0, 2, "test") })))
 		synctest.Wait()
 		require.Equal(t, 2, workers(p, 0))
@@ -389,9 +389,9 @@ func TestInstancesBoundTheWorkersAtAStageAndExcessOnesAreStoppedOnce(t *testing.
 					return func(v *controller.Snapshot, d *controller.Decisions) {
 						law(v, d)
 						if name != "own" {
-							d.Pool("all", 8, "test")
+							controller.KnobWorkers.SetPool(d, "all", 8, "test")
 						}
-						d.Instances(0, n, "test")
+						controller.KnobInstances.Set(d, 0, n, "test")
 					}
 				}
 				p := bubble(t, s, pipeline.Control(use(2)))
@@ -433,7 +433,7 @@ func TestExcessInstancesThatAreIdleAreStoppedAtOnce(t *testing.T) {
 		close(key)
 		synctest.Wait()
 		require.EqualValues(t, 4, all.started.Load())
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Instances(0, 1, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobInstances.Set(d, 0, 1, "test") })))
 		require.EqualValues(t, 3, all.stopped.Load())
 		submit(t, s, 1, 2, 3, 4)
 		end(t, p)
@@ -499,7 +499,7 @@ func TestABatchIsTakenWhenItIsFullOrHasLingered(t *testing.T) {
 				p := bubble(t, s)
 				require.NoError(t, p.SetPolicy(once(func(v *controller.Snapshot, d *controller.Decisions) {
 					law(v, d)
-					d.Batch(0, 10, time.Second, "test")
+					controller.KnobBatch.Set(d, 0, controller.Batch{Max: 10, Linger: time.Second}, "test")
 				})))
 				requireNoted(t, p, controller.KnobBatch, "s", controller.Batch{Max: 256}, controller.Batch{Max: 10, Linger: time.Second})
 				time.Sleep(time.Millisecond)
@@ -539,7 +539,7 @@ func TestADrainDoesNotLinger(t *testing.T) {
 				s := stage.New("s", b, stage.Workers(1, 1))
 				p := bubble(t, s, pipeline.Control(once(func(v *controller.Snapshot, d *controller.Decisions) {
 					law(v, d)
-					d.Batch(0, 10, time.Hour, "test")
+					controller.KnobBatch.Set(d, 0, controller.Batch{Max: 10, Linger: time.Hour}, "test")
 				})))
 				time.Sleep(time.Millisecond)
 				submit(t, s, 1, 2, 3)
@@ -564,12 +564,12 @@ func TestCapacityIsRaisedAndLoweredWithWhatIsInTheQueue(t *testing.T) {
 		wait()
 		synctest.Wait()
 		require.Empty(t, let, "the queue is full")
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 4, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobCapacity.Set(d, 0, 4, "test") })))
 		synctest.Wait()
 		require.NoError(t, <-let, "raised, the queue is not full")
 		requireNoted(t, p, controller.KnobCapacity, "s", 2, 4)
 		submit(t, s, 4)
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 1, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobCapacity.Set(d, 0, 1, "test") })))
 		snap := p.Snapshot().Stages[0]
 		require.Equal(t, 1, snap.Queue.Capacity)
 		require.Equal(t, 4, snap.Queue.Queued, "lowered, it keeps its commands")
@@ -595,7 +595,7 @@ func TestADisabledStageAcceptsNothingAndFinishesItsCommands(t *testing.T) {
 		p := bubble(t, first, last, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
 		submit(t, last, 1, 2)
 		synctest.Wait()
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(1, false, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobEnabled.Set(d, 1, false, "test") })))
 		requireNoted(t, p, controller.KnobEnabled, "last", true, false)
 		require.ErrorIs(t, last.Submit(t.Context(), 3), stage.ErrDisabled)
 		ticket, err := first.Ask(t.Context(), 7)
@@ -635,7 +635,7 @@ func TestASubmitterThatWaitsAtAStageThatIsDisabledIsRefused(t *testing.T) {
 		let := make(chan error, 1)
 		go func() { let <- s.Submit(t.Context(), 2) }()
 		synctest.Wait()
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(0, false, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobEnabled.Set(d, 0, false, "test") })))
 		s.open()
 		require.ErrorIs(t, <-let, stage.ErrDisabled)
 		end(t, p)
@@ -683,7 +683,9 @@ func TestTheDisciplineSetsTheOrderOfAQueue(t *testing.T) {
 					}
 				}
 				fill()
-				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Discipline(0, row.discipline, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+					controller.KnobDiscipline.Set(d, 0, row.discipline, "test")
+				})))
 				if row.name != "" {
 					requireNoted(t, p, controller.KnobDiscipline, "s", row.name, row.discipline)
 				} else {
@@ -727,12 +729,16 @@ func TestHandlersReadTheQualityThatThePolicySets(t *testing.T) {
 		}
 		requireQuality(1)
 		for quality, held := range map[float64]float64{0.25: 0.25, -3: 0, 7: 1} {
-			require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, quality, "test") })))
+			require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+				controller.KnobQuality.Set(d, 0, quality, "test")
+			})))
 			requireQuality(held)
 		}
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, 0.5, "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobQuality.Set(d, 0, 0.5, "test") })))
 		requireNoted(t, p, controller.KnobQuality, "s", 1.0, 0.5)
-		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, math.NaN(), "test") })))
+		require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			controller.KnobQuality.Set(d, 0, math.NaN(), "test")
+		})))
 		requireQuality(1)
 		reset(t, p)
 		requireQuality(1)
@@ -749,7 +755,9 @@ func TestARateAdmitsANumberOfCommandsASecond(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
 				s := stage.New("s", fn(echo[int]))
 				p := bubble(t, s)
-				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Rate(scope, 10, 3, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+					controller.KnobRate.Set(d, scope, controller.Rate{PerSecond: 10, Burst: 3}, "test")
+				})))
 				requireNoted(t, p, controller.KnobRate, name, controller.Rate{}, controller.Rate{PerSecond: 10, Burst: 3})
 				tries := func(n int) (in int) {
 					for range n {
@@ -781,7 +789,7 @@ func TestALimitActsLikeAFullQueue(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
 				s := newLock("s", stage.Workers(1, 1), stage.Batch(1))
 				p := bubble(t, s)
-				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 3, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobLimit.Set(d, scope, 3, "test") })))
 				requireNoted(t, p, controller.KnobLimit, name, 0, 3)
 				submit(t, s, 1, 2, 3)
 				let := make(chan error, 10)
@@ -815,7 +823,7 @@ func TestAStageThatRejectsRefusesAtItsLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
 				s := newLock("s", stage.Workers(1, 1), stage.Overflow(stage.Reject))
-				p := bubble(t, s, pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 2, "test") })))
+				p := bubble(t, s, pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobLimit.Set(d, scope, 2, "test") })))
 				submit(t, s, 1, 2)
 				require.ErrorIs(t, s.Submit(t.Context(), 3), stage.ErrFull)
 				require.Equal(t, map[reason.Reason]uint64{reason.Full: 1}, p.Snapshot().Stages[0].Reasons.Rejected)
@@ -842,7 +850,7 @@ func TestALimitHoldsForACrowd(t *testing.T) {
 func crowd(t *testing.T, scope controller.StageID) {
 	t.Helper()
 	s := newLock("s", stage.Workers(1, 1))
-	p := bubble(t, s, pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 2, "test") })))
+	p := bubble(t, s, pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobLimit.Set(d, scope, 2, "test") })))
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() { submit(t, s, 1) })
@@ -879,7 +887,7 @@ func TestACrashAdmitsASubmitterThatWaitsAtALimit(t *testing.T) {
 					}, stage.Workers(1, 1))
 					p := bubble(t, s, pipeline.Control(once(func(v *controller.Snapshot, d *controller.Decisions) {
 						law(v, d)
-						d.Limit(scope, 1, "test")
+						controller.KnobLimit.Set(d, scope, 1, "test")
 					})))
 					submit(t, s, 0)
 					let := make(chan error, 1)
@@ -908,7 +916,7 @@ func TestAForwardedCommandWaitsForAStageAtItsLimit(t *testing.T) {
 				first := stage.Func("first", func(_ context.Context, cmd int) behaviour.Outcome { return behaviour.Forward(last, cmd) })
 				p := bubble(t, first, last, pipeline.Control(once(func(v *controller.Snapshot, d *controller.Decisions) {
 					law(v, d)
-					d.Limit(1, 1, "test")
+					controller.KnobLimit.Set(d, 1, 1, "test")
 				})))
 				for i := range 100 {
 					submit(t, first, i)
@@ -929,12 +937,16 @@ func TestShedRefusesAShareOfTheCommands(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
 				s := stage.New("s", fn(echo[ranked]))
 				p := bubble(t, s)
-				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 3, 0, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+					controller.KnobShed.Set(d, scope, controller.Shed{Below: 3, Probability: 0}, "test")
+				})))
 				requireNoted(t, p, controller.KnobShed, name, controller.Shed{}, controller.Shed{Below: 3})
 				require.NoError(t, s.Submit(t.Context(), 3))
 				require.ErrorContains(t, s.Submit(t.Context(), 2), `stage "s": turned away by a policy`)
 				require.Equal(t, map[reason.Reason]uint64{reason.Policy: 1}, p.Snapshot().Stages[0].Reasons.Rejected)
-				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 0.5, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+					controller.KnobShed.Set(d, scope, controller.Shed{Below: 0, Probability: 0.5}, "test")
+				})))
 				in := 0
 				for range 1000 {
 					if s.Submit(t.Context(), 5) == nil {
@@ -942,7 +954,9 @@ func TestShedRefusesAShareOfTheCommands(t *testing.T) {
 					}
 				}
 				require.InDelta(t, 500, in, 120)
-				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 1, "test") })))
+				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+					controller.KnobShed.Set(d, scope, controller.Shed{Below: 0, Probability: 1}, "test")
+				})))
 				require.Error(t, s.Submit(t.Context(), 5))
 				reset(t, p)
 				require.NoError(t, s.Submit(t.Context(), 0))
@@ -965,7 +979,7 @@ func TestAGateDecidesOnEachCommand(t *testing.T) {
 				p := bubble(t, s)
 				var saw []int
 				require.NoError(t, p.SetPolicy(once(func(_ *controller.Snapshot, d *controller.Decisions) {
-					d.Gate(scope, gatekeeper(func(cmd any, queued, capacity int) error {
+					controller.KnobGate.Set(d, scope, gatekeeper(func(cmd any, queued, capacity int) error {
 						saw = append(saw, queued, capacity)
 						switch cmd {
 						case 2:
@@ -978,7 +992,7 @@ func TestAGateDecidesOnEachCommand(t *testing.T) {
 						return nil
 					}), "test")
 				})))
-				c := noted(t, p, controller.KnobGate)
+				c := noted(t, p, controller.KnobGate.String())
 				require.Nil(t, c.Before)
 				require.NotNil(t, c.After)
 				submit(t, s, 1)
@@ -1019,17 +1033,17 @@ func TestSeveralPoliciesTurnOnlyTheKnobsThatTheyClaim(t *testing.T) {
 		var log strings.Builder
 		s := stage.New("s", fn(echo[int]), stage.Workers(1, 8))
 		hirer := claiming{"hirer", []controller.Knob{controller.KnobWorkers}, func(d *controller.Decisions) {
-			d.Workers(0, 3, "test")
-			d.Capacity(0, 7, "a knob that it did not claim")
+			controller.KnobWorkers.Set(d, 0, 3, "test")
+			controller.KnobCapacity.Set(d, 0, 7, "a knob that it did not claim")
 		}}
-		batcher := claiming{"batcher", []controller.Knob{controller.KnobBatch, controller.KnobCapacity}, func(d *controller.Decisions) { d.Batch(0, 5, 0, "test") }}
+		batcher := claiming{"batcher", []controller.Knob{controller.KnobBatch, controller.KnobCapacity}, func(d *controller.Decisions) { controller.KnobBatch.Set(d, 0, controller.Batch{Max: 5}, "test") }}
 		p := bubble(t, s, pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))), pipeline.Control(hirer, batcher, policy.Fixed{}))
 		synctest.Wait()
 		require.Equal(t, "hirer+batcher+fixed", p.Snapshot().Policy)
 		require.Equal(t, 3, workers(p, 0))
 		require.Equal(t, 1024, p.Snapshot().Stages[0].Queue.Capacity)
-		require.Equal(t, "hirer", noted(t, p, controller.KnobWorkers).Policy)
-		require.Equal(t, "batcher", noted(t, p, controller.KnobBatch).Policy)
+		require.Equal(t, "hirer", noted(t, p, controller.KnobWorkers.String()).Policy)
+		require.Equal(t, "batcher", noted(t, p, controller.KnobBatch.String()).Policy)
 		require.Len(t, p.Journal(), 2)
 		require.Contains(t, log.String(), "turned a knob that it did not claim")
 		require.Contains(t, log.String(), "policy=hirer knob=capacity")
@@ -1047,23 +1061,23 @@ func TestTheDecisionsOfAPolicyThatPanicsStayAndTheOthersContinue(t *testing.T) {
 		first := claiming{"first", []controller.Knob{controller.KnobWorkers}, func(d *controller.Decisions) {
 			d.Every(time.Second)
 			if asked++; asked > 1 {
-				d.Workers(0, 8, "lost")
+				controller.KnobWorkers.Set(d, 0, 8, "lost")
 				panic(errors.New("policy"))
 			}
-			d.Workers(0, 3, "test")
+			controller.KnobWorkers.Set(d, 0, 3, "test")
 		}}
 		turned := 0
 		second := claiming{"second", []controller.Knob{controller.KnobPriority}, func(d *controller.Decisions) {
 			d.Every(time.Second)
 			turned++
-			d.Priority(0, turned, "test")
+			controller.KnobPriority.Set(d, 0, turned, "test")
 		}}
 		p := bubble(t, s, pipeline.Control(first, second))
 		time.Sleep(5*time.Second + time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, 3, workers(p, 0))
 		require.Equal(t, 6, asked)
-		require.Equal(t, 6, noted(t, p, controller.KnobPriority).After)
+		require.Equal(t, 6, noted(t, p, controller.KnobPriority.String()).After)
 		end(t, p)
 	})
 }

@@ -119,7 +119,7 @@ func TestASwapIsJournalledAndUndoesTheChangesOfTheOldPolicy(t *testing.T) {
 	require.Equal(t, "fixed", s.Policy)
 	require.Empty(t, p.Snapshot().Pools, "the pool is not needed any more")
 	require.True(t, slices.ContainsFunc(p.Journal(), func(c controller.Change) bool {
-		return c.What == "policy" && c.Before == "shared shared priority" && c.After == "fixed"
+		return c.What.String() == "policy" && c.Before == "shared shared priority" && c.After == "fixed"
 	}))
 }
 

@@ -33,12 +33,12 @@ func (s shared) Control(ev controller.Event, v *controller.Snapshot, d *controll
 	if ev.Kind != controller.EventStart && ev.Kind != controller.EventTopology {
 		return
 	}
-	d.Pool("all", s.workers, "test")
-	d.Dispatch("all", s.mode, "test")
-	d.Visit("all", s.plan, "test")
+	controller.KnobWorkers.SetPool(d, "all", s.workers, "test")
+	controller.KnobDispatch.SetPool(d, "all", s.mode, "test")
+	controller.KnobVisit.SetPool(d, "all", s.plan, "test")
 	for _, st := range v.Stages {
-		d.Bind(st.ID, "all", "test")
-		d.Priority(st.ID, st.Rank, "test")
+		controller.KnobPool.Set(d, st.ID, "all", "test")
+		controller.KnobPriority.Set(d, st.ID, st.Rank, "test")
 	}
 }
 

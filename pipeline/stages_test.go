@@ -131,8 +131,8 @@ func TestAPolicyCannotEndAPause(t *testing.T) {
 		submit(t, s, 1)
 		for _, law := range append(laws(t), once(func(s *controller.Snapshot, d *controller.Decisions) {
 			require.True(t, s.Stages[0].Paused)
-			d.Enable(0, true, "test")
-			d.Priority(0, 4, "test")
+			controller.KnobEnabled.Set(d, 0, true, "test")
+			controller.KnobPriority.Set(d, 0, 4, "test")
 		}), sharing(controller.Polled, nil), policy.Fixed{}) {
 			require.NoError(t, p.SetPolicy(law))
 			time.Sleep(2 * time.Second)
@@ -360,7 +360,7 @@ func TestADecisionAboutAStageThatWasJustAddedMakesNoPool(t *testing.T) {
 				<-hold
 			}
 			if len(s.Stages) > 2 {
-				d.Workers(2, 2, "test")
+				controller.KnobWorkers.Set(d, 2, 2, "test")
 			}
 		})
 		full := newLock("full", stage.Capacity(1), stage.Workers(1, 1))

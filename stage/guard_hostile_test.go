@@ -47,7 +47,7 @@ func (gated) Check() error                 { return nil }
 func (g gated) New() controller.Controller { return g }
 
 func (g gated) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-	d.Gate(controller.Entry, g.gate, "test")
+	controller.KnobGate.Set(d, controller.Entry, g.gate, "test")
 }
 
 // survives runs f on a goroutine of its own, and reports whether it returned.

@@ -151,7 +151,7 @@ type narrow struct {
 func (n narrow) New() controller.Controller { return n }
 
 func (n narrow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-	d.Limit(controller.Entry, 3, "narrow")
+	controller.KnobLimit.Set(d, controller.Entry, 3, "narrow")
 	n.calls.Add(1)
 }
 

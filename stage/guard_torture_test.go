@@ -148,7 +148,7 @@ func (b batches) New() controller.Controller { return b }
 
 func (b batches) Control(_ controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	for _, st := range s.Stages {
-		d.Batch(st.ID, b.Max, b.Linger, "torture")
+		controller.KnobBatch.Set(d, st.ID, controller.Batch{Max: b.Max, Linger: b.Linger}, "torture")
 	}
 }
 

@@ -90,7 +90,7 @@ func (slow) Name() string                 { return "slow" }
 func (slow) Check() error                 { return nil }
 func (s slow) New() controller.Controller { return s }
 func (slow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-	d.Rate(controller.Entry, 2, 1, "test")
+	controller.KnobRate.Set(d, controller.Entry, controller.Rate{PerSecond: 2, Burst: 1}, "test")
 }
 
 func TestAnOverloadSaysWhenARateAllowsTheNextCommand(t *testing.T) {

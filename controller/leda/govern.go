@@ -30,12 +30,12 @@ func (l *Leda) govern(ev controller.Event) {
 	pools := l.shared()
 	for _, p := range pools {
 		how, why := l.dispatch(p)
-		l.d.Dispatch(string(p), how, why)
+		controller.KnobDispatch.SetPool(l.d, string(p), how, why)
 		if !l.private {
 			continue
 		}
 		plan := l.Scheduler.plan(p)
-		l.d.Visit(string(p), plan, because("scheduler.visitOrder of %d", len(plan.Order)))
+		controller.KnobVisit.SetPool(l.d, string(p), plan, because("scheduler.visitOrder of %d", len(plan.Order)))
 		l.Monitoring.follow(ev, p, plan)
 	}
 	l.Monitoring.forgetOthers(pools)

@@ -36,7 +36,7 @@ func (g *InstancesGroup) change(method string, st Stage, n, sign int) error {
 	}
 	now := g.l.now.Stages[id].Instances
 	why := because("%s(%d) with %d", method, n, now)
-	return g.l.decide(func(d *controller.Decisions) { d.Instances(id, add(now, sign*n), why) })
+	return g.l.decide(func(d *controller.Decisions) { controller.KnobInstances.Set(d, id, add(now, sign*n), why) })
 }
 
 // GetInstanceCount (A.5.3) returns how many workers may be at a stage at once.

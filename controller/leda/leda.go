@@ -82,7 +82,7 @@ func (l *Leda) SetQueueCapacity(st Stage, maxSize int) error {
 		return err
 	}
 	why := because("setQueueCapacity(%d)", maxSize)
-	return l.decide(func(d *controller.Decisions) { d.Capacity(id, maxSize, why) })
+	return l.decide(func(d *controller.Decisions) { controller.KnobCapacity.Set(d, id, maxSize, why) })
 }
 
 // GetQueueCapacity (A.1.3) returns how many commands a stage's queue may hold.
@@ -106,7 +106,7 @@ func (l *Leda) enable(method string, st Stage, on bool) error {
 		return err
 	}
 	why := because("%s", method)
-	return l.decide(func(d *controller.Decisions) { d.Enable(id, on, why) })
+	return l.decide(func(d *controller.Decisions) { controller.KnobEnabled.Set(d, id, on, why) })
 }
 
 // QueueIsEnabled (A.1.6) reports whether a stage takes commands.

@@ -145,11 +145,11 @@ func (l *Leda) exists(p Pool) bool {
 }
 
 func (l *Leda) resize(p Pool, n int, why string) error {
-	return l.decide(func(d *controller.Decisions) { d.Pool(string(l.real(p)), n, why) })
+	return l.decide(func(d *controller.Decisions) { controller.KnobWorkers.SetPool(d, string(l.real(p)), n, why) })
 }
 
 func (l *Leda) bind(id controller.StageID, p Pool, why string) error {
-	return l.decide(func(d *controller.Decisions) { d.Bind(id, string(l.real(p)), why) })
+	return l.decide(func(d *controller.Decisions) { controller.KnobPool.Set(d, id, string(l.real(p)), why) })
 }
 
 // real returns the pool that a script means: in a script that governs a group,

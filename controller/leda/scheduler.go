@@ -120,7 +120,7 @@ func (g *SchedulerGroup) SetPriority(st Stage, priority int) error {
 		return err
 	}
 	why := because("scheduler.setPriority(%d)", priority)
-	return g.l.decide(func(d *controller.Decisions) { d.Priority(id, priority, why) })
+	return g.l.decide(func(d *controller.Decisions) { controller.KnobPriority.Set(d, id, priority, why) })
 }
 
 // GetPriority (A.4.7) returns the priority of a stage in the queue that it

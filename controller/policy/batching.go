@@ -164,7 +164,7 @@ func (c *batching) start(st *controller.StageStats, t *throttle, d *controller.D
 
 func (c *batching) set(st *controller.StageStats, batch int, why string, d *controller.Decisions) {
 	if batch != st.Batch.Max {
-		d.Batch(st.ID, batch, st.Batch.Linger, why)
+		controller.KnobBatch.Set(d, st.ID, controller.Batch{Max: batch, Linger: st.Batch.Linger}, why)
 	}
 }
 

@@ -37,7 +37,7 @@ const NoRope = -1
 // # The rope
 //
 // Commands that the drum cannot keep up with are not admitted: the pipeline's
-// limit (Decisions.Limit) is Buffer commands plus the commands that the drum
+// limit (KnobLimit) is Buffer commands plus the commands that the drum
 // may have in hand, one for each worker that may be there. Submitters then wait
 // for admission, and not in a queue. The rope replaces the limit that the
 // pipeline has; it is set when the drum is known. By default Buffer is half of
@@ -133,11 +133,11 @@ func (p DBR) withDefaults() DBR {
 func (p DBR) defaults() DBR {
 	switch p.Preset {
 	case Cruz:
-		return DBR{Rate: ByCompletion, Bound: NoBound, Buffer: NoRope, Interval: controller.MinInterval}
+		return DBR{Rate: ByCompletion, Bound: NoBound, Buffer: NoRope, Interval: time.Millisecond}
 	case Gordon:
-		return DBR{Rate: ByService, Bound: NoBound, Buffer: NoRope, Interval: controller.MinInterval}
+		return DBR{Rate: ByService, Bound: NoBound, Buffer: NoRope, Interval: time.Millisecond}
 	case Measured:
-		return DBR{Rate: ByCompletion, Bound: measuredBound, Buffer: NoRope, Interval: controller.MinInterval}
+		return DBR{Rate: ByCompletion, Bound: measuredBound, Buffer: NoRope, Interval: time.Millisecond}
 	default:
 		return DBR{Rate: ByService, Bound: 4, Interval: 100 * time.Millisecond}
 	}
@@ -286,7 +286,7 @@ func (c *dbr) more(v *view, all bool, d *controller.Decisions) {
 	}
 	buffer, inHand := c.buffer(drum), inHand(v, drum)
 	if limit := buffer + inHand; all || limit != v.Entry.Limit {
-		d.Limit(controller.Entry, limit, fmt.Sprintf("%d for the buffer of %q, the drum, and %d in hand there", buffer, drum.Name, inHand))
+		controller.KnobLimit.Set(d, controller.Entry, limit, fmt.Sprintf("%d for the buffer of %q, the drum, and %d in hand there", buffer, drum.Name, inHand))
 	}
 }
 

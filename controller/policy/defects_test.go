@@ -146,6 +146,6 @@ type greedy struct{}
 
 func (greedy) Control(_ controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	for _, st := range s.Stages {
-		d.Workers(st.ID, st.MaxWorkers, "all of them")
+		controller.KnobWorkers.Set(d, st.ID, st.MaxWorkers, "all of them")
 	}
 }

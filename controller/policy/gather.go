@@ -45,12 +45,12 @@ func (g gathering) gather(s *controller.Snapshot, shared commons, d *controller.
 	for _, pool := range poolsOf(nil, s, shared) {
 		stages := stagesOf(nil, s, pool, shared)
 		g.staff(s, pool, shared, d)
-		d.Dispatch(pool, g.dispatch, fmt.Sprintf("for its %d stages", len(stages)))
+		controller.KnobDispatch.SetPool(d, pool, g.dispatch, fmt.Sprintf("for its %d stages", len(stages)))
 		if pool != shared.name {
 			continue // its stages are there already
 		}
 		for _, id := range stages {
-			d.Bind(id, pool, fmt.Sprintf("one of %d stages that share workers", len(stages)))
+			controller.KnobPool.Set(d, id, pool, fmt.Sprintf("one of %d stages that share workers", len(stages)))
 		}
 	}
 }
@@ -60,13 +60,13 @@ func (g gathering) gather(s *controller.Snapshot, shared commons, d *controller.
 func (g gathering) staff(s *controller.Snapshot, pool string, shared commons, d *controller.Decisions) {
 	switch {
 	case g.workers > 0:
-		d.Pool(pool, g.workers, fmt.Sprintf("%d workers are configured", g.workers))
+		controller.KnobWorkers.SetPool(d, pool, g.workers, fmt.Sprintf("%d workers are configured", g.workers))
 	case pool != shared.name:
 		return
 	case g.usual > 0:
-		d.Pool(pool, g.usual, fmt.Sprintf("%d workers, as in the preset", g.usual))
+		controller.KnobWorkers.SetPool(d, pool, g.usual, fmt.Sprintf("%d workers, as in the preset", g.usual))
 	default:
-		d.Pool(pool, max(1, s.CPUs), fmt.Sprintf("one for each of %d CPUs", s.CPUs))
+		controller.KnobWorkers.SetPool(d, pool, max(1, s.CPUs), fmt.Sprintf("one for each of %d CPUs", s.CPUs))
 	}
 }
 

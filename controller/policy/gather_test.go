@@ -122,13 +122,13 @@ func TestAPolicyOfVisitsDecidesOnAllItsKnobsAtTheStartAndWhenTheTopologyChanges(
 			h.ask(kind)
 			h.sound(t)
 			for i := range h.Stages {
-				_, _, ok := h.d.Wish(controller.KnobPool, controller.StageID(i))
+				_, _, ok := controller.KnobPool.Wish(&h.d, controller.StageID(i))
 				require.True(t, ok)
 			}
-			for _, knob := range []controller.Knob{controller.KnobWorkers, controller.KnobDispatch, controller.KnobVisit} {
-				_, _, ok := h.d.PoolWish(knob, policy.SharedPool)
-				require.True(t, ok, knob)
-			}
+			_, _, workers := controller.KnobWorkers.PoolWish(&h.d, policy.SharedPool)
+			_, _, dispatch := controller.KnobDispatch.PoolWish(&h.d, policy.SharedPool)
+			_, _, visit := controller.KnobVisit.PoolWish(&h.d, policy.SharedPool)
+			require.True(t, workers && dispatch && visit)
 		}
 	})
 }

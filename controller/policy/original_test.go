@@ -80,16 +80,16 @@ func (o *original) checkStageBalance(
 ) balance {
 	least, most := o.bounds(st)
 	if !o.has.e19 && st.Workers < least {
-		d.Workers(st.ID, least, "below the minimum")
+		controller.KnobWorkers.Set(d, st.ID, least, "below the minimum")
 		return b
 	}
 	queue, up, down := o.sample(st)
 	b.hot, b.cold = next(b.hot, queue > up), next(b.cold, queue < down)
 	switch may := o.may(now, b); {
 	case may && b.hot >= o.law.Samples && st.Workers < most:
-		d.Workers(st.ID, st.Workers+1, "add_worker")
+		controller.KnobWorkers.Set(d, st.ID, st.Workers+1, "add_worker")
 	case may && b.cold >= o.law.Samples && st.Workers > least:
-		d.Workers(st.ID, o.removeWorker(st), "remove_worker")
+		controller.KnobWorkers.Set(d, st.ID, o.removeWorker(st), "remove_worker")
 	default:
 		return b
 	}

@@ -227,7 +227,7 @@ func (c *seda) discard(s *controller.Snapshot, d *controller.Decisions) {
 	}
 	for i := range s.Stages {
 		if !s.Stages[i].Paused {
-			d.Gate(controller.StageID(i), discarding{}, "the queues of the listing discard beyond 100")
+			controller.KnobGate.Set(d, controller.StageID(i), discarding{}, "the queues of the listing discard beyond 100")
 		}
 	}
 }

@@ -178,7 +178,7 @@ func (c *srpt) more(v *view, all bool, d *controller.Decisions) {
 	for i := range v.Stages {
 		if home(v.Snapshot, i, v.shared) != "" && (all || c.priorities[i] != v.Stages[i].Priority) {
 			id := controller.StageID(i)
-			d.Priority(id, c.priorities[i], c.reason(v, id))
+			controller.KnobPriority.Set(d, id, c.priorities[i], c.reason(v, id))
 		}
 	}
 }

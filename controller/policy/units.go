@@ -109,10 +109,10 @@ func (u *unit) free() int { return u.workers - u.busy - u.blocked }
 // scale sets the number of workers of the unit.
 func (u *unit) scale(d *controller.Decisions, n int, why string) {
 	if u.stage == controller.NoStage {
-		d.Pool(u.name, n, why)
+		controller.KnobWorkers.SetPool(d, u.name, n, why)
 		return
 	}
-	d.Workers(u.stage, n, why)
+	controller.KnobWorkers.Set(d, u.stage, n, why)
 }
 
 // restore brings a unit back within its bounds, and reports whether it had to.

@@ -186,7 +186,7 @@ func (c *visits) start(s *controller.Snapshot, d *controller.Decisions) {
 	for _, pool := range c.pools {
 		v, _ := c.draw(pool, s)
 		c.turns[pool] = c.firstTurn(s, pool)
-		d.Visit(pool, frozen(&c.draft), c.why(v))
+		controller.KnobVisit.SetPool(d, pool, frozen(&c.draft), c.why(v))
 	}
 	c.rest(s, true, d)
 }
@@ -254,7 +254,7 @@ func (c *visits) plan(pool string, s *controller.Snapshot, must bool, d *control
 	if !(knows || must) || c.draft.Equal(s.Pool(pool).Plan) {
 		return false
 	}
-	d.Visit(pool, frozen(&c.draft), c.why(v))
+	controller.KnobVisit.SetPool(d, pool, frozen(&c.draft), c.why(v))
 	return true
 }
 

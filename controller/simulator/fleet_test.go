@@ -242,7 +242,7 @@ type greedy struct{ policy.Fixed }
 func (greedy) New() controller.Controller { return greedy{} }
 func (greedy) Claims() []controller.Knob  { return []controller.Knob{controller.KnobWorkers} }
 func (greedy) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-	d.Priority(0, 7, "why not")
+	controller.KnobPriority.Set(d, 0, 7, "why not")
 }
 
 type broken struct{ policy.Fixed }

@@ -63,7 +63,7 @@ func newLine(c config) *line {
 // not set the number of workers, all run from the start.
 func fewest(c config) int {
 	pol, says := c.policy.(controller.Claimer)
-	if says && !slices.Contains(pol.Claims(), controller.KnobWorkers) {
+	if says && !slices.Contains(pol.Claims(), controller.Knob(controller.KnobWorkers)) {
 		return c.workers
 	}
 	return 1

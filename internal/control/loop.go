@@ -114,7 +114,7 @@ func New(cfg Config) *Loop {
 	}
 	l.state = NewState(stages, cfg.Groups)
 	l.slow = eventQueue{send: l.send, pause: 100 * time.Millisecond, queued: map[Event]bool{}}
-	l.fast = eventQueue{send: l.send, pause: controller.MinInterval, queued: map[Event]bool{}}
+	l.fast = eventQueue{send: l.send, pause: time.Millisecond, queued: map[Event]bool{}}
 	return l
 }
 

@@ -145,8 +145,14 @@ func (a *loopActor) reset(group string) {
 	delete(l.state.visits, group)
 }
 
-// knobPolicy is the name of the policy itself in the journal.
-const knobPolicy controller.Knob = "policy"
+// knobPolicy is the policy itself in the journal.
+var knobPolicy controller.Knob = named("policy")
+
+// named is a knob that only a journal has.
+type named string
+
+// String is for [controller.Knob].
+func (n named) String() string { return string(n) }
 
 // noPolicy stands in the journal for the policies of a group that has no
 // controller of its own.

@@ -221,7 +221,7 @@ func (l *spyController) Control(ev controller.Event, s *controller.Snapshot, d *
 	for i := range s.Stages {
 		st := &s.Stages[i]
 		if n := l.spy.take(st.Name); n != 0 {
-			d.Workers(st.ID, st.Workers+n, "as the scenario asks")
+			controller.KnobWorkers.Set(d, st.ID, st.Workers+n, "as the scenario asks")
 		}
 	}
 }

@@ -371,7 +371,7 @@ type narrow struct{ custom }
 func (n narrow) New() controller.Controller { return n }
 
 func (narrow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-	d.Limit(controller.Entry, 4, "narrow")
+	controller.KnobLimit.Set(d, controller.Entry, 4, "narrow")
 }
 
 // What a plan submits by AddStage must not wait for a stage that the same plan has paused.

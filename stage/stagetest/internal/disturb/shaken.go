@@ -31,24 +31,24 @@ type shaker struct {
 
 // Control changes the settings of all stages.
 func (s *shaker) Control(ev controller.Event, snap *controller.Snapshot, d *controller.Decisions) {
-	d.Every(controller.MinInterval)
+	d.Every(time.Millisecond)
 	if ev.Kind == controller.EventStop {
 		return
 	}
 	for i := range snap.Stages {
 		id := snap.Stages[i].ID
 		if s.ordered {
-			d.Batch(id, 1+s.rnd.IntN(64), 0, "shaken")
+			controller.KnobBatch.Set(d, id, controller.Batch{Max: 1 + s.rnd.IntN(64)}, "shaken")
 			continue
 		}
-		d.Workers(id, 1+s.rnd.IntN(8), "shaken")
+		controller.KnobWorkers.Set(d, id, 1+s.rnd.IntN(8), "shaken")
 		switch s.rnd.IntN(4) {
 		case 0:
-			d.Instances(id, 1+s.rnd.IntN(8), "shaken")
+			controller.KnobInstances.Set(d, id, 1+s.rnd.IntN(8), "shaken")
 		case 1:
-			d.Batch(id, 1+s.rnd.IntN(64), time.Duration(s.rnd.IntN(2))*time.Millisecond, "shaken")
+			controller.KnobBatch.Set(d, id, controller.Batch{Max: 1 + s.rnd.IntN(64), Linger: time.Duration(s.rnd.IntN(2)) * time.Millisecond}, "shaken")
 		case 2:
-			d.Capacity(id, 1+s.rnd.IntN(64), "shaken")
+			controller.KnobCapacity.Set(d, id, 1+s.rnd.IntN(64), "shaken")
 		}
 	}
 }
