@@ -39,16 +39,14 @@ func (l *Loop) snapshot() *controller.Snapshot {
 func statsOf(c *engine.Core, st *stageState, accounts *inbox.Accounts) controller.StageStats {
 	s := controller.StageStats{
 		Name:     c.Name(),
-		QueueLen: accounts.Due, QueueCap: st.knobs.Capacity, OldestWait: accounts.Oldest,
+		QueueLen: accounts.Due, OldestWait: accounts.Oldest,
 		InHand: accounts.InBatches, Busy: accounts.Workers.Busy, Blocked: accounts.Workers.Blocked, Stalled: accounts.Pool != nil && accounts.Stalled,
-		Needs: min(c.Asked(), st.knobs.Instances),
-		Pool:  st.pool, Instances: st.knobs.Instances, FreeInstances: max(st.knobs.Instances-accounts.Out, 0),
-		Priority: st.knobs.Priority, Discipline: st.discipline,
-		Batch:   controller.Batch{Max: st.knobs.Batch, Linger: st.knobs.Linger},
-		Enabled: !st.knobs.Disabled, Paused: st.knobs.Paused, Blocking: c.Blocking(),
-		Quality: st.knobs.Quality, Admission: st.admits(),
+		Needs:         min(c.Asked(), st.knobs.Instances),
+		FreeInstances: max(st.knobs.Instances-accounts.Out, 0),
+		Paused:        st.knobs.Paused, Blocking: c.Blocking(),
 		Total: countersOf(accounts),
 	}
+	st.show(&s)
 	if c.Suspends() {
 		s.FreeInstances = max(st.knobs.Instances-accounts.Queue.InHand, 0)
 	}

@@ -202,44 +202,7 @@ func (s *State) apply(ch controller.Change) {
 	if st == nil {
 		return // a stage that has just been added; the policies are asked again when the state has it
 	}
-	switch ch.What {
-	case controller.KnobDispatch:
-		st.dispatch = ch.After.(controller.Dispatch)
-	case controller.KnobVisit:
-		st.plan, _ = ch.After.(*controller.VisitPlan)
-	case controller.KnobWorkers:
-		st.workers = ch.After.(int)
-	case controller.KnobPool:
-		st.bind(ch.After.(string))
-	case controller.KnobInstances:
-		st.knobs.Instances = ch.After.(int)
-	case controller.KnobPriority:
-		st.knobs.Priority = ch.After.(int)
-	case controller.KnobBatch:
-		b := ch.After.(controller.Batch)
-		st.knobs.Batch, st.knobs.Linger = b.Max, b.Linger
-	case controller.KnobCapacity:
-		st.knobs.Capacity = ch.After.(int)
-	case controller.KnobEnabled:
-		st.knobs.Disabled = !ch.After.(bool)
-	case controller.KnobDiscipline:
-		st.discipline = ch.After.(string)
-	case controller.KnobQuality:
-		st.knobs.Quality = ch.After.(float64)
-	default:
-		if st.admission == nil {
-			st.admission = new(controller.Admission)
-		}
-		admit(st.admission, ch)
-	}
-}
-
-// bind moves a stage to another pool. A stage that returns to its own pool
-// starts there with the fewest workers, until a policy decides otherwise.
-func (st *stageState) bind(pool string) {
-	st.pool = pool
-	fewest, _ := st.options.Bounds()
-	st.workers = fewest
+	st.apply(ch)
 }
 
 // applyPool applies a change of a shared pool, and adds the pool if it is new.
@@ -249,29 +212,7 @@ func (s *State) applyPool(ch controller.Change) {
 		p = &poolState{name: ch.StageName, fewest: 1, most: controller.MostWorkers, workers: 1}
 		s.addPool(p)
 	}
-	switch ch.What {
-	case controller.KnobWorkers:
-		p.workers = ch.After.(int)
-	case controller.KnobDispatch:
-		p.dispatch = ch.After.(controller.Dispatch)
-	case controller.KnobVisit:
-		p.plan, _ = ch.After.(*controller.VisitPlan)
-	default:
-	}
-}
-
-func admit(a *controller.Admission, ch controller.Change) {
-	switch ch.What {
-	case controller.KnobRate:
-		a.Rate = ch.After.(controller.Rate)
-	case controller.KnobLimit:
-		a.Limit = ch.After.(int)
-	case controller.KnobShed:
-		a.Shed = ch.After.(controller.Shed)
-	case controller.KnobGate:
-		a.Gate, _ = ch.After.(controller.Gate)
-	default:
-	}
+	p.apply(ch)
 }
 
 // usage says which pools have stages, and which stages' own pools have other
