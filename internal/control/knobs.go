@@ -1,9 +1,57 @@
 package control
 
-import "github.com/golda-dev/golda/controller"
+import (
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/queue"
+)
 
-// The desired state has the value of each knob. Here are the two directions: a
-// change sets the value, and a snapshot shows it.
+// The desired state of a stage and of a pool has the value of each knob. Here
+// are the two directions: a change sets the value, and a snapshot shows it.
+
+// Options are the options of a stage, as far as they set knobs. An
+// [engine.Core] has them.
+type Options interface {
+	Name() string
+	Bounds() (fewest, most int) // of its own workers
+	Preset() inbox.Knobs
+	Discipline() queue.Discipline
+}
+
+// stageState is the desired state of a stage, and of its own pool.
+type stageState struct {
+	options    Options
+	group      string // whose controller governs it, if it has one: the group that declares it, or else the stage itself
+	pool       string // whose workers visit it; its own name for its own pool
+	workers    int    // of its own pool, if it has workers of its own
+	knobs      inbox.Knobs
+	dispatch   controller.Dispatch // of its own pool; matters only if other stages are bound to it, too
+	plan       *controller.VisitPlan
+	discipline string
+	admission  *controller.Admission // nil: no limit
+	paused     bool                  // by the user, not by a policy
+}
+
+// poolState is the desired state of a shared pool.
+type poolState struct {
+	name         string
+	group        bool // the pipeline declares it
+	fewest, most int
+	workers      int
+	dispatch     controller.Dispatch
+	plan         *controller.VisitPlan
+}
+
+// admits returns the stage's limit on commands from outside.
+func (st *stageState) admits() controller.Admission {
+	if st.admission == nil {
+		return controller.Admission{}
+	}
+	return *st.admission
+}
+
+// own reports whether the stage has workers of its own.
+func (st *stageState) own() bool { return st.pool == st.options.Name() }
 
 // apply applies a change of a knob of the stage, or of its own pool.
 func (st *stageState) apply(ch controller.Change) {

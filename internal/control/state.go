@@ -4,18 +4,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/controller"
-	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/stage/queue"
 )
-
-// Options are the options of a stage, as far as they set knobs. An
-// [engine.Core] has them.
-type Options interface {
-	Name() string
-	Bounds() (fewest, most int) // of its own workers
-	Preset() inbox.Knobs
-	Discipline() queue.Discipline
-}
 
 // Group is a group of stages that the pipeline declares.
 type Group struct {
@@ -36,30 +25,6 @@ type State struct {
 
 	order  []string       // of pools, in the order in which they were added
 	visits map[string]int // by group: after how many visits its controller's policies want to be notified; 0: never
-}
-
-// stageState is the desired state of a stage, and of its own pool.
-type stageState struct {
-	options    Options
-	group      string // whose controller governs it, if it has one: the group that declares it, or else the stage itself
-	pool       string // whose workers visit it; its own name for its own pool
-	workers    int    // of its own pool, if it has workers of its own
-	knobs      inbox.Knobs
-	dispatch   controller.Dispatch // of its own pool; matters only if other stages are bound to it, too
-	plan       *controller.VisitPlan
-	discipline string
-	admission  *controller.Admission // nil: no limit
-	paused     bool                  // by the user, not by a policy
-}
-
-// poolState is the desired state of a shared pool.
-type poolState struct {
-	name         string
-	group        bool // the pipeline declares it
-	fewest, most int
-	workers      int
-	dispatch     controller.Dispatch
-	plan         *controller.VisitPlan
 }
 
 // NewState returns the state as the options of stages and groups set it. Stages
@@ -102,17 +67,6 @@ func (s *State) addPool(p *poolState) {
 	s.pools[p.name] = p
 	s.order = append(s.order, p.name)
 }
-
-// admits returns the stage's limit on commands from outside.
-func (st *stageState) admits() controller.Admission {
-	if st.admission == nil {
-		return controller.Admission{}
-	}
-	return *st.admission
-}
-
-// own reports whether the stage has workers of its own.
-func (st *stageState) own() bool { return st.pool == st.options.Name() }
 
 // hasGroup reports whether a controller may govern a group: one that the
 // pipeline declares, or a stage that is in none.

@@ -54,7 +54,7 @@ pipeline: 0
 	new forget stages rewire states drain stop start signal doc
 
 internal/control: 1
-	state group events cpu loop observe
+	knobs state group events cpu loop observe
 	view reconcile policies actor
 
 internal/engine: 1
