@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,9 +16,11 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/stage/stats"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -481,4 +484,132 @@ func (f *feeding) failSaving(err error) {
 	if f.abort != nil {
 		f.abort(err)
 	}
+}
+
+// saver saves the checkpoints of a feed, in a goroutine of its own.
+type saver struct {
+	failed   func(error) // called when save has failed
+	window   *feed.Window
+	save     feed.Save
+	ctx      context.Context // of save
+	cancel   context.CancelFunc
+	finish   chan struct{} // closed when no command is in flight any more
+	finished chan struct{} // closed when the last checkpoint is saved, or that has failed
+
+	mu    sync.Mutex // guards the rest
+	saved int64
+	err   error // of the last save
+}
+
+// run saves checkpoints until the end.
+func (s *saver) run() {
+	defer close(s.finished)
+	defer s.cancel()
+	for {
+		select {
+		case <-s.window.Changed():
+			s.next()
+		case <-s.finish:
+			s.next()
+			return
+		}
+	}
+}
+
+// next saves the present checkpoint, unless it is saved.
+func (s *saver) next() {
+	at := s.window.Reached()
+	if at == s.savedAt() {
+		return
+	}
+	err := s.try(at)
+	s.mu.Lock()
+	if s.err = err; err == nil {
+		s.saved = at
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.failed(fmt.Errorf("the checkpoint %d was not saved: %w", at, err))
+	}
+}
+
+func (s *saver) savedAt() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saved
+}
+
+// try calls save, in a goroutine of its own because it may end that.
+func (s *saver) try(at int64) error {
+	result := make(chan error, 1)
+	go func() {
+		err := error(&supervisor.CrashError{Child: "save", Value: errors.New("runtime.Goexit")})
+		defer func() {
+			if v := recover(); v != nil {
+				err = &supervisor.CrashError{Child: "save", Value: v, Stack: debug.Stack()}
+			}
+			result <- err
+		}()
+		err = s.save(s.ctx, at)
+	}()
+	return <-result
+}
+
+// rests reports whether a stage has no commands except commands that it holds
+// in windows, and returns the holder of these; nil if it holds none.
+func rests(in *inbox.Inbox, a *inbox.Accounts) (holder link.Holder, ok bool) {
+	held := 0
+	if h := in.Config().Holder; h != nil {
+		if held = h.HeldCommands(); held > 0 {
+			holder = h
+		}
+	}
+	q := &a.Queue
+	return holder, q.Queued+q.Delayed+q.Carried+a.Out == 0 && q.InHand == held && q.Suspended == held
+}
+
+// happened is a number that grows with all that happens to the commands of a
+// stage.
+func happened(c *stats.Counts) uint64 { return c.Accepted + c.Ended() + c.Emitted + c.Retries }
+
+// standsAfter is for how long nothing may happen behind a source that waits,
+// until windows are closed.
+const standsAfter = time.Second
+
+// standing is a feed's knowledge of the stages behind it, while its source
+// waits for the ends of its commands.
+type standing struct {
+	number uint64
+	since  time.Time // zero if something happens
+	closed int       // windows that were closed
+}
+
+// observe closes the windows that only commands close, if nothing has happened
+// for long enough in the stages from a feed's on. It returns how many.
+func (st *standing) observe(inboxes []*inbox.Inbox) (n int) {
+	accounts := inbox.Counts(inboxes)
+	var number uint64
+	var holders []link.Holder
+	for i := range accounts {
+		holder, ok := rests(inboxes[i], &accounts[i])
+		if !ok {
+			st.since = time.Time{}
+			return 0
+		}
+		if number += happened(&accounts[i].Counts); holder != nil {
+			holders = append(holders, holder)
+		}
+	}
+	if now := time.Now(); st.since.IsZero() || number != st.number {
+		st.number, st.since = number, now
+		return 0
+	} else if now.Sub(st.since) < standsAfter {
+		return 0
+	}
+	st.since = time.Time{}
+	for _, h := range holders {
+		n += h.ReleaseTimeless()
+	}
+	st.closed += n
+	return n
 }

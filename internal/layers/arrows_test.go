@@ -49,9 +49,9 @@ worker: 10
 
 pipeline: 0
 	lifecycle letters part checkpoint pools letters_kept
-	feed feed_saver standing feeding feeds carrier place passage check
-	accounts pipeline rest successors ending snapshot report gave_up draw notify
-	new forget stages rewire states drain stop start signal doc
+	feed feeding feeds carrier place passage check
+	accounts pipeline successors ending snapshot report draw notify
+	new forget stages rewire states drain stop start doc
 
 internal/control: 1
 	knobs state group events cpu loop observe
