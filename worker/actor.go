@@ -79,7 +79,7 @@ func (w *Worker) endActor() {
 	if w.pool != nil {
 		w.leavePool()
 	} else {
-		if !w.hasUndelivered() {
+		if !w.out.pending() {
 			w.stage.Inbox.Yield(&w.Member)
 		}
 		w.stage.Inbox.Leave(&w.Member)
@@ -95,3 +95,28 @@ func (w *Worker) endActor() {
 // Unload hands over what the last actor left behind, as far as there are free
 // slots. The supervisor calls it when it has claimed the worker.
 func (w *Worker) Unload() { w.deliver(false) }
+
+// join makes an instance, if the inbox lends none, and joins the stage's own
+// workers.
+func (w *Worker) join(again bool) error {
+	if err := w.takeInstance(w.stage.Inbox.Claim(&w.Member)); err != nil {
+		w.stage.Inbox.CrashIdle(&w.Member)
+		w.stage.Inbox.Leave(&w.Member)
+		return err
+	}
+	w.stage.Inbox.Join(&w.Member, again)
+	return nil
+}
+
+// quit leaves the shared pool, if the worker is in one, and fails towards the
+// supervisor.
+func (w *Worker) quit(err error) {
+	w.leavePool()
+	actor.Fail(w.acting.self, err)
+}
+
+func (w *Worker) leavePool() {
+	if w.pool != nil {
+		w.pool.Leave(&w.Member, &w.progress.tally)
+	}
+}

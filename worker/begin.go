@@ -5,8 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/stacks"
 )
 
 // Begin returns the context for the handler of the present command. If the
@@ -32,6 +34,51 @@ func (w *Worker) Begin() context.Context {
 	return c.last
 }
 
+// arm makes the watchdog if there is none.
+func (w *Worker) arm() {
+	if w.watchdog == nil {
+		w.watchdog = newWatchdog(w.pipeline.Now, w.giveUpStuckLocked, w.settleStuck)
+	}
+}
+
+// limit returns a context for the next call. It ends with the stage's time
+// limit or at [Worker.unlimit].
+func (w *Worker) limit(within context.Context, from *command.Origin) context.Context {
+	w.arm()
+	ctx, cancel := context.WithTimeoutCause(within, w.stage.Timeout, ErrTimeout)
+	w.watchdog.cancel = cancel
+	return &timed{ctx, from, w.pipeline}
+}
+
+// unlimit releases the context of the last call, if it had one of its own.
+func (w *Worker) unlimit() {
+	w.End()
+	w.watchdog.unlimit()
+}
+
+// watchedHandle runs the worker's instance on one command, watched.
+func (w *Worker) watchedHandle(ctx context.Context, load any) (o behaviour.Outcome) {
+	instance := w.gear.instance
+	w.watched(ctx, func() { o = instance.Handle(ctx, load) })
+	return o
+}
+
+// watched runs a handler's call while the watchdog watches. Limit made its
+// context.
+func (w *Worker) watched(ctx context.Context, call func()) {
+	if w.watchdog.header == nil {
+		w.watchdog.header = stacks.Header()
+	}
+	w.watchdog.watch(ctx, w.stage.Timeout, w.stage.Grace)
+	call()
+	if !w.returned() {
+		panic(unwind{})
+	}
+}
+
+// returned is [watchdog.returned].
+func (w *Worker) returned() bool { return w.watchdog.returned(&w.slot.fate) }
+
 // endEarly ends the present command without starting it if its caller's context
 // has ended, or if it has expired. It reports whether it did.
 func (w *Worker) endEarly(e *command.Envelope) bool {
@@ -39,12 +86,12 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 	if err == nil {
 		return false
 	}
-	if w.hasUndelivered() {
+	if w.out.pending() {
 		w.bookMidBatch() // otherwise it would be booked with this one
 	}
-	w.calls().skipped++
-	w.endNumber()
-	w.endHold(w.progress.cur)
+	w.progress.skipped++
+	w.order.endNumber(w.progress.cur)
+	w.order.endHold(w.progress.cur)
 	w.progress.cur++
 	if es := []command.Envelope{*e}; err == inbox.ErrExpired { //nolint:errorlint // mayStart returns this very error
 		w.shed(es, nil)
@@ -96,7 +143,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 	}
 	clear(batch[len(live):])
 	w.progress.n = w.progress.cur + int32(len(live))
-	w.order(len(verdicts), func(i int) bool { return verdicts[i] == nil }, true)
+	w.order.sift(len(verdicts), func(i int) bool { return verdicts[i] == nil })
 	if len(failed) > 0 {
 		w.failUnstarted(failed, errs, slices.Concat(expired, live))
 	}
@@ -132,11 +179,7 @@ func (w *Worker) skip(to int32) {
 	if w.progress.cur == to {
 		return
 	}
-	if w.out.numbers != nil {
-		for i := w.progress.cur; i < to; i++ {
-			w.out.numbers.End(i)
-		}
-	}
+	w.order.endNumbers(w.progress.cur, to)
 	if !w.stage.Inbox.End(&w.Member, &w.progress.tally, w.Member.Batch[w.progress.cur:to]) {
 		panic(unwind{})
 	}

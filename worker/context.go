@@ -21,7 +21,6 @@ import (
 type called struct {
 	last    *valued  // of the last command whose caller's context gives values only; the next command may have the same
 	present *calling // of the present command, if it may end with its caller's context
-	skipped int32    // commands of the batch that were not started
 }
 
 // calls returns what the worker needs for commands with callers' contexts, and

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"github.com/golda-dev/golda/internal/crash"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/version"
 )
 
@@ -41,7 +42,7 @@ func (w *Worker) rescue(inst instance, ok *bool) {
 // isolated reports whether a crash was the first one since a command of the
 // stage was completed, and left nothing that could not be handed over. Then the
 // supervisor has nothing to decide.
-func (w *Worker) isolated() bool { return !w.hasUndelivered() && w.stage.Inbox.Streak() <= 1 }
+func (w *Worker) isolated() bool { return !w.out.pending() && w.stage.Inbox.Streak() <= 1 }
 
 // replaceInstance does after an isolated crash what the supervisor would: it
 // stops the instance, and joins again with a fresh one. To end the actor and
@@ -69,7 +70,7 @@ func (w *Worker) settleCrash(how *crash.Thrown) bool {
 		return false
 	}
 	w.clock()
-	w.spill()
+	w.out.spill(w.Member.Batch)
 	batch := w.Member.Batch[:w.progress.n]
 	w.progress.n = 0
 
@@ -89,12 +90,12 @@ func (w *Worker) settleCrash(how *crash.Thrown) bool {
 	if !w.stage.Inbox.Crash(&w.Member, &w.progress.tally, culprit, rest, retry, err) {
 		return false
 	}
-	w.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing
+	w.out.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing
 	again := retry || culprit == nil
 	clear(batch)
 	w.stage.Crashed(failure, again)
-	w.deliver(false)                          // after Crash, which says whether the worker still owns what earlier commands forwarded
-	if w.pool == nil && !w.hasUndelivered() { // otherwise it still counts as one with an instance in use, until it has handed all over
+	w.deliver(false)                       // after Crash, which says whether the worker still owns what earlier commands forwarded
+	if w.pool == nil && !w.out.pending() { // otherwise it still counts as one with an instance in use, until it has handed all over
 		w.stage.Inbox.Yield(&w.Member)
 	}
 	w.acting.failure = failure
@@ -117,4 +118,35 @@ func (w *Worker) crashedInstance() instance {
 		return w.suspending.blame.instance
 	}
 	return w.gear.instance
+}
+
+// comeBack is what the goroutine of a worker that was given up does when the
+// handler has returned: it stops the instance and drops what the worker holds,
+// if that is its own.
+func (w *Worker) comeBack(inst instance) {
+	if w.slot.fate.Load() == stuck {
+		<-w.watchdog.over // until then the crash is being settled
+	} else {
+		w.drop()
+	}
+	if w.slot.hung != nil {
+		w.stage.hangs.end(w.slot.hung)
+	}
+	w.stage.endAbandoned()
+	if inst != nil {
+		if saved := inst.Saved(); saved != nil {
+			saved.Discard()
+		}
+		w.stage.Versions.Stop(inst)
+	}
+}
+
+// drop empties a worker that was abandoned. What it held has ended.
+func (w *Worker) drop() {
+	w.unlimit()
+	w.settleDeferred(false, nil)
+	clear(w.Member.Batch)
+	w.progress.n, w.progress.tally, w.progress.spent = 0, inbox.Tally{}, nil
+	w.out.drop()
+	w.gear.instance = nil
 }

@@ -1,6 +1,9 @@
 package worker
 
-import "slices"
+import (
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
+)
 
 // deliver hands over the commands on the lane and in the outboxes, and reports
 // whether the worker may go on. Commands that a full inbox does not take stay.
@@ -11,7 +14,7 @@ import "slices"
 // so that the accounts never lag behind an answer. So it does if some commands
 // were emitted: otherwise they could end before they were accepted.
 func (w *Worker) deliver(park bool) bool {
-	if w.out.numbers != nil {
+	if w.order.numbers != nil {
 		return w.deliverInOrder(park)
 	}
 	return w.deliverOutboxes(park)
@@ -19,14 +22,17 @@ func (w *Worker) deliver(park bool) bool {
 
 // deliverOutboxes is deliver for the commands on the lane and in the outboxes.
 func (w *Worker) deliverOutboxes(park bool) bool {
-	if !w.hasUndelivered() {
+	if !w.out.pending() {
 		return true
 	}
 	if w.out.mustBook {
 		w.stage.Inbox.Book(&w.Member, &w.progress.tally)
 		w.out.mustBook = false
 	}
-	w.deliverLane()
+	if n := w.out.lane.n; n > 0 {
+		gone := w.handOver(w.out.lane.out, w.Member.Batch[:n], false)
+		w.out.endLane(w.Member.Batch, gone)
+	}
 	if w.out.loaded == 0 {
 		return true
 	}
@@ -52,11 +58,11 @@ func (w *Worker) deliverOutboxes(park bool) bool {
 // left that the worker was given, so that there is always a worker that hands
 // over the results that may leave.
 func (w *Worker) deliverInOrder(park bool) bool {
-	for w.hasUndelivered() || w.takeResults() {
+	for w.out.pending() || w.takeResults() {
 		if !w.deliverOutboxes(park) {
 			return false
 		}
-		if w.hasUndelivered() {
+		if w.out.pending() {
 			return true // the worker goes on though it carries something
 		}
 	}
@@ -83,9 +89,7 @@ func (w *Worker) parkLoaded() bool {
 // for none of the stages that the mark is about.
 func (w *Worker) passMark() {
 	mark := w.stage.Inbox.Present()
-	if mark == nil || w.out.loaded == 0 || slices.ContainsFunc(w.out.outs, func(out *outbox) bool {
-		return len(out.items) > 0 && slices.Contains(mark.To, out.to)
-	}) {
+	if mark == nil || w.out.loaded == 0 || w.out.leadsTo(mark.To) {
 		return
 	}
 	w.stage.Inbox.Pass(&w.Member, mark)
@@ -96,7 +100,7 @@ func (w *Worker) passMark() {
 // them may wake it.
 func (w *Worker) restLoaded() {
 	gone := w.parkLoaded()
-	if !w.stage.Inbox.Carry(&w.Member, int(w.out.loaded)) || gone && w.out.numbers != nil { // more may leave an ordered stage now
+	if !w.stage.Inbox.Carry(&w.Member, int(w.out.loaded)) || gone && w.order.numbers != nil { // more may leave an ordered stage now
 		w.Member.MarkReady()
 	}
 	w.out.parked = !gone
@@ -120,6 +124,61 @@ func (w *Worker) withdraw() {
 // empty hands over as many commands of an outbox as its target takes.
 func (w *Worker) empty(out *outbox, park bool) {
 	if len(out.items) > 0 {
-		w.shift(out, w.handOver(out, out.items, park))
+		w.out.shift(out, w.handOver(out, out.items, park))
 	}
+}
+
+// handOver hands commands to the outbox's target and returns how many it took.
+func (w *Worker) handOver(out *outbox, es []command.Envelope, park bool) int {
+	force := out.back || w.pool != nil && out.to.Waits() // a shared worker never waits for a slot
+	return out.to.HandOver(&w.Member, es, w.now(), force, park)
+}
+
+// load returns the envelope of a further command of the present one, for the
+// caller to fill. In an ordered stage it is a result of the present command, in
+// any other stage it is in an outbox.
+func (w *Worker) load(out *outbox, ticket *command.Ticket) *command.Envelope {
+	if w.order.numbers != nil {
+		return w.order.numbers.Add(w.progress.cur, out.to.Inlet())
+	}
+	return w.out.load(out, ticket)
+}
+
+// bookMidBatch books in the middle of a batch.
+func (w *Worker) bookMidBatch() {
+	if w.out.pending() {
+		w.emitting.Lock()
+		defer w.emitting.Unlock()
+		defer func() { w.out.pledge(w.Member.Batch) }()
+	}
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally) {
+		panic(unwind{})
+	}
+}
+
+// pledge prepares a worker that could not deliver all commands for its next
+// batch. Those commands are booked, so the worker must leave copies in case it
+// is abandoned in the batch.
+func (w *Worker) pledge() {
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	w.out.pledge(w.Member.Batch)
+}
+
+// takeResults moves the results that may leave to the outboxes, and reports
+// whether there are any.
+func (w *Worker) takeResults() bool {
+	w.order.leaving = w.stage.Inbox.TakeResults(&w.Member, &w.progress.tally, w.order.leaving[:0])
+	w.out.mustBook = false
+	for i := range w.order.leaving {
+		r := &w.order.leaving[i]
+		out, err := w.out.outboxFor(w.stage.Inbox, r.To)
+		if err != nil { // the stage was removed meanwhile: its inbox ends the command
+			out = &outbox{to: r.To.Inbox().(*inbox.Inbox)}
+			w.out.outs = append(w.out.outs, out)
+		}
+		*w.out.load(out, nil) = r.Envelope
+	}
+	clear(w.order.leaving)
+	return w.out.loaded > 0
 }

@@ -71,11 +71,12 @@
 // A file uses those before it in this list, with few exceptions, which a test
 // in internal/layers counts:
 //
-//   - what the workers of a stage have in common: stage.go
-//   - the worker: fate.go, outbox.go, worker.go (the struct), instance.go
-//   - commands that leave it: lane.go, deliver.go, pledge.go, wake_next.go, emit.go
-//   - handlers: context.go, watch.go (the time limit), begin.go, settle.go; run.go (on a coroutine)
-//   - executors, one for each form of handlers: executors.go, suspension.go, execute.go
-//   - crashes and stuck handlers: giveup.go, join.go, crash.go, stuck.go, abandon.go
-//   - turns and batches: loop.go; start and end: actor.go
+//   - what the workers of a stage have in common: stage.go, hang.go
+//   - the parts of a worker: fate.go, emit_wait.go, watchdog.go (the time limit), outbox.go, outgoing.go, emits.go,
+//     in_order.go, progress.go; worker.go has the struct, instance.go the instance that it uses
+//   - commands that leave it: deliver.go, emit.go
+//   - handlers: context.go, begin.go, settle.go; run.go (on a coroutine)
+//   - executors, one for each form of handlers: executors.go, suspension.go
+//   - its actor, crashes and stuck handlers: actor.go, crash.go, stuck.go, abandon.go
+//   - turns and batches: loop.go
 package worker

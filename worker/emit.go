@@ -33,8 +33,8 @@ func (m *emitter) Quality() float64 { return m.stage.Inbox.Quality() }
 
 // Attempt returns the number of the present try, or 0 if there is none.
 func (m *emitter) Attempt() int {
-	m.out.emitting.Lock() // so that the worker is not given up meanwhile
-	defer m.out.emitting.Unlock()
+	m.emitting.Lock() // so that the worker is not given up meanwhile
+	defer m.emitting.Unlock()
 	if m.Member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned {
 		return 0
 	}
@@ -43,12 +43,12 @@ func (m *emitter) Attempt() int {
 
 // Defer has the worker call s.Settled when the present try has ended.
 func (m *emitter) Defer(s link.Settler, use any) bool {
-	m.out.emitting.Lock()
-	defer m.out.emitting.Unlock()
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
 	if m.Member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned || !s.Deferred(use) {
 		return false
 	}
-	m.out.deferred = append(m.out.deferred, settling{s, use})
+	m.emits.deferred = append(m.emits.deferred, settling{s, use})
 	return true
 }
 
@@ -58,14 +58,14 @@ func (w *Worker) settleDeferred(ended bool, err error) {
 	if !w.stage.Defers {
 		return
 	}
-	w.out.emitting.Lock()
-	w.out.deferred, w.out.settling = w.out.settling, w.out.deferred
-	w.out.emitting.Unlock()
-	for _, d := range w.out.settling {
+	w.emitting.Lock()
+	w.emits.deferred, w.settling = w.settling, w.emits.deferred
+	w.emitting.Unlock()
+	for _, d := range w.settling {
 		d.Settled(d.use, ended, err)
 	}
-	clear(w.out.settling)
-	w.out.settling = w.out.settling[:0]
+	clear(w.settling)
+	w.settling = w.settling[:0]
 }
 
 // Emit holds a command until its handler returns. If the handler has emitted
@@ -76,25 +76,23 @@ func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, load any) error
 
 func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error {
 	w := (*Worker)(m)
-	w.out.emitting.Lock()
-	defer w.out.emitting.Unlock()
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
 	if w.Member.Since.Load() <= 0 || w.slot.fate.Load() == abandoned {
 		return behaviour.ErrNoWorker // the handler that this context was for has returned
 	}
 	if err := w.gear.executor.refusesEmit(); err != nil {
 		return plain.Wrap(fmt.Sprintf("stage %q", w.stage.Inbox.Name()), err)
 	}
-	out, err := w.outboxFor(to)
+	out, err := w.out.outboxFor(w.stage.Inbox, to)
 	if err != nil {
 		return err
 	}
 	if out.isFull(w.stage.Inbox) {
 		return out.to.LoopFull()
 	}
-	from := w.Member.Batch[w.progress.cur].From
-	from.Ticket().Join()
-	if len(w.out.emits) < mostHeld || w.out.numbers != nil { // its emitted commands may leave later than its handler returns
-		w.out.emits = append(w.out.emits, emission{out, load, from})
+	w.emits.hold(emission{out, load, w.Member.Batch[w.progress.cur].From})
+	if len(w.emits.held) <= mostHeld || w.order.numbers != nil { // its emitted commands may leave later than its handler returns
 		return nil
 	}
 	if w.watchdog != nil {
@@ -102,8 +100,8 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 		ctx, release = w.watchdog.wait.start(ctx)
 		defer release()
 	}
-	if err := w.sendNowLocked(ctx, emission{out, load, from}); err != nil {
-		from.Ticket().Settle(true, nil, nil)
+	if err := w.sendNowLocked(ctx, out); err != nil {
+		w.emits.unhold()
 		return err
 	}
 	return nil
@@ -124,17 +122,16 @@ func reported(err error, to *behaviour.Inlet, load any) error {
 // them they are booked together with the end of the try, so that a worker that
 // is abandoned has sent all of them or none.
 func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
-	w.out.emitting.Lock()
-	defer w.out.emitting.Unlock()
-	w.spill()
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	w.out.spill(w.Member.Batch)
 	ticket := e.Ticket()
-	for _, m := range w.out.emits {
+	for _, m := range w.emits.held {
 		*w.load(m.to, ticket) = command.Emitted(m.load, m.from, w.stage.Inbox.Place)
 	}
-	w.progress.tally.Emitted += len(w.out.emits)
+	w.progress.tally.Emitted += len(w.emits.held)
 	w.out.mustBook = true
-	clear(w.out.emits)
-	w.out.emits = w.out.emits[:0]
+	w.emits.clear()
 	if out == nil {
 		w.progress.tally.OK++
 	} else {
@@ -145,43 +142,32 @@ func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 		if !w.stage.Inbox.Book(&w.Member, &w.progress.tally) {
 			panic(unwind{})
 		}
-		w.pledgeLocked()
+		w.out.pledge(w.Member.Batch)
 	}
 }
 
 // recall discards what a try that did not succeed has emitted. It returns false
 // if the worker was abandoned: then the emitted commands are discarded already.
 func (w *Worker) recall() bool {
-	if len(w.out.emits) == 0 {
+	if len(w.emits.held) == 0 {
 		return true
 	}
-	w.out.emitting.Lock()
-	defer w.out.emitting.Unlock()
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
 	if w.slot.fate.Load() == abandoned {
 		return false
 	}
-	for _, m := range w.out.emits {
-		m.from.Ticket().Settle(true, nil, nil)
-	}
-	clear(w.out.emits)
-	w.out.emits = w.out.emits[:0]
+	w.emits.recall()
 	return true
 }
 
-// sendNowLocked sends the commands that are held, and then one more.
-func (w *Worker) sendNowLocked(ctx context.Context, more emission) error {
-	if err := w.sendGatheredLocked(ctx, more.to); err != nil {
+// sendNowLocked sends the commands that are held, the last one of which is for
+// an outbox.
+func (w *Worker) sendNowLocked(ctx context.Context, out *outbox) error {
+	if err := w.sendGatheredLocked(ctx, out); err != nil {
 		return err
 	}
-	for i, m := range w.out.emits {
-		if err := w.sendOne(ctx, m); err != nil {
-			w.out.emits = append(w.out.emits[:0], w.out.emits[i:]...)
-			return err
-		}
-	}
-	clear(w.out.emits)
-	w.out.emits = w.out.emits[:0]
-	return w.sendOne(ctx, more)
+	return w.emits.send(ctx, w.sendOne)
 }
 
 // sendGatheredLocked waits until what earlier commands of the batch forwarded
@@ -190,13 +176,13 @@ func (w *Worker) sendNowLocked(ctx context.Context, more emission) error {
 func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
 	w.out.mustBook = true // in the middle of a batch: commands that have left must be booked
 	w.deliver(false)
-	defer w.pledgeLocked()
-	w.redeem()
+	defer func() { w.out.pledge(w.Member.Batch) }()
+	w.out.redeem()
 	for len(out.items) > 0 {
 		if err := out.to.Send(ctx, out.items[0], nil, out.back, w.pool != nil); err != nil {
 			return err
 		}
-		w.shift(out, 1)
+		w.out.shift(out, 1)
 	}
 	return nil
 }

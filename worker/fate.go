@@ -31,7 +31,7 @@ import "sync/atomic"
 // A worker that runs the handler of a [Run] is given up as stuck at a hard
 // stop, too: [Stage.AbandonAll] is the watchdog there, and takes the run from
 // the worker instead of watching. The rest of the batch ends, and the worker
-// has no successor. See custody.go.
+// has no successor. See the type custody.
 //
 // Why two: the watchdog may take all of a worker, because a call with a time
 // limit pays two locks to say when a handler runs. Calls without a limit do not

@@ -38,7 +38,8 @@ func (w *Worker) serve() {
 			return
 		}
 		if w.out.loaded > 0 {
-			w.pledgeLoaded()
+			w.withdraw()
+			w.pledge()
 		}
 		w.wakeCalled()
 		if n < 0 {
@@ -88,12 +89,14 @@ func (w *Worker) takeTurn(park bool) int {
 		}
 		w.passMark()
 		n := w.stage.Inbox.Turn(&w.Member, &w.progress.tally, park)
-		w.recycle()
+		w.progress.recycle(w.stage.Boxes)
 		return n
 	}
 	left := w.stage
 	in, n := w.pool.Turn(&w.Member, &w.progress.tally, park)
-	w.recycle()
+	if left != nil {
+		w.progress.recycle(left.Boxes)
+	}
 	if n > 0 {
 		w.visit(in)
 	}
@@ -104,40 +107,19 @@ func (w *Worker) takeTurn(park bool) int {
 	return n
 }
 
-// recycle gives back the boxes of the commands that the worker has completed.
-// These are booked, so the copies that the inbox had of them are not read any
-// more.
-func (w *Worker) recycle() {
-	if len(w.progress.spent) > 0 {
-		w.stage.Boxes.Recycle(w.progress.spent)
-		clear(w.progress.spent)
-		w.progress.spent = w.progress.spent[:0]
-	}
-}
-
 // visit makes the inbox's stage the present one.
 func (w *Worker) visit(in *inbox.Inbox) {
 	if w.stage == nil || w.stage.Inbox != in {
-		w.storeOutboxes()
+		if w.stage != nil {
+			w.out.store(w.stage.Inbox.Place)
+		}
 		w.stage = in.Owner.(*Stage)
 		w.seen.Store(w.stage)
-		w.out.outs = w.out.tour.from(in.Place)
-		w.inOrder(in)
+		w.out.fetch(in.Place)
+		w.order.join(in, &w.Member)
 		w.label()
 	}
 	w.useLent()
-}
-
-// storeOutboxes keeps the outboxes of the present stage for the worker's next
-// visit.
-func (w *Worker) storeOutboxes() {
-	if w.stage != nil {
-		if w.out.tour == nil {
-			w.out.tour = new(tour)
-		}
-		w.out.tour.put(w.stage.Inbox.Place, w.out.outs)
-	}
-	w.out.outs = nil
 }
 
 // ensureInstance ensures that there is an instance for the batch. It returns
@@ -168,10 +150,7 @@ func (w *Worker) ensureInstance(n int) bool {
 // handler crashed, or the worker was given up. Stacks of handlers are found by
 // the name of this method, see [handlerCallers].
 func (w *Worker) work(n int) (ok bool) {
-	w.progress.n, w.progress.cur = int32(n), 0
-	if w.called != nil {
-		w.called.skipped = 0
-	}
+	w.progress.start(n)
 	started := max(w.now(), 1)
 	w.Member.Since.Store(started)
 	defer w.endBatch(w.gear.instance, &ok)
@@ -190,16 +169,54 @@ func (w *Worker) work(n int) (ok bool) {
 // has kept cannot emit. From now on the worker will not be abandoned, unless it
 // was before.
 func (w *Worker) endBatch(inst instance, ok *bool) {
-	w.out.emitting.Lock()
+	w.emitting.Lock()
 	w.Member.Since.Store(-w.batchStart())
 	fate := w.slot.fate.Load()
 	if fate == inService {
 		w.Member.Delivers = true
-		w.redeem()
+		w.out.redeem()
 	}
-	w.out.emitting.Unlock()
+	w.emitting.Unlock()
 	if fate == abandoned {
 		*ok = false
 		w.comeBack(inst)
+	}
+}
+
+// deliverBatch delivers what the last batch gathered, and reports whether the
+// worker may go on. If all of it goes to one stage, an idle worker that the
+// hand-over calls is not woken yet: this worker will soon know whether it goes
+// on itself, and if not, the other one may have its goroutine. A shared worker
+// wakes others at once, because it has other inboxes to serve first.
+func (w *Worker) deliverBatch(box *actor.Mailbox) bool {
+	w.Member.DefersWakes = w.pool == nil && w.out.loaded == 0 && !box.Stepped()
+	gone := w.deliver(true)
+	w.Member.DefersWakes = false
+	return gone
+}
+
+// wakeCalled wakes the worker that this one has called, if any.
+func (w *Worker) wakeCalled() {
+	if called := w.Member.Called; called != nil {
+		w.Member.Called = nil
+		called.Wake()
+	}
+}
+
+// runCalled gives this worker's goroutine to the worker that it has called, if
+// any: it is about to rest.
+func (w *Worker) runCalled(box *actor.Mailbox) {
+	called := w.Member.Called
+	if called == nil {
+		return
+	}
+	colleague, ok := called.Owner.(*Worker)
+	if !ok { // a worker that is not started yet has no actor
+		w.wakeCalled()
+		return
+	}
+	w.Member.Called = nil
+	if next := colleague.slot.box.Load(); next != nil {
+		box.RunNext(next)
 	}
 }

@@ -63,8 +63,7 @@ type runLimit struct {
 // ended. After over no more is added.
 type runEmits struct {
 	emitting sync.Mutex // guards the rest
-	emits    []emission
-	deferred []settling
+	emits    emits
 	over     bool
 	result   *command.Origin // of the results of the command, if several commands have them in common; otherwise nil
 	hang     *hang           // the error of the command, if the run was given up
@@ -110,7 +109,7 @@ func (run *Run) watch() {
 		return
 	}
 	run.wait.renew()
-	run.owner.watch(run.task, max(limit-time.Since(run.began), 0))
+	run.owner.watchdog.watch(run.task, max(limit-time.Since(run.began), 0), run.stage.Grace)
 }
 
 // expire ends the handler's context at its time limit, and the suspension that
@@ -187,20 +186,52 @@ func (run *Run) answer() behaviour.Outcome {
 	return behaviour.Error(plain.Because(ErrTimeout, fmt.Sprintf(" (%v)", run.stage.Timeout), err))
 }
 
-// close makes further emits fail. It returns the commands that the handler has
-// emitted, and the origin of the other results of the command.
-func (run *Run) close() ([]emission, *command.Origin) {
+// close makes further emits fail. It returns what the handler has emitted and
+// deferred, and the origin of the other results of the command.
+func (run *Run) close() (emits, *command.Origin) {
 	run.emitting.Lock()
 	defer run.emitting.Unlock()
 	return run.closeLocked(), run.originLocked()
 }
 
-func (run *Run) closeLocked() (emits []emission) {
+func (run *Run) closeLocked() (all emits) {
 	run.over = true
-	emits, run.emits = run.emits, nil
-	return emits
+	all, run.emits = run.emits, emits{}
+	return all
 }
 
 // tryLock keeps the handler from emitting until the run is lost, or unlocked.
 // It returns false if the handler emits just now. The run may be nil.
 func (run *Run) tryLock() bool { return run == nil || run.emitting.TryLock() }
+
+// custody says which goroutine ends the command of a run.
+//
+//	           the command is ended by                    next
+//	held       the worker that runs it                    parked, when it suspends; lost, when the worker is given up
+//	parked     the goroutine that resumes it next         held, by a worker; finished or abandoned
+//	lost       the goroutine that gave its worker up
+//	finished   the goroutine that ran it to its end,
+//	           which is no worker: the stage has ended
+//	abandoned  [Stage.AbandonAll]: a hard stop has
+//	           waited for it for long enough
+//
+// What the handler of a run does that is lost or abandoned has no effect.
+type custody int32
+
+const (
+	held custody = iota
+	parked
+	lost
+	finished
+	abandonedRun
+)
+
+// runCustody is a custody that goroutines compete to change.
+type runCustody struct{ v atomic.Int32 }
+
+func (c *runCustody) move(from, to custody) bool { return c.v.CompareAndSwap(int32(from), int32(to)) }
+
+func (c *runCustody) is(one custody) bool { return custody(c.v.Load()) == one }
+
+// gone reports whether another goroutine has ended the command of the run.
+func (c *runCustody) gone() bool { return c.is(lost) || c.is(abandonedRun) }

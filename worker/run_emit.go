@@ -2,9 +2,11 @@ package worker
 
 import (
 	"context"
+	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
@@ -46,7 +48,7 @@ func (m *runEmitter) Defer(s link.Settler, use any) bool {
 	if m.over || !s.Deferred(use) {
 		return false
 	}
-	m.deferred = append(m.deferred, settling{s, use})
+	m.emits.deferred = append(m.emits.deferred, settling{s, use})
 	return true
 }
 
@@ -71,39 +73,23 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, load any) er
 	if run.over {
 		return behaviour.ErrNoWorker
 	}
-	out, err := run.stage.newOutbox(to)
+	out, err := newOutbox(run.stage.Inbox, to)
 	if err != nil {
 		return err
 	}
 	if out.isFull(run.stage.Inbox) {
 		return out.to.LoopFull()
 	}
-	from := run.originLocked()
-	from.Ticket().Join()
-	run.emits = append(run.emits, emission{out, load, from})
-	if len(run.emits) <= mostHeld || run.stage.Inbox.Ordered() {
+	run.emits.hold(emission{out, load, run.originLocked()})
+	if len(run.emits.held) <= mostHeld || run.stage.Inbox.Ordered() {
 		return nil
 	}
 	ctx, release := run.wait.start(ctx)
 	defer release()
-	if err := run.sendNowLocked(ctx); err != nil {
-		run.emits = run.emits[:len(run.emits)-1] // this one was not taken
-		from.Ticket().Settle(true, nil, nil)
+	if err := run.emits.send(ctx, run.sendOne); err != nil {
+		run.emits.unhold()
 		return err
 	}
-	return nil
-}
-
-// sendNowLocked sends the commands that are held, in order.
-func (run *Run) sendNowLocked(ctx context.Context) error {
-	for i, m := range run.emits {
-		if err := run.sendOne(ctx, m); err != nil {
-			run.emits = append(run.emits[:0], run.emits[i:]...)
-			return err
-		}
-	}
-	clear(run.emits)
-	run.emits = run.emits[:0]
 	return nil
 }
 
@@ -112,4 +98,33 @@ func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
 	e := command.Emitted(m.load, m.from, run.stage.Inbox.Place)
 	return m.to.to.Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
+}
+
+// Owes reports whether suspended handlers of the stage hold commands that they
+// emitted to another one, or results of the stage, if it is ordered, wait until
+// they may leave for it. Commands of workers are not counted; see the inbox's
+// Mark.
+func (s *Stage) Owes(to *behaviour.Inlet) bool {
+	if s.Inbox.HasResultsFor(to) {
+		return true
+	}
+	if s.Runs == nil {
+		return false
+	}
+	owes := false
+	s.Runs.Each(func(t *coro.Task) { owes = owes || t.Tag.(*Run).owes(to) })
+	return owes
+}
+
+// owes reports whether the run holds something for an inlet. While its handler
+// emits it may.
+func (run *Run) owes(to *behaviour.Inlet) bool {
+	if run.custody.gone() {
+		return false
+	}
+	if !run.emitting.TryLock() {
+		return true
+	}
+	defer run.emitting.Unlock()
+	return slices.ContainsFunc(run.emits.held, func(m emission) bool { return m.to.to.Inlet() == to })
 }

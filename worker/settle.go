@@ -16,7 +16,7 @@ import (
 func (w *Worker) Settle(o behaviour.Outcome) {
 	load := w.Member.Batch[w.progress.cur].Load // another may be in its place afterwards
 	if w.SettleBare(o) && w.stage.Boxes != nil {
-		w.progress.spent = append(w.progress.spent, load)
+		w.progress.spend(load)
 	}
 }
 
@@ -24,8 +24,9 @@ func (w *Worker) Settle(o behaviour.Outcome) {
 // the command is completed; see applyOutcome.
 func (w *Worker) SettleBare(o behaviour.Outcome) (completed bool) {
 	e := &w.Member.Batch[w.progress.cur]
-	if next, load := o.Way(); next == w.out.lane.inlet && len(w.out.emits) == 0 {
-		w.pass(e, load)
+	if next, load := o.Way(); next == w.out.lane.inlet && len(w.emits.held) == 0 {
+		w.out.pass(w.Member.Batch, e, load)
+		w.progress.tally.Forwarded++
 		completed = true
 	} else {
 		completed = w.applyOutcome(e, o)
@@ -43,9 +44,9 @@ func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) (complet
 	case behaviour.KindForward:
 		return w.forward(e, next, value)
 	case behaviour.KindOK:
-		w.endNumber()
+		w.order.endNumber(w.progress.cur)
 		t := e.Ticket()
-		if len(w.out.emits) > 0 {
+		if len(w.emits.held) > 0 {
 			w.send(e, nil, nil)
 		} else if w.progress.tally.OK++; t != nil {
 			w.bookMidBatch() // the caller that gets the answer may read the accounts next
@@ -65,21 +66,22 @@ func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) (complet
 // without a call of forward. It returns false if the command has failed
 // instead.
 func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, load any) bool {
-	out, err := w.outboxFor(to)
+	out, err := w.out.outboxFor(w.stage.Inbox, to)
 	if err != nil {
 		w.fail(e, err)
 		return false
 	}
-	w.endNumber()
+	w.order.endNumber(w.progress.cur)
 	switch {
-	case len(w.out.emits) > 0:
+	case len(w.emits.held) > 0:
 		w.send(e, out, load)
-	case w.hasUndelivered() || w.out.numbers != nil:
+	case w.out.pending() || w.order.numbers != nil:
 		w.load(out, e.Ticket()).Continue(load, e)
 		w.progress.tally.Forwarded++
 	default:
-		w.out.lane = lane{inlet: to, out: out}
-		w.pass(e, load)
+		w.out.startLane(to, out)
+		w.out.pass(w.Member.Batch, e, load)
+		w.progress.tally.Forwarded++
 	}
 	return true
 }
@@ -98,7 +100,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	}
 	again, err := w.triesAgain(e, err, refused)
 	if again {
-		if w.hasUndelivered() {
+		if w.out.pending() {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
 		if w.stage.Inbox.RetryLater(&w.Member, &w.progress.tally, *e, w.Member.Batch[w.progress.cur+1:max(w.progress.n, w.progress.cur+1)], asked) {
@@ -109,7 +111,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		}
 	}
 	w.progress.tally.Errors++
-	w.endNumber()
+	w.order.endNumber(w.progress.cur)
 	w.bookMidBatch() // the caller that gets the answer may read the accounts next
 	w.stage.Inbox.Fail(e, err)
 }

@@ -110,3 +110,9 @@ func (s *Stage) logCut(now int64, asked, pause time.Duration, err error) {
 		return nil
 	})
 }
+
+// endAbandoned notes that a handler which was given up has returned.
+func (s *Stage) endAbandoned() {
+	s.Inbox.EndAbandoned()
+	s.Log.Info("a handler that was given up has returned", "stage", s.Inbox.Name())
+}

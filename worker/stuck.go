@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/crash"
@@ -17,73 +16,28 @@ import (
 // its grace had passed.
 var ErrStuck = errors.New("worker: handler is stuck")
 
-// onAlarm runs when the alarm goes off. It gives the worker up if its handler's
-// grace is over.
-func (w *Worker) onAlarm() {
-	ended, over := w.isOverdue()
-	if ended != nil {
-		<-ended
-		w.onAlarm()
-		return
-	}
-	if over {
-		w.settleStuck()
-	}
-}
-
-// isOverdue reports whether the handler's grace is over and the worker was
-// given up. If the time limit has passed and the context has not ended,
-// isOverdue returns the channel that is closed when it has.
-func (w *Worker) isOverdue() (ended <-chan struct{}, over bool) {
-	w.watchdog.watching.Lock()
-	defer w.watchdog.watching.Unlock()
-	if !w.watchdog.calling {
-		return nil, false
-	}
-	left := w.watchdog.due - w.pipeline.Now()
-	switch {
-	case left > 0:
-		w.watchdog.alarm.Reset(time.Duration(left))
-	case w.watchdog.ctx == nil:
-		return nil, w.giveUpStuckLocked()
-	case w.watchdog.ctx.Err() == nil:
-		return w.watchdog.ctx.Done(), false
-	default:
-		w.watchdog.ctx, w.watchdog.due = nil, w.pipeline.Now()+int64(w.stage.Grace)
-		w.watchdog.alarm.Reset(w.stage.Grace)
-	}
-	return nil, false
-}
-
 // giveUpStuckLocked makes the caller, which is the watchdog, the owner of a
 // worker whose handler is stuck. It returns false if that is not possible now.
 // While a handler emits it changes what the worker holds, so the watchdog tries
 // again soon; if Emit waits for a free slot, it has waited for long enough.
 func (w *Worker) giveUpStuckLocked() bool {
-	if !w.out.emitting.TryLock() {
-		w.checkSoon(&w.watchdog.wait)
+	if !w.emitting.TryLock() {
+		w.watchdog.checkSoon(&w.watchdog.wait)
 		return false
 	}
-	defer w.out.emitting.Unlock()
+	defer w.emitting.Unlock()
 	if !w.giveUpLocked(stuck, func() bool {
 		run := w.suspending.running.Load()
 		if !run.tryLock() {
-			w.checkSoon(&run.wait)
+			w.watchdog.checkSoon(&run.wait)
 			return false
 		}
 		return true
 	}) {
 		return false
 	}
-	w.watchdog.calling = false
 	w.Member.Since.Store(-w.batchStart()) // what the handler emits from now on is refused
 	return true
-}
-
-// checkSoon ends a wait of Emit and has the watchdog check again.
-func (w *Worker) checkSoon(wait *emitWait) {
-	wait.end()
-	w.watchdog.alarm.Reset(checkAgain)
 }
 
 // settleStuck settles the accounts of a worker whose handler is stuck, as if it
@@ -151,8 +105,7 @@ func (w *Worker) Inherit(from *Worker) {
 	<-from.watchdog.over
 	w.stage, w.acting.failure, w.gear.executor = from.stage, from.acting.failure, from.gear.executor
 	w.seen.Store(w.stage)
-	w.inOrder(w.stage.Inbox)
-	w.out.tour, w.out.outs, w.out.loaded, w.out.mustBook = from.out.tour, from.out.outs, from.out.loaded, from.out.mustBook
-	from.out.tour, from.out.outs, from.out.loaded = nil, nil, 0
+	w.order.join(w.stage.Inbox, &w.Member)
+	w.out.inherit(&from.out)
 	w.stage.Inbox.Succeed(&from.Member, &w.Member)
 }

@@ -28,6 +28,10 @@ func (s *Stage) Suspends() {
 	})
 }
 
+// coroutines runs each command of a batch on a coroutine, until it ends or
+// suspends.
+type coroutines struct{ single }
+
 func (coroutines) execute(w *Worker, batch []command.Envelope) {
 	for i := range batch {
 		if w.Halted() {
@@ -63,14 +67,14 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 	if e.Woken() {
 		run = e.Load.(*Run)
 		*e = run.envelope
-		if p := w.knownPart(); p != nil {
+		if p := w.order.known(); p != nil {
 			p.Set(w.progress.cur, run.hold)
 		}
 		return run
 	}
 	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.gear.instance}
 	run.envelope = *e
-	if p := w.knownPart(); p != nil {
+	if p := w.order.known(); p != nil {
 		run.hold = p.Of(w.progress.cur)
 	}
 	if w.stage.Apart != nil {
@@ -128,15 +132,14 @@ func (w *Worker) conclude(run *Run) {
 	o := w.decide(run, from)
 	at := w.progress.cur
 	w.Settle(o)
-	w.endHold(at)
+	w.order.endHold(at)
 }
 
-// takeRest takes over the emitted commands and deferred calls of a run that has
-// ended. It returns the origin of the results of the command.
+// takeRest takes over what a run that has ended has emitted and deferred. It
+// returns the origin of the results of the command.
 func (w *Worker) takeRest(run *Run) *command.Origin {
-	emits, from := run.close()
-	w.takeEmits(emits)
-	w.takeDeferred(run)
+	all, from := run.close()
+	w.takeOver(all)
 	return from
 }
 
@@ -151,28 +154,23 @@ func (w *Worker) decide(run *Run, from *command.Origin) behaviour.Outcome {
 	return o
 }
 
-// takeDeferred takes over what the handler of a run has deferred. The run is
+// takeOver makes what a run has emitted and deferred the worker's: the run is
 // over.
-func (w *Worker) takeDeferred(run *Run) {
-	if len(run.deferred) == 0 {
-		return
-	}
-	w.out.emitting.Lock()
-	defer w.out.emitting.Unlock()
-	w.out.deferred = append(w.out.deferred, run.deferred...)
-	run.deferred = nil
-}
-
-// takeEmits takes over what a run has emitted.
-func (w *Worker) takeEmits(emits []emission) {
-	for _, m := range emits {
-		out, err := w.outboxFor(m.to.to.Inlet())
+func (w *Worker) takeOver(all emits) {
+	for _, m := range all.held {
+		out, err := w.out.outboxFor(w.stage.Inbox, m.to.to.Inlet())
 		if err != nil { // the target was a stage of the pipeline when the command was emitted
 			m.from.Ticket().Settle(true, nil, err)
 			continue
 		}
-		w.out.emits = append(w.out.emits, emission{out, m.load, m.from})
+		w.emits.held = append(w.emits.held, emission{out, m.load, m.from})
 	}
+	if len(all.deferred) == 0 {
+		return
+	}
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	w.emits.deferred = append(w.emits.deferred, all.deferred...)
 }
 
 // loseRun takes over what the run in which the worker is stuck has emitted, and
@@ -184,8 +182,7 @@ func (w *Worker) loseRun(run *Run, h *hang) {
 	}
 	run.custody.move(held, lost)
 	run.hang = h
-	w.takeEmits(run.closeLocked())
-	w.takeDeferred(run)
+	w.takeOver(run.closeLocked())
 	run.emitting.Unlock()
 }
 
@@ -202,8 +199,8 @@ func (s *Stage) detachRun(t *coro.Task) {
 	case s.Timeout > 0 && !w.returned():
 		<-w.watchdog.over // until then the run is not marked as lost
 	case !w.suspending.running.CompareAndSwap(run, nil):
-		w.out.emitting.Lock()   // until then the run is not marked as lost; see Worker.takeRun
-		w.out.emitting.Unlock() //nolint:staticcheck // it was locked for the wait
+		w.emitting.Lock()   // until then the run is not marked as lost; see Worker.takeRun
+		w.emitting.Unlock() //nolint:staticcheck // it was locked for the wait
 	}
 	if !t.Ended() {
 		run.owner = nil
@@ -318,9 +315,9 @@ func (s *Stage) workerFor(run *Run) *Worker {
 	w.use(run.instance)
 	w.Member.Batch = make([]command.Envelope, 2)
 	w.Member.Batch[0], w.progress.n = run.envelope, 1
-	if w.knownPart() != nil {
+	if w.order.known() != nil {
 		w.Member.Part = line.PartOf(run.hold)
-		w.inOrder(s.Inbox)
+		w.order.join(s.Inbox, &w.Member)
 	}
 	s.Inbox.TakeSuspended(&w.Member)
 	return w
@@ -331,15 +328,40 @@ func (s *Stage) workerFor(run *Run) *Worker {
 // owns the worker, and calls report when it has released what the worker had.
 func (w *Worker) endLeft(err error) (report func()) {
 	left := w.Member.Batch[w.progress.cur:w.progress.n]
-	for i := range left {
-		if w.out.numbers != nil {
-			w.out.numbers.End(w.progress.cur + int32(i))
-		}
-	}
+	w.order.endNumbers(w.progress.cur, w.progress.n)
 	w.progress.n = 0
 	report = w.stage.Inbox.EndWith(&w.Member, &w.progress.tally, left, err)
-	w.redeem()
+	w.out.redeem()
 	clear(left)
 	w.deliver(false)
 	return report
 }
+
+// relayed is for a stage that runs in another process. It starts the commands
+// that [Stage.Calls] selects as runs, and has the instance send the others
+// together. A call that is suspended ends outside the workers, so it does not
+// wait until the others are sent.
+type relayed struct{ many }
+
+func (relayed) execute(w *Worker, batch []command.Envelope) {
+	var rest []command.Envelope
+	calls := batch[:0]
+	for _, e := range batch {
+		if w.stage.Calls(&e) {
+			calls = append(calls, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	copy(batch[len(calls):], rest)
+	coroutines{}.execute(w, calls)
+	if len(rest) == 0 {
+		return
+	}
+	if len(calls) > 0 {
+		w.bookMidBatch() // the others may take long
+	}
+	many{}.execute(w, batch[len(calls):])
+}
+
+func (relayed) takesMore(w *Worker) bool { return coroutines{}.takesMore(w) }

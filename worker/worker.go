@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"runtime/pprof"
 	"sync"
@@ -11,13 +10,11 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/line"
-	"github.com/golda-dev/golda/internal/yield"
 )
 
 // Worker is the part of a worker that outlives its actors. Actors follow one
 // another in it; only the present one and the inbox touch it, except for what
-// the types slot and outgoing say.
+// slot says, and for the fields that emitting guards.
 //
 // A worker of a stage's own is always at that stage. One of a shared pool moves
 // from stage to stage, and works at each as the stage's own workers do.
@@ -32,7 +29,12 @@ type Worker struct {
 	gear       gear
 	progress   progress
 	suspending suspending
+	order      ordering
 	out        outgoing
+
+	emitting sync.Mutex // guards the fields below while a handler runs, and out.pledged; the worker is given up under it
+	emits    emits
+	settling []settling // deferred calls that are being made
 }
 
 // post is where a worker works. Its stage changes between batches only, and
@@ -64,13 +66,6 @@ type acting struct {
 	ended   bool  // the run that the actor resumed last has ended
 }
 
-// gear is the instance that the worker uses, and the executor for it. The
-// instance is of the stage where the worker is, and the worker alone uses it.
-type gear struct {
-	instance instance
-	executor executor // of the last instance; nil before the first
-}
-
 // An executor gives the commands of a batch to their handlers. Each form of
 // handlers has one, and the worker, which calls it once a batch, knows none of
 // the forms. So a further form is another type with these methods, and a case
@@ -92,16 +87,6 @@ type executor interface {
 	takesMore(w *Worker) bool
 }
 
-// progress is how far the worker has come with its batch: the commands before
-// cur are done, and tally counts the outcomes of commands that are not booked.
-type progress struct {
-	yields yield.Habit
-	n, cur int32 // the size of the batch, 0 between batches, and the index of the command that is being handled
-	mark   int64 // the last reading of the clock; 0 if it is out of date
-	tally  inbox.Tally
-	spent  []any // the loads of completed commands, if they may be in boxes, until they are booked
-}
-
 // suspending is what a worker needs for commands whose handlers may suspend: at
 // most one of them runs in the worker.
 type suspending struct {
@@ -109,25 +94,11 @@ type suspending struct {
 	blame   *Run                // the run that crashed, while the crash is settled
 }
 
-// outgoing is the commands that have not left the worker. Emits belong to the
-// handler that runs; all other commands for a stage are on the lane or in the
-// outbox for that stage, in order. Loaded counts the commands in the outboxes.
-type outgoing struct {
-	emitting sync.Mutex // guards emits and deferred while a handler runs, which may emit from several goroutines; and pledged
-	emits    []emission
-	deferred []settling // calls to be made when it is decided how the present try has ended
-	settling []settling // calls that are being made
-	pledged  []pledge   // commands that were booked as gone in the middle of a batch, and are still here
-
-	tour     *tour         // the outboxes of other stages; nil if the worker never left a stage
-	outs     []*outbox     // of the present stage
-	numbers  *line.Part    // of the batch, if the present stage is ordered; otherwise nil
-	holds    *line.Part    // of the batch, if the commands of the present stage hold lanes; otherwise nil
-	leaving  []line.Result // for the next use
-	lane     lane
-	loaded   int32 // commands in outs
-	parked   bool  // the worker may wait in line at stages that were full
-	mustBook bool  // a ticket waits for some of the commands in outs, or they were emitted: book before handing over
+// gear is the instance that the worker uses, and the executor for it. The
+// instance is of the stage where the worker is, and the worker alone uses it.
+type gear struct {
+	instance instance
+	executor executor // of the last instance; nil before the first
 }
 
 // New returns a worker of the stage's own, without an actor.
@@ -135,7 +106,7 @@ func New(stage *Stage) *Worker {
 	w := newWorker(stage.Context, stage.Inbox.Pipeline())
 	w.stage = stage
 	w.seen.Store(stage)
-	w.inOrder(stage.Inbox)
+	w.order.join(stage.Inbox, &w.Member)
 	return w
 }
 
@@ -160,31 +131,6 @@ func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 	return w
 }
 
-// inOrder makes the worker one of an ordered stage, or of a keyed one whose
-// commands hold lanes, or of neither.
-func (w *Worker) inOrder(in *inbox.Inbox) {
-	w.out.numbers, w.out.holds = nil, nil
-	switch {
-	case in.Ordered():
-		w.out.numbers = w.partInLine()
-	case in.HoldsLanes():
-		w.out.holds = w.partInLine()
-	}
-}
-
-// knownPart returns the worker's part in the line if that knows the holds of
-// the batch.
-func (w *Worker) knownPart() *line.Part { return cmp.Or(w.out.numbers, w.out.holds) }
-
-// partInLine returns the worker's part in the line of its stage, and makes it
-// if there is none.
-func (w *Worker) partInLine() *line.Part {
-	if w.Member.Part == nil {
-		w.Member.Part = new(line.Part)
-	}
-	return w.Member.Part
-}
-
 // Claim reserves the worker for an actor to be started. It returns false if the
 // worker is taken: by an actor that lives, or by one that was given up and may
 // still run.
@@ -203,7 +149,7 @@ func (w *Worker) Left() bool { return w.acting.left }
 
 // Loaded reports whether the last actor left commands behind that it could not
 // hand over. The supervisor calls it after the actor has ended.
-func (w *Worker) Loaded() bool { return w.hasUndelivered() }
+func (w *Worker) Loaded() bool { return w.out.pending() }
 
 // Stage returns the stage where the worker was last, or nil if it never was at
 // one. The supervisor calls it after the actor has ended.
@@ -240,9 +186,6 @@ func (w *Worker) label() {
 	}
 }
 
-// hasUndelivered reports whether there is anything to deliver.
-func (w *Worker) hasUndelivered() bool { return w.out.loaded > 0 || w.out.lane.n > 0 }
-
 // Halted reports whether the worker must not start another command, because its
 // inbox is halted.
 func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
@@ -250,6 +193,17 @@ func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
 // Halts returns the flag that an [Handler] reads before each command of a
 // batch: if it is set, the command must not be started.
 func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
+
+// giveUpLocked gives the worker up, unless that was done before or take returns
+// false. The caller has emitting, so the handler does not emit; to give the
+// worker up as stuck it also has watching, so the handler does not return.
+func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
+	if w.slot.fate.Load() != inService || !take() {
+		return false
+	}
+	w.slot.fate.v.Store(int32(f))
+	return true
+}
 
 // now reads the clock, or returns the last reading if that is up to date.
 func (w *Worker) now() int64 {
@@ -274,13 +228,9 @@ func (w *Worker) batchStart() int64 {
 
 // clock tallies how long those commands of the batch took that were handled.
 func (w *Worker) clock() {
-	n := int(w.progress.cur)
-	if w.called != nil {
-		n -= int(w.called.skipped)
-	}
-	if n > 0 {
+	if n := w.progress.cur - w.progress.skipped; n > 0 {
 		w.progress.mark = 0
-		w.progress.tally.Timed, w.progress.tally.Busy = int32(n), time.Duration(max(w.now()-w.batchStart(), 0))
+		w.progress.tally.Timed, w.progress.tally.Busy = n, time.Duration(max(w.now()-w.batchStart(), 0))
 	}
 }
 

@@ -34,7 +34,6 @@ const (
 const large = `
 files of internal/inbox: 51
 methods of line.lanes: 44
-files of worker: 34
 methods of engine.Core: 42
 methods of inbox.Inbox: 107
 `

@@ -36,16 +36,14 @@ internal/inbox: 11
 internal/line: 2
 	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lanes lane_rates lane_places lane_holds sequence inspect
 
-worker: 10
-	hang stage fate
-	emit_wait outbox worker instance
-	lane in_order executors deliver pledge wake_next emit
-	context watch giveup
-	begin settle
-	custody run run_emit
-	join crash suspension execute
-	report stuck abandon_run abandon owed
-	loop actor doc
+worker: 9
+	hang stage fate emit_wait watchdog
+	outbox outgoing emits in_order progress
+	worker instance
+	deliver emit context begin settle
+	run run_emit executors
+	actor crash suspension report stuck abandon
+	loop doc
 
 pipeline: 0
 	lifecycle letters part checkpoint pools letters_kept
