@@ -15,7 +15,7 @@ import (
 )
 
 // Middleware is middleware of a node or a plan, see stage.Middleware. Its
-// fields are the probabilities, from 0 to 1, of what it does in one attempt of
+// fields are the probabilities, from 0 to 1, of its actions in one attempt of
 // one command. Their sum is at most 1. The zero Middleware is none.
 type Middleware struct {
 	Panic  float64 // panics, before or after it has called the handler
@@ -68,7 +68,8 @@ func (m Middleware) draw(seed uint64, cmd command, attempt int) (deed string, nu
 // errMiddleware is what middleware answers and panics with.
 var errMiddleware = &stagetest.InjectedError{Fault: stagetest.Panic, Attempt: 1}
 
-// around returns the middleware of a site, or with a nil site that of all.
+// around returns the middleware of a site, or with a nil site the middleware of
+// all sites.
 func (r *run) around(m Middleware, of *site) stage.MiddlewareFunc {
 	return func(ctx context.Context, name string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		where := of

@@ -4,8 +4,8 @@
 // # Random pipelines
 //
 // [Plans] draws, with rapid, a whole [Plan]: a graph, options, faults, the
-// load, disturbances and an ending. [Plan.Run] runs it and returns what
-// happened and which promises were broken. Run it (make chaos) for a new policy
+// load, disturbances and an ending. [Plan.Run] runs it and returns a
+// report with the promises that were broken. Run it (make chaos) for a new policy
 // and after a change of the engine.
 //
 // # Reproducibility

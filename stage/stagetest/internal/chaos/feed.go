@@ -86,8 +86,8 @@ func (f Feed) length() int {
 	return max(f.Commands-f.From, 0)
 }
 
-// feeder is a running feed: what its source has seen, to be compared with what
-// the pipeline says.
+// feeder is a running feed: the counts of its source, to be compared with the
+// accounts of the pipeline.
 type feeder struct {
 	Feed
 	run   *run
@@ -117,10 +117,10 @@ func newFeeder(r *run, index int, of Feed) *feeder {
 type fedCommand struct {
 	of      *feeder
 	number  int64
-	working atomic.Int32 // how many handlers work on it, or on what came of it
+	working atomic.Int32 // how many handlers work on it, or on commands made from it
 	acked   atomic.Bool  // its source has heard that it ended well
 	stopped bool         // it was ended by a stop; guarded by the lock of the run
-	letter  bool         // there is a letter of it, or of what came of it; likewise
+	letter  bool         // there is a letter of it, or of a command made from it; likewise
 }
 
 // part returns the feed as a part of the pipeline.
@@ -181,7 +181,8 @@ func (f *feeder) submitFrom(ctx context.Context, from int64, submit func(cmd com
 
 // resumed is the plan of the next process: the same pipeline, with the feeds
 // that have checkpoints or redeliver. Each begins where the last checkpoint was
-// saved, or with what was not acknowledged, and is run until it is exhausted.
+// saved, or with the commands that were not acknowledged, and is run until it
+// is exhausted.
 func (p Plan) resumed(before *run) Plan {
 	p.Commands, p.End, p.Resumes, p.Fragile, p.Disturbances = 0, Exhausted, false, false, slices.Clone(p.Disturbances)
 	p.Disturbances = slices.DeleteFunc(p.Disturbances, func(d Disturbance) bool {
@@ -345,7 +346,7 @@ func (f *feeder) checkWorking(position int64) {
 	}
 }
 
-// startWork notes that a handler works on a command, or on what came of it.
+// startWork notes that a handler works on a command, or on one made from it.
 func (r *run) startWork(stage string, cmd command) (stop func()) {
 	if len(r.feeders) == 0 {
 		return func() {}
@@ -368,7 +369,7 @@ func (r *run) startWork(stage string, cmd command) (stop func()) {
 
 // judgeFeeds compares what the sources have seen with what the pipeline says.
 func (r *run) judgeFeeds(s pipeline.Snapshot) {
-	known := map[string]pipeline.FeedSnapshot{} // those of stages that were added, too
+	known := map[string]pipeline.FeedSnapshot{} // also the feeds of added stages
 	for _, of := range s.Feeds {
 		known[of.Name] = of
 	}

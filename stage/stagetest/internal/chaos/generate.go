@@ -14,7 +14,7 @@ import (
 )
 
 // Plans draws plans: random graphs, options, faults and disturbances. Rapid
-// shrinks what is drawn first, so a plan that fails shrinks to few commands,
+// shrinks the values that are drawn first, so a plan that fails shrinks to few commands,
 // few actions and few stages without options.
 func Plans() *rapid.Generator[Plan] { return rapid.Custom(drawPlan) }
 
@@ -69,8 +69,8 @@ func drawPlan(t *rapid.T) Plan {
 	return p
 }
 
-// drawFeeds draws the feeds of some plans, and changes what does not go with
-// them.
+// drawFeeds draws the feeds of some plans, and changes the options that do not
+// go with feeds.
 func drawFeeds(t *rapid.T, p *Plan) {
 	if seldom(t, 3, "feeds") {
 		feeds := 1
@@ -318,7 +318,7 @@ func drawWindow(t *rapid.T, i int, n *Node) {
 		w.Every = time.Duration(some("every", 0, 0, 2)) * time.Millisecond
 		w.Idle = time.Duration(some("idle", 0, 0, 1, 3)) * time.Millisecond
 		if w.Time = time.Duration(some("time", 0, 1, 2, 5)) * time.Millisecond; w.isUnlimited() {
-			w.Time = time.Millisecond // a policy may wait for what is held
+			w.Time = time.Millisecond // a policy may wait for the held commands
 		}
 	}
 	n.Window = w

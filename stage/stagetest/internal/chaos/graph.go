@@ -72,7 +72,7 @@ type Span struct{ Fewest, Most int }
 // Node is one stage of a graph. A zero field leaves the stage's default.
 type Node struct {
 	Next    []int // the nodes that it forwards to; a number not above its own is a back edge
-	Spread  bool  // it emits to all of Next except the one that it forwards to
+	Spread  bool  // it emits to all of Next except the node that it forwards to
 	Ports   bool  // its connections are declared as ports, and known before the start
 	Each    bool  // it has an instance for each worker
 	Batcher bool

@@ -24,8 +24,8 @@ type inlet struct {
 	dead     int // commands that have failed mostDeliveries times
 }
 
-// deliver is the source. It delivers what is to be delivered again before new
-// commands, and ends when there is neither for a moment.
+// deliver is the source. It delivers commands that were not acknowledged
+// again before new commands, and ends when there are neither for a moment.
 func (f *feeder) deliver(ctx context.Context, submit func(cmd command, ended func(error)) error) error {
 	defer f.enter(-1)()
 	for idle := 0; ctx.Err() == nil; {

@@ -20,10 +20,10 @@ const (
 	Progress   stagetest.Promise = oracle.Progress   // commands in flight go on, and control operations are carried out
 	Goroutines stagetest.Promise = oracle.Goroutines // no goroutine is left after the stop
 	Instances  stagetest.Promise = oracle.Instances  // instances are started and stopped once, and used by one worker at a time
-	Crashes    stagetest.Promise = oracle.Crashes    // nothing crashes except what was made to
+	Crashes    stagetest.Promise = oracle.Crashes    // only handlers with a fault crash
 	Survival   stagetest.Promise = oracle.Survival   // the pipeline does not give up while its limits are kept
-	Checks     stagetest.Promise = oracle.Checks     // New accepts only what runs, and names what it refuses
-	States     stagetest.Promise = oracle.States     // a state that survives its instance is what ended commands have changed
+	Checks     stagetest.Promise = oracle.Checks     // New accepts only pipelines that run, and names the parts that it refuses
+	States     stagetest.Promise = oracle.States     // a state that survives its instance has the changes of the commands that have ended
 )
 
 // Action is an action that is done to a pipeline while it runs. A kill stops an
@@ -68,7 +68,7 @@ func (a Action) String() string {
 	return fmt.Sprintf("action(%d)", uint8(a))
 }
 
-// Disturbance is an action in a plan: what is done, when, and to what.
+// Disturbance is an action in a plan: its kind, its time, and its stage.
 type Disturbance struct {
 	At     int    // when this percentage of the commands has been submitted
 	Action Action // the action
@@ -149,8 +149,8 @@ type Plan struct {
 	Ordered bool
 	// Fans lets emitted commands be emitted again, so that loops fan out.
 	Fans bool
-	// Middleware is around the handlers of all stages, outside of that of the
-	// nodes.
+	// Middleware is around the handlers of all stages, outside of the middleware
+	// of the nodes.
 	Middleware Middleware
 	// MaxInFlight is the pipeline's limit of commands in flight; 0 means its
 	// default.

@@ -305,8 +305,8 @@ func (r *run) stops(id uint64, err error) {
 	}
 }
 
-// excuse notes that a command, or what came of it, need not be handled
-// everywhere.
+// excuse notes that a command, or the commands made from it, need not be
+// handled everywhere.
 func (r *run) excuse(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -372,7 +372,7 @@ func (r *run) submitOne(ctx context.Context, rnd *rand.Rand, to *stage.Stage[com
 		if !refusal(err) {
 			r.breachf(OneEnd, "command %d was refused for an unknown reason: %v", cmd.ID, err)
 		}
-		r.excuse(cmd.ID) // of what was not accepted nothing is handled
+		r.excuse(cmd.ID) // a command that was not accepted is handled nowhere
 		return nil
 	}
 	r.accepted.Add(1)
@@ -495,7 +495,7 @@ func (r *run) judge() {
 	r.judgeFeeds(s)
 }
 
-// judgeSites compares what handlers have counted with the engine's figures.
+// judgeSites compares the counts of the handlers with the engine's figures.
 func (r *run) judgeSites(s pipeline.Snapshot) {
 	of := map[string]stage.Snapshot{}
 	for _, st := range s.Stages {
@@ -550,7 +550,7 @@ func (r *run) lettersOf(id uint64) int {
 	return r.letters[command{ID: id}]
 }
 
-// answer checks that a command has its answer, and not that of another command.
+// answer checks that a command has its own answer, and not another command's.
 func (r *run) answer(a *pendingAnswer) {
 	select {
 	case <-a.ticket.Done():

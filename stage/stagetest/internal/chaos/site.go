@@ -15,8 +15,8 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// site is a running node of a graph: what its handlers see and count
-// themselves, to be compared with the engine's figures.
+// site is a running node of a graph: the counts of its handlers, to be compared
+// with the engine's figures.
 type site struct {
 	Node
 	run      *run
@@ -24,7 +24,7 @@ type site struct {
 	stage    *stage.Stage[command]
 	ports    []*behaviour.Port[command]
 	injector *stagetest.Injector
-	flows    interface { // of a node that leads on by itself: a flow, or what is behind a window
+	flows    interface { // of a node that leads on by itself: a flow, or the stage behind a window
 		To(target behaviour.Target[command], more ...behaviour.Target[command]) part.Part
 		Route(pick stage.Pick[command], targets ...behaviour.Target[command]) part.Part
 	}
@@ -283,7 +283,7 @@ func (s *site) checkGuard(st stage.Snapshot) error {
 	if s.Guard == 0 {
 		return nil
 	}
-	if most := s.most.Load(); most > int64(s.Guard) && s.Timeout == 0 { // those that are given up do not count
+	if most := s.most.Load(); most > int64(s.Guard) && s.Timeout == 0 { // handlers that are given up do not count
 		return fmt.Errorf("stage %s: %d handlers ran at once, and its guard allows %d", st.Name, most, s.Guard)
 	}
 	for _, m := range st.Methods {

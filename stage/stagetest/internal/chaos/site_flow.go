@@ -92,7 +92,7 @@ func (s *site) pass(ctx context.Context, results []command) behaviour.Outcome {
 	return behaviour.Forward(s.next(0).stage, results[0])
 }
 
-// sendOn emits one result to all targets, or to the one that the route picks.
+// sendOn emits one result to all targets, or to the target that the route picks.
 func (s *site) sendOn(ctx context.Context, c command) error {
 	if s.pick != nil {
 		return behaviour.Emit(ctx, s.next(s.pick(c, len(s.Next))).stage, c)
@@ -179,7 +179,7 @@ func (s *site) handleFilter(ctx context.Context, cmd command) (bool, error) {
 }
 
 // handleFlatMap has no result for a command without hops, one for most, and two
-// for those that may fan out.
+// for commands that may fan out.
 func (s *site) handleFlatMap(ctx context.Context, cmd command, emit func(command) error) error {
 	defer s.note(cmd)()
 	s.work(ctx)
@@ -211,8 +211,8 @@ func (s *site) handleSink(ctx context.Context, cmd command) error {
 	return nil
 }
 
-// sends notes that a result goes to all targets; a route notes the one that it
-// picks.
+// sends notes that a result goes to all targets; a route notes the target that
+// it picks.
 func (s *site) sends(cmd command) {
 	if s.Route != "" {
 		return

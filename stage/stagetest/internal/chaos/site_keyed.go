@@ -46,7 +46,7 @@ func (s *site) suspenderForKey(key uint64) *suspenderOfKey {
 	return &suspenderOfKey{nodeOfKey{nodeBehaviour{site: s}, key}, newSuspender(s).rest}
 }
 
-// suspenderOfKey is a nodeOfKey whose handler suspends as that of a
+// suspenderOfKey is a nodeOfKey whose handler suspends as the handler of a
 // nodeSuspender does.
 type suspenderOfKey struct {
 	nodeOfKey
@@ -112,7 +112,7 @@ func (s *nodeOfKey) begin(cmd command) (end func()) {
 	}
 }
 
-// order is what is known of the order in which commands come to a node.
+// order is the order in which commands come to a node, as far as it is known.
 type order uint8
 
 const (
@@ -137,7 +137,7 @@ func (r *run) findOrders() {
 			s.order = min(known, byKey)
 			known = s.order
 		}
-		if s.Ordered { // what leaves it is in the order in which it came, and is not handled so
+		if s.Ordered { // results leave it in the order of their commands, which are handled in any order
 			s.order = unknown
 		}
 	}

@@ -160,7 +160,7 @@ func (p Plan) does(a Action) bool {
 	return slices.ContainsFunc(p.Disturbances, func(d Disturbance) bool { return d.Action == a })
 }
 
-// Snapshot returns a copy of the state, which must be that of an instance
+// Snapshot returns a copy of the state, which must be the state of an instance
 // between two commands.
 func (s *stateful) Snapshot() any {
 	s.begin()
@@ -199,8 +199,7 @@ func (s *stateful) Restore(state any) error {
 	return nil
 }
 
-// mayRestore returns what is wrong with a state that an instance is given, or
-// nil.
+// mayRestore returns why an instance may not be given a state, or nil.
 func (s *site) mayRestore(of *lineage, seen []command) error {
 	n := min(len(seen), len(of.log))
 	if !slices.Equal(of.log[:n], seen[:n]) || n < len(seen) {

@@ -15,7 +15,7 @@ import (
 // while it works, and while it waits for the stages that it calls.
 type nodeSuspender struct {
 	nodeBehaviour
-	rest behaviour.Suspending[command] // the fault, and what comes after it
+	rest behaviour.Suspending[command] // the fault, and the handler after it
 }
 
 // newSuspender makes a nodeSuspender of a site.

@@ -189,7 +189,7 @@ func (s *site) poison(number uint64) {
 	}
 }
 
-// checkSum checks that an aggregate is what was added.
+// checkSum checks that an aggregate is the sum of its commands.
 func (s *site) checkSum(a aggregate) {
 	sum := uint64(0)
 	for _, c := range a.Cmds {
@@ -284,7 +284,7 @@ func (s *site) checkTicket(w window.Window[struct{}, []command]) {
 
 // ticketsAreIDs reports whether commands have the same ticket if and only if
 // they have the same ID: not if the commands in a window go on with the ticket
-// of the first, if handlers submit commands, or if those of one process come
+// of the first, if handlers submit commands, or if commands of one process come
 // again in the next.
 func (p Plan) ticketsAreIDs() bool {
 	windows := 0

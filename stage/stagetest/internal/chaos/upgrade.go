@@ -46,8 +46,8 @@ func (r *run) drain(stages ...pipeline.Part) bool {
 }
 
 // reopen opens the drained stages again. After a drain of the whole pipeline it
-// opens all, because a drained stage holds back for good what an open one has
-// for it. A drain of the pipeline alone is not ended.
+// opens all, because a drained stage holds back for good the commands that an
+// open stage has for it. A drain of the pipeline alone is not ended.
 //
 // A call of Drain may begin after that of Reopen, and then it would close the
 // stages for good. So reopen goes on until it has opened them when all calls

@@ -25,7 +25,7 @@ import (
 // how many of them a synchronizer lets do so at once.
 const visitors, mostVisits = 3, 2
 
-// processes are what handlers of nodes with Visits call: visitors, the process
+// processes are called by handlers of nodes with Visits: visitors, the process
 // of their lock, and their synchronizer, each of which KillProcess may kill. At
 // most one visitor at a time is inside the monitor, and at most mostVisits want
 // to be.
@@ -60,7 +60,7 @@ func (r *run) startProcesses() (err error) {
 	}
 	p := &processes{run: r, seen: map[uint64]bool{}}
 	r.processes = p
-	log := slog.New(slog.DiscardHandler) // what is killed is logged as an error
+	log := slog.New(slog.DiscardHandler) // a process that is killed is logged as an error
 	if p.node, err = rpc.NewNode(rpc.Config{Logger: log}); err != nil {
 		return err
 	}
@@ -128,8 +128,8 @@ func (p *processes) token() uint64 {
 	return p.newest + 1
 }
 
-// inside is what a visitor does inside the monitor. A token that is older than
-// one that was seen is that of an entry that has lost the lock.
+// inside is the work of a visitor inside the monitor. A token that is older
+// than one that was seen belongs to an entry that has lost the lock.
 func (p *processes) inside(c coroutine.Context, token uint64, v visit) error {
 	p.mu.Lock()
 	if token <= p.newest {
@@ -184,7 +184,7 @@ func (p *processes) visit(c behaviour.Suspender, key uint64) error {
 			p.run.breachf(Crashes, "a visit ended with an unknown error: %v", err)
 			return nil
 		}
-		if err := coroutine.Sleep(c, 50*time.Microsecond); err != nil { // what was killed starts again
+		if err := coroutine.Sleep(c, 50*time.Microsecond); err != nil { // a process that was killed starts again
 			return err
 		}
 	}
