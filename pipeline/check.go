@@ -549,7 +549,7 @@ func (p *plan) unmappable(name string) string {
 func (p *plan) checkEdges() {
 	edges := p.edges()
 	for i, c := range p.stages {
-		if slices.Contains(edges[i], i) && c.Inbox().Knobs().Capacity == 1 {
+		if slices.Contains(edges[i], i) && c.Inbox().Settings().Knobs().Capacity == 1 {
 			p.faultf(stageName(c), "is a loop without slack: it forwards to itself and its capacity is one command; needs Capacity(2)")
 		}
 	}
@@ -649,11 +649,11 @@ func nilPolicy(policy controller.Policy) error {
 // last, so that the parts of a pipeline that was refused are unchanged.
 func (p *plan) attach(pl *inbox.Pipeline) error {
 	for i, c := range p.stages {
-		if c.Inbox().Attach(pl) {
+		if pl.Attach(c.Inbox()) {
 			continue
 		}
 		for _, d := range p.stages[:i] {
-			d.Inbox().Detach(pl)
+			pl.Detach(d.Inbox())
 		}
 		if of := c.Inbox().Pipeline(); of == pl {
 			p.faultf(stageName(c), "was removed from this pipeline: a stage cannot be added again, so make a new one")

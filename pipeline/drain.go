@@ -74,7 +74,7 @@ func (p *Pipeline) Reopen(parts ...Part) error {
 	}
 	p.host.Draining.Store(false)
 	for _, in := range d.inboxes() {
-		in.Open()
+		in.Phases().Open()
 	}
 	p.quiet.send()
 	return nil
@@ -91,7 +91,7 @@ func (p *Pipeline) drainForStop(ctx context.Context) error {
 		return err
 	}
 	for _, in := range d.inboxes() {
-		in.EndDrain()
+		in.Phases().EndDrain()
 	}
 	if err := d.wait(ctx, d.inboxes); err != nil { // for commands that were submitted at the last moment
 		return err
@@ -204,7 +204,7 @@ func (d *drain) run(ctx context.Context) error {
 	d.close()
 	for _, loop := range d.order() {
 		for _, in := range loop {
-			in.BlockUpstream()
+			in.Phases().BlockUpstream()
 		}
 		if err := d.wait(ctx, func() []*inbox.Inbox { return loop }); err != nil {
 			return err
@@ -215,7 +215,7 @@ func (d *drain) run(ctx context.Context) error {
 		return err
 	}
 	for _, in := range d.inboxes() {
-		in.BlockBackEdges()
+		in.Phases().BlockBackEdges()
 	}
 	return nil
 }
@@ -230,10 +230,10 @@ func (d *drain) close() {
 		d.p.host.Draining.Store(true) // before the inboxes are read: a stage that is added later sees it
 	}
 	for _, in := range d.inboxes() {
-		in.Drain()
+		in.Phases().Drain()
 	}
 	for _, in := range d.p.stages().all {
-		in.UnblockSenders()
+		in.Phases().UnblockSenders()
 	}
 }
 

@@ -126,7 +126,7 @@ func (p *Pipeline) frames() (alone []*engine.Core, frames []frame) {
 }
 
 func (p *Pipeline) frameOf(c *engine.Core) string {
-	if sp := c.Inbox().Pool(); sp != nil {
+	if sp := c.Inbox().Settings().Pool(); sp != nil {
 		return sp.Name()
 	}
 	if !p.life.in(made) {

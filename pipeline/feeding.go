@@ -93,7 +93,7 @@ func newFeeding(of *feedHost, part *fed) *feeding {
 	f.cursor.Begun, f.cursor.Stands, f.cursor.Bounded = f.openSaver, f.warnStands, f.checkBound
 	f.cursor.Full = f.isFull
 	f.cursor.Pipeline, f.cursor.Stage = of.pipeline, part.core.Name()
-	f.cursor.Paused = func() bool { return part.core.Inbox().Knobs().Paused }
+	f.cursor.Paused = func() bool { return part.core.Inbox().Settings().Knobs().Paused }
 	return f
 }
 

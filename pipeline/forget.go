@@ -33,8 +33,8 @@ func (p *Pipeline) forget(ctx context.Context, which func(edge) bool) error {
 			}
 		}
 		for c, others := range to {
-			c.Inbox().Mark(&inbox.Mark{To: others})
-			defer c.Inbox().Unmark()
+			c.Inbox().Marks().Set(&inbox.Mark{To: others})
+			defer c.Inbox().Marks().Clear()
 		}
 		for _, e := range all {
 			if err := p.wait(ctx, func() bool { return e.passed(again) }); err != nil {
@@ -54,7 +54,7 @@ func (p *Pipeline) forget(ctx context.Context, which func(edge) bool) error {
 // of a suspended handler either: then every command that has left the stage is
 // with a worker that the second mark counts.
 func (e edge) passed(again bool) bool {
-	return e.from.Inbox().Marked() == 0 && (again || !e.from.Owes(e.to.Inlet()))
+	return e.from.Inbox().Marks().Left() == 0 && (again || !e.from.Owes(e.to.Inlet()))
 }
 
 // wait waits until something is so, or ctx ends, or the pipeline stops hard or

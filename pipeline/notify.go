@@ -90,7 +90,7 @@ func (p *Pipeline) died(stage string) {
 		return
 	}
 	pool := stage
-	if sp := in.Pool(); sp != nil {
+	if sp := in.Settings().Pool(); sp != nil {
 		pool = sp.Name()
 	}
 	p.control.Notify(control.Event{Kind: controller.EventWorkerDied, Inbox: in, Pool: pool})

@@ -246,7 +246,7 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 		}
 		if u.Queue.Load()+len(u.Handlers) > 0 {
 			if in := p.inbox(st.Name); in != nil { // it may have been removed meanwhile
-				u.Tickets = in.Tickets()
+				u.Tickets = in.Batches().Tickets()
 			}
 			e.Where = append(e.Where, u)
 		}

@@ -220,7 +220,7 @@ func (r *rewiring) checkEdge(name string, from *engine.Core, to *behaviour.Inlet
 	if why := r.present[i].Inbox().Config().Elsewhere; why != nil && from.Process() == "" {
 		r.faultf(name, "leads to a stage that no commands can be sent to: %v", why)
 	}
-	if r.present[i] == from && from.Inbox().Knobs().Capacity == 1 {
+	if r.present[i] == from && from.Inbox().Settings().Knobs().Capacity == 1 {
 		r.faultf(name, "is a loop without slack: it forwards to itself and its capacity is one command; needs Capacity(2)")
 	}
 }
@@ -246,7 +246,7 @@ func (r *rewiring) whereabouts(inlet *behaviour.Inlet) string {
 func (r *rewiring) checkLeft(name string, were []behaviour.Outlet, to ...*behaviour.Inlet) {
 	for _, port := range were {
 		i, ours := r.index.places[port.Inlet()]
-		if ours && !slices.Contains(to, port.Inlet()) && !r.present[i].Inbox().InUse() {
+		if ours && !slices.Contains(to, port.Inlet()) && !r.present[i].Inbox().Phases().InUse() {
 			r.faultf(name, "leads away from a stage that is drained: reopen it first")
 		}
 	}
@@ -254,8 +254,8 @@ func (r *rewiring) checkLeft(name string, were []behaviour.Outlet, to ...*behavi
 
 // checkUse checks that a stage is neither drained nor being removed.
 func (r *rewiring) checkUse(name, lead string, in *inbox.Inbox) {
-	switch closed, _ := in.Stopped(); {
-	case !in.InUse():
+	switch closed, _ := in.Phases().Stopped(); {
+	case !in.Phases().InUse():
 		r.faultf(name, "%sis drained: reopen it first", lead)
 	case closed:
 		r.faultf(name, "%sis being removed", lead)

@@ -270,9 +270,9 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 	}
 	for _, c := range stages {
 		c.OpenEndpoint()
-		c.Inbox().Open()
+		c.Inbox().Phases().Open()
 		if p.host.Draining.Load() {
-			c.Inbox().Drain() // as all other stages are
+			c.Inbox().Phases().Drain() // as all other stages are
 		}
 	}
 	return nil
@@ -310,7 +310,7 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	for range p.feeds.stopOf(c, p.grace()) {
 		defer p.feeds.ended(false)
 	}
-	c.Inbox().Close()
+	c.Inbox().Phases().Close()
 	if err := p.forget(ctx, func(e edge) bool { return e.to == c.Inbox() }); err != nil {
 		return fmt.Errorf("pipeline %q: remove stage %q: %w", p.life.name, c.Name(), err)
 	}
@@ -346,7 +346,7 @@ func (p *Pipeline) waitEmpty(ctx context.Context, c *engine.Core) error {
 // there. If the pipeline stops meanwhile, no policies are left to notify, and
 // the stage is removed all the same.
 func (p *Pipeline) removeStage(c *engine.Core) {
-	c.Inbox().Halt()()
+	c.Inbox().Phases().Halt()()
 	was := p.stages()
 	p.current.Store(newStageSet(slices.DeleteFunc(slices.Clone(was.stages), func(o *engine.Core) bool { return o == c }), was.all))
 	p.graph.Remove(c.Inbox())

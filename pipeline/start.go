@@ -211,7 +211,7 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 	go p.watchTree(p.pools.started())
 	for _, c := range p.stages().stages {
 		c.OpenEndpoint()
-		c.Inbox().Open()
+		c.Inbox().Phases().Open()
 	}
 	close(p.life.started)
 	return true
@@ -270,7 +270,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 }
 
 // isDrained reports whether an inbox is being drained or has been.
-func isDrained(in *inbox.Inbox) bool { return !in.InUse() }
+func isDrained(in *inbox.Inbox) bool { return !in.Phases().InUse() }
 
 // finishFed drains the pipeline because its feeds are exhausted. If some stages
 // are reopened meanwhile, it drains again. If all are, the pipeline runs until

@@ -98,7 +98,7 @@ func (p *Pipeline) closeStages(hard bool) {
 	for _, c := range p.stages().stages {
 		c.CloseEndpoint()
 		c.Clear()
-		c.Inbox().StopTimers()
+		c.Inbox().Phases().StopTimers()
 		if hard {
 			c.Sweep()
 		}
@@ -145,7 +145,7 @@ func (p *Pipeline) halt() (over func()) {
 	inboxes := p.stages().all
 	notify := make([]func(), len(inboxes))
 	for i, in := range inboxes {
-		notify[i] = in.Halt()
+		notify[i] = in.Phases().Halt()
 	}
 	p.life.cancel(ErrStopped)
 	closed := make(chan struct{})
@@ -180,7 +180,7 @@ func (p *Pipeline) abandonWorkers(graceEnd time.Time) {
 
 // busy reports whether a worker holds commands, or a handler is suspended.
 func busy(inboxes []*inbox.Inbox) bool {
-	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Holders())+in.Started() > 0 })
+	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Batches().Holders())+in.Batches().Started() > 0 })
 }
 
 // waitForSubscribers waits until the subscribers have taken all letters, and

@@ -151,8 +151,8 @@ func setGuards(s *settings, commands reflect.Type) {
 // return crashes.
 func guarded(in *inbox.Inbox, method func(cmd any) string, each eachOf, limit time.Duration) MiddlewareFunc {
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-		permit := in.Begin(ctx)
-		end := func() { in.Completed(permit) }
+		permit := in.Batches().Begin(ctx)
+		end := func() { in.Batches().Completed(permit) }
 		if limit > 0 {
 			end = completedWithin(limit, end)
 		}

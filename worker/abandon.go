@@ -26,7 +26,7 @@ func (s *Stage) AbandonAll() {
 		return
 	}
 	var held []*Worker
-	for _, m := range s.Inbox.Holders() {
+	for _, m := range s.Inbox.Batches().Holders() {
 		if w, ok := m.Owner.(*Worker); ok {
 			held = append(held, w)
 		}
@@ -56,9 +56,9 @@ func (w *Worker) abandon(s *Stage, why error) {
 		m.settle()
 	}
 	for _, p := range pledged {
-		p.to.HandOver(nil, []command.Envelope{p.e}, 0, true, false)
+		p.to.Senders().HandOver(nil, []command.Envelope{p.e}, 0, true, false)
 	}
-	in.Flush()
+	in.Results().Flush()
 }
 
 // giveUpAbandoned gives the worker up and copies what the caller has to settle.
@@ -68,7 +68,7 @@ func (w *Worker) giveUpAbandoned(s *Stage, why error) (emits []emission, pledged
 	defer w.emitting.Unlock()
 	if !w.giveUpLocked(abandoned, func() bool {
 		h := s.hangs.begin(why, unknownTries)
-		if report = s.Inbox.Abandon(&w.Member, s.stopError(h)); report == nil {
+		if report = s.Inbox.Batches().Abandon(&w.Member, s.stopError(h)); report == nil {
 			h.tries = 1 // it has no command
 			s.hangs.end(h)
 			return false
@@ -83,11 +83,11 @@ func (w *Worker) giveUpAbandoned(s *Stage, why error) (emits []emission, pledged
 
 // abandonRuns is AbandonAll for a stage whose handlers may suspend.
 func (s *Stage) abandonRuns() {
-	if _, halted := s.Inbox.Stopped(); !halted {
+	if _, halted := s.Inbox.Phases().Stopped(); !halted {
 		return
 	}
 	workers := map[*Worker]bool{}
-	for _, m := range s.Inbox.Holders() {
+	for _, m := range s.Inbox.Batches().Holders() {
 		if w, ok := m.Owner.(*Worker); ok && w.suspending.running.Load() != nil {
 			workers[w] = true
 		}
@@ -124,7 +124,7 @@ func (w *Worker) abandonRun(s *Stage, why error) {
 		w.leavePool()
 	} else {
 		s.Inbox.Yield(&w.Member)
-		s.Inbox.Leave(&w.Member)
+		s.Inbox.Workers().Leave(&w.Member)
 	}
 	w.releaseInstance()
 	report()
@@ -167,7 +167,7 @@ func (w *Worker) endRun(run *Run, why error) (report func()) {
 	w.recall()
 	w.clock()
 	w.out.spill(w.Member.Batch)
-	w.stage.Inbox.AddAbandoned()
+	w.stage.Inbox.Batches().AddAbandoned()
 	return w.endLeft(w.stage.stopError(h))
 }
 

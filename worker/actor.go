@@ -82,7 +82,7 @@ func (w *Worker) endActor() {
 		if !w.out.pending() {
 			w.stage.Inbox.Yield(&w.Member)
 		}
-		w.stage.Inbox.Leave(&w.Member)
+		w.stage.Inbox.Workers().Leave(&w.Member)
 	}
 	if w.acting.failure == nil && w.Member.Instance == nil {
 		w.use(nil) // it is back among the idle instances
@@ -99,12 +99,12 @@ func (w *Worker) Unload() { w.deliver(false) }
 // join makes an instance, if the inbox lends none, and joins the stage's own
 // workers.
 func (w *Worker) join(again bool) error {
-	if err := w.takeInstance(w.stage.Inbox.Claim(&w.Member)); err != nil {
-		w.stage.Inbox.CrashIdle(&w.Member)
-		w.stage.Inbox.Leave(&w.Member)
+	if err := w.takeInstance(w.stage.Inbox.Instances().Claim(&w.Member)); err != nil {
+		w.stage.Inbox.Workers().CrashIdle(&w.Member)
+		w.stage.Inbox.Workers().Leave(&w.Member)
 		return err
 	}
-	w.stage.Inbox.Join(&w.Member, again)
+	w.stage.Inbox.Workers().Join(&w.Member, again)
 	return nil
 }
 

@@ -42,7 +42,7 @@ func (w *Worker) rescue(inst instance, ok *bool) {
 // isolated reports whether a crash was the first one since a command of the
 // stage was completed, and left nothing that could not be handed over. Then the
 // supervisor has nothing to decide.
-func (w *Worker) isolated() bool { return !w.out.pending() && w.stage.Inbox.Streak() <= 1 }
+func (w *Worker) isolated() bool { return !w.out.pending() && w.stage.Inbox.Workers().Streak() <= 1 }
 
 // replaceInstance does after an isolated crash what the supervisor would: it
 // stops the instance, and joins again with a fresh one. To end the actor and

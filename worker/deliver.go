@@ -77,7 +77,7 @@ func (w *Worker) parkLoaded() bool {
 	}
 	w.out.parked = w.out.loaded > 0
 	for _, out := range w.out.outs { // one stage may have woken the worker before it parked at another
-		if len(out.items) > 0 && !out.to.InLine(&w.Member) {
+		if len(out.items) > 0 && !out.to.Senders().InLine(&w.Member) {
 			w.Member.MarkReady()
 		}
 	}
@@ -88,11 +88,11 @@ func (w *Worker) parkLoaded() bool {
 // passMark tells the inbox if it has been marked and what the worker carries is
 // for none of the stages that the mark is about.
 func (w *Worker) passMark() {
-	mark := w.stage.Inbox.Present()
+	mark := w.stage.Inbox.Marks().Present()
 	if mark == nil || w.out.loaded == 0 || w.out.leadsTo(mark.To) {
 		return
 	}
-	w.stage.Inbox.Pass(&w.Member, mark)
+	w.stage.Inbox.Marks().Pass(&w.Member, mark)
 }
 
 // restLoaded parks a worker that has nothing to do, as its own stage knows
@@ -116,7 +116,7 @@ func (w *Worker) withdraw() {
 	w.out.parked = false
 	for _, out := range w.out.outs {
 		if len(out.items) > 0 {
-			out.to.Withdraw(&w.Member)
+			out.to.Senders().Withdraw(&w.Member)
 		}
 	}
 }
@@ -130,8 +130,8 @@ func (w *Worker) empty(out *outbox, park bool) {
 
 // handOver hands commands to the outbox's target and returns how many it took.
 func (w *Worker) handOver(out *outbox, es []command.Envelope, park bool) int {
-	force := out.back || w.pool != nil && out.to.Waits() // a shared worker never waits for a slot
-	return out.to.HandOver(&w.Member, es, w.now(), force, park)
+	force := out.back || w.pool != nil && out.to.Config().Waits() // a shared worker never waits for a slot
+	return out.to.Senders().HandOver(&w.Member, es, w.now(), force, park)
 }
 
 // load returns the envelope of a further command of the present one, for the
@@ -168,7 +168,7 @@ func (w *Worker) pledge() {
 // takeResults moves the results that may leave to the outboxes, and reports
 // whether there are any.
 func (w *Worker) takeResults() bool {
-	w.order.leaving = w.stage.Inbox.TakeResults(&w.Member, &w.progress.tally, w.order.leaving[:0])
+	w.order.leaving = w.stage.Inbox.Results().Take(&w.Member, &w.progress.tally, w.order.leaving[:0])
 	w.out.mustBook = false
 	for i := range w.order.leaving {
 		r := &w.order.leaving[i]

@@ -29,7 +29,7 @@
 //
 // Before its first command a stage may have workers that are only counted, and
 // are started lazily: the stage's supervisor makes the worker and its actor
-// when the inbox calls. See [inbox.Inbox.AddUnstarted].
+// when the inbox calls. See [inbox.Workers.AddUnstarted].
 //
 // # Crashes
 //

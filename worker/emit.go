@@ -29,7 +29,7 @@ func (m *emitter) AsMember() *inbox.Member { return &m.Member }
 func (m *emitter) Shared() bool { return m.pool != nil }
 
 // Quality returns the quality that the stage's handlers are asked for.
-func (m *emitter) Quality() float64 { return m.stage.Inbox.Quality() }
+func (m *emitter) Quality() float64 { return m.stage.Inbox.Settings().Quality() }
 
 // Attempt returns the number of the present try, or 0 if there is none.
 func (m *emitter) Attempt() int {
@@ -179,7 +179,7 @@ func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
 	defer func() { w.out.pledge(w.Member.Batch) }()
 	w.out.redeem()
 	for len(out.items) > 0 {
-		if err := out.to.Send(ctx, out.items[0], nil, out.back, w.pool != nil); err != nil {
+		if err := out.to.Senders().Send(ctx, out.items[0], nil, out.back, w.pool != nil); err != nil {
 			return err
 		}
 		w.out.shift(out, 1)
@@ -191,5 +191,5 @@ func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
 // that queues it counts it as emitted, so it can neither end before it is
 // counted nor be counted and not queued.
 func (w *Worker) sendOne(ctx context.Context, m emission) error {
-	return m.to.to.Send(ctx, command.Emitted(m.load, m.from, w.stage.Inbox.Place), w.stage.Inbox, m.to.back, w.pool != nil)
+	return m.to.to.Senders().Send(ctx, command.Emitted(m.load, m.from, w.stage.Inbox.Place), w.stage.Inbox, m.to.back, w.pool != nil)
 }

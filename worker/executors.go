@@ -23,7 +23,7 @@ func (s *Stage) executorOf(inst instance) executor {
 		return many{}
 	case s.Timeout > 0:
 		return limited{}
-	case s.mayExpire(), s.Inbox.Keyed(), s.Inbox.Pipeline().Follows, inst.Saved() != nil:
+	case s.mayExpire(), s.Inbox.Config().Keyed(), s.Inbox.Pipeline().Follows, inst.Saved() != nil:
 		return stepwise{}
 	default:
 		return each{}
@@ -49,7 +49,7 @@ func (single) takesMore(w *Worker) bool {
 	if w.order.numbers != nil {
 		return false // no other worker hands over meanwhile
 	}
-	return w.pool == nil && own.Forks() && own.Config().Batch > 1 && int(w.out.loaded) < own.Config().Capacity
+	return w.pool == nil && own.Settings().Forks() && own.Config().Batch > 1 && int(w.out.loaded) < own.Config().Capacity
 }
 
 // each handles one command after the other in the loop of the instance, which

@@ -15,7 +15,7 @@ import "sync/atomic"
 //	                  limit and the grace                  and the worker still has a batch
 //	given up by       the watchdog, which has watching     [Stage.AbandonAll], with the inbox's lock
 //	not if            the handler has returned (calling),  the worker delivers, or has nothing in
-//	                  or emits just now                    its batch (see [inbox.Inbox.Abandon])
+//	                  or emits just now                    its batch (see [inbox.Batches.Abandon])
 //	owner afterwards  the watchdog owns the whole worker   the worker's goroutine still owns the
 //	                                                       worker; the inbox owns the batch
 //	the batch         is settled like a crash: the         is dead-lettered; what the worker has

@@ -26,8 +26,8 @@ type ordering struct {
 // commands hold lanes, or of neither.
 func (o *ordering) join(in *inbox.Inbox, m *inbox.Member) {
 	o.numbers, o.holds = nil, nil
-	ordered := in.Ordered()
-	if !ordered && !in.HoldsLanes() {
+	ordered := in.Config().Ordered
+	if !ordered && !in.Config().HoldsLanes() {
 		return
 	}
 	if m.Part == nil {

@@ -96,7 +96,7 @@ func (w *Worker) renewIdle() {
 	}
 	w.renew()
 	if w.gear.instance == nil {
-		w.stage.Inbox.ReturnInstance(&w.Member)
+		w.stage.Inbox.Instances().Return(&w.Member)
 	}
 }
 
@@ -128,7 +128,7 @@ func (w *Worker) releaseInstance() {
 	if w.pool != nil {
 		w.stage.Inbox.Yield(&w.Member)
 	}
-	w.stage.Inbox.ReturnInstance(&w.Member)
+	w.stage.Inbox.Instances().Return(&w.Member)
 	w.stopSurplus()
 	w.stage.Versions.Sweep()
 }

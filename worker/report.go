@@ -75,7 +75,7 @@ func (s *Stage) Holds(ticket uint64) (held bool) {
 	is := func(t *command.Ticket) bool { return stacks.Address(t) == ticket }
 	of := func(e *command.Envelope) bool { return e.Ticket().Includes(is) }
 	s.eachRun(func(run *Run) { held = held || of(&run.envelope) })
-	return held || s.Inbox.Has(of)
+	return held || s.Inbox.Batches().Has(of)
 }
 
 // IsAt reports whether the stage's inbox is at an address.

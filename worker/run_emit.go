@@ -25,7 +25,7 @@ func (m *runEmitter) AsMember() *inbox.Member { return &m.owner.Member }
 func (m *runEmitter) Shared() bool { return m.shared.Load() }
 
 // Quality returns the quality that the stage's handlers are asked for.
-func (m *runEmitter) Quality() float64 { return m.stage.Inbox.Quality() }
+func (m *runEmitter) Quality() float64 { return m.stage.Inbox.Settings().Quality() }
 
 // Attempt returns the number of the present try, or 0 if it is over.
 func (m *runEmitter) Attempt() int {
@@ -81,7 +81,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, load any) er
 		return out.to.LoopFull()
 	}
 	run.emits.hold(emission{out, load, run.originLocked()})
-	if len(run.emits.held) <= mostHeld || run.stage.Inbox.Ordered() {
+	if len(run.emits.held) <= mostHeld || run.stage.Inbox.Config().Ordered {
 		return nil
 	}
 	ctx, release := run.wait.start(ctx)
@@ -97,7 +97,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, load any) er
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
 	e := command.Emitted(m.load, m.from, run.stage.Inbox.Place)
-	return m.to.to.Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
+	return m.to.to.Senders().Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
 }
 
 // Owes reports whether suspended handlers of the stage hold commands that they
@@ -105,7 +105,7 @@ func (run *Run) sendOne(ctx context.Context, m emission) error {
 // they may leave for it. Commands of workers are not counted; see the inbox's
 // Mark.
 func (s *Stage) Owes(to *behaviour.Inlet) bool {
-	if s.Inbox.HasResultsFor(to) {
+	if s.Inbox.Results().LeadTo(to) {
 		return true
 	}
 	if s.Runs == nil {

@@ -104,7 +104,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
 		if w.stage.Inbox.RetryLater(&w.Member, &w.progress.tally, *e, w.Member.Batch[w.progress.cur+1:max(w.progress.n, w.progress.cur+1)], asked) {
-			if w.stage.Inbox.TakesBack() {
+			if w.stage.Inbox.Config().TakesBack() {
 				w.progress.n = w.progress.cur + 1
 			}
 			return

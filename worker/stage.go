@@ -113,6 +113,6 @@ func (s *Stage) logCut(now int64, asked, pause time.Duration, err error) {
 
 // endAbandoned notes that a handler which was given up has returned.
 func (s *Stage) endAbandoned() {
-	s.Inbox.EndAbandoned()
+	s.Inbox.Batches().EndAbandoned()
 	s.Log.Info("a handler that was given up has returned", "stage", s.Inbox.Name())
 }

@@ -44,7 +44,7 @@ func (w *Worker) giveUpStuckLocked() bool {
 // had crashed, and has the supervisor replace the worker. It runs in the
 // watchdog's goroutine, which owns the worker.
 func (w *Worker) settleStuck() {
-	if w.stage.Inbox.AddAbandoned() {
+	if w.stage.Inbox.Batches().AddAbandoned() {
 		w.stage.Log.Error("as many abandoned handlers run as there may be: the stage handles no command until one of them returns",
 			"stage", w.stage.Inbox.Name())
 	}
@@ -107,5 +107,5 @@ func (w *Worker) Inherit(from *Worker) {
 	w.seen.Store(w.stage)
 	w.order.join(w.stage.Inbox, &w.Member)
 	w.out.inherit(&from.out)
-	w.stage.Inbox.Succeed(&from.Member, &w.Member)
+	w.stage.Inbox.Workers().Succeed(&from.Member, &w.Member)
 }

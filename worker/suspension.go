@@ -21,7 +21,7 @@ const keptIdle = 256
 // Suspends has the stage's handlers run on coroutines. It must be called before
 // the stage starts.
 func (s *Stage) Suspends() {
-	s.Inbox.SetSuspends()
+	s.Inbox.Settings().SetSuspends()
 	s.Versions.Suspends = true
 	s.Runs = coro.New(coro.Config{
 		Idle: keptIdle, Ready: s.queueWoken, Apart: s.queueWokenApart, Left: s.detachRun, Ended: s.endedRun,
@@ -217,7 +217,7 @@ func (s *Stage) queueWoken(t *coro.Task) {
 		go s.Runs.Resume(t)
 		return
 	}
-	s.Inbox.Resume(command.Envelope{Load: run})
+	s.Inbox.Batches().Resume(command.Envelope{Load: run})
 }
 
 // queueWokenApart queues a run that was woken by a timer, or by the end of the
@@ -319,7 +319,7 @@ func (s *Stage) workerFor(run *Run) *Worker {
 		w.Member.Part = line.PartOf(run.hold)
 		w.order.join(s.Inbox, &w.Member)
 	}
-	s.Inbox.TakeSuspended(&w.Member)
+	s.Inbox.Batches().TakeSuspended(&w.Member)
 	return w
 }
 
@@ -330,7 +330,7 @@ func (w *Worker) endLeft(err error) (report func()) {
 	left := w.Member.Batch[w.progress.cur:w.progress.n]
 	w.order.endNumbers(w.progress.cur, w.progress.n)
 	w.progress.n = 0
-	report = w.stage.Inbox.EndWith(&w.Member, &w.progress.tally, left, err)
+	report = w.stage.Inbox.Batches().EndWith(&w.Member, &w.progress.tally, left, err)
 	w.out.redeem()
 	clear(left)
 	w.deliver(false)

@@ -188,11 +188,11 @@ func (w *Worker) label() {
 
 // Halted reports whether the worker must not start another command, because its
 // inbox is halted.
-func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
+func (w *Worker) Halted() bool { return w.stage.Inbox.Phases().Halted() }
 
 // Halts returns the flag that an [Handler] reads before each command of a
 // batch: if it is set, the command must not be started.
-func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
+func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Phases().Halts() }
 
 // giveUpLocked gives the worker up, unless that was done before or take returns
 // false. The caller has emitting, so the handler does not emit; to give the

@@ -133,10 +133,10 @@ func (l *Loop) byPlace(plan *controller.VisitPlan, atOnce bool) *controller.Visi
 
 // reconcileStage makes a stage follow its state.
 func (l *Loop) reconcileStage(c *engine.Core, want *stageState) {
-	if c.Inbox().Knobs() != want.knobs {
+	if c.Inbox().Settings().Knobs() != want.knobs {
 		c.Adjust(func(k *inbox.Knobs) { *k = want.knobs })
 	}
-	c.Inbox().SetAdmission(want.admits())
+	c.Inbox().Settings().SetAdmission(want.admits())
 	l.reconcileDiscipline(c, want.discipline)
 	p := l.running.pools[want.pool]
 	if p == nil {
@@ -172,12 +172,12 @@ func (l *Loop) reconcileDiscipline(c *engine.Core, want string) {
 	}
 	if want == own.Name() {
 		delete(l.running.orders, c)
-		c.Inbox().Order(own)
+		c.Inbox().Settings().Order(own)
 		return
 	}
 	l.running.orders[c] = want
 	if d, err := queue.ByName(want); err == nil { // apply has checked the name
-		c.Inbox().Order(d)
+		c.Inbox().Settings().Order(d)
 	}
 }
 

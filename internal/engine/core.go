@@ -103,7 +103,7 @@ type Typed interface {
 func New(config *Config, typed Typed) *Core {
 	c := &Core{config: config, typed: typed, inbox: inbox.New(*config.Inbox)}
 	config.Inbox = c.inbox.Config()
-	c.Pool = &Pool{core: c, group: c.inbox, least: config.Fewest, most: config.Most}
+	c.Pool = &Pool{core: c, group: c.inbox.Workers(), least: config.Fewest, most: config.Most}
 	c.staff = &worker.Stage{Inbox: c.inbox, Versions: version.Series{Inbox: c.inbox}}
 	c.inbox.Owner = c.staff
 	c.Install(c.staff.Versions.New(func(*version.Version) version.Instance { return nil }, false))
@@ -268,21 +268,23 @@ func (c *Core) Attach(env *Env) {
 // own. The caller scales the stage's own pool to match.
 func (c *Core) Bind(p *Pool) {
 	if p == nil {
-		c.inbox.Bind(nil)
+		c.inbox.Settings().Bind(nil)
 		return
 	}
-	c.inbox.Bind(p.shared)
+	c.inbox.Settings().Bind(p.shared)
 }
 
 // Adjust changes the knobs of the stage's inbox, and stops idle instances
 // beyond the new number.
-func (c *Core) Adjust(change func(*inbox.Knobs)) { c.staff.Versions.Clear(c.inbox.Adjust(change)) }
+func (c *Core) Adjust(change func(*inbox.Knobs)) {
+	c.staff.Versions.Clear(c.inbox.Settings().Adjust(change))
+}
 
 // Clear stops all idle instances and the shared one. The pipeline calls it when
 // all workers have ended: a supervisor may have been killed before its workers
 // ended.
 func (c *Core) Clear() {
-	c.staff.Versions.Clear(c.inbox.TakeIdleInstances())
+	c.staff.Versions.Clear(c.inbox.Instances().TakeIdle())
 	c.staff.Versions.Present().Close()
 }
 

@@ -33,7 +33,7 @@ func (h *crashHistory) addPause(d time.Duration) {
 // own workers are counted here, the pauses of workers of shared pools in the
 // inbox.
 func (h *crashHistory) broken(in *inbox.Inbox, v inbox.Verdict) *BrokenError {
-	streak := in.CrashStreak()
+	streak := in.Workers().CrashStreak()
 	e := &BrokenError{Stage: in.Name(), Crashes: v.Streak, Unstarted: v.Unstarted, Last: h.last}
 	if !slices.Contains(h.last, streak.First) {
 		e.First = streak.First

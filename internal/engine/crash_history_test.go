@@ -15,7 +15,7 @@ import (
 
 func TestTheHistoryKeepsTheLastCrashesAndTheSumOfThePauses(t *testing.T) {
 	in := inbox.New(inbox.Config{Name: "s"})
-	in.Attach(&inbox.Pipeline{Base: time.Now()})
+	(&inbox.Pipeline{Base: time.Now()}).Attach(in)
 	for n, last := range map[int]int{1: 1, keptCrashes: keptCrashes, keptCrashes + 1: keptCrashes, 100: keptCrashes} {
 		h := &crashHistory{}
 		var crashes []error
@@ -35,11 +35,11 @@ func TestTheHistoryKeepsTheLastCrashesAndTheSumOfThePauses(t *testing.T) {
 func TestAHistoryEndsWithItsStreak(t *testing.T) {
 	now := time.Duration(0)
 	host := &inbox.Pipeline{Clock: func() int64 { return int64(now) }}
-	crash := func(s *worker.Stage) { s.Inbox.CrashIdle(new(inbox.Member)) }
+	crash := func(s *worker.Stage) { s.Inbox.Workers().CrashIdle(new(inbox.Member)) }
 	stages := make([]*worker.Stage, 2)
 	for i := range stages {
 		stages[i] = &worker.Stage{Inbox: inbox.New(inbox.Config{Name: strconv.Itoa(i), StreakEnds: time.Minute})}
-		stages[i].Inbox.Attach(host)
+		host.Attach(stages[i].Inbox)
 		crash(stages[i])
 	}
 	ps := &poolSupervisor{}

@@ -173,7 +173,7 @@ func (c *Core) mistyped(cmd any) error {
 
 // refusalReason returns why the inbox refused a command.
 func (c *Core) refusalReason() reason.Reason {
-	if c.inbox.IsOpen() {
+	if c.inbox.Phases().IsOpen() {
 		return reason.Full
 	}
 	return reason.Closed

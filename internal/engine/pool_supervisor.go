@@ -120,7 +120,7 @@ func (ps *poolSupervisor) addUnstarted() {
 	}
 	n := ps.target - ps.pool.loaded()
 	ps.awaited -= n
-	c.inbox.AddUnstarted(n)
+	c.inbox.Workers().AddUnstarted(n)
 }
 
 // startCalled starts a worker that the inbox called.
@@ -129,7 +129,7 @@ func (ps *poolSupervisor) startCalled(ctx actor.Context) {
 		return
 	}
 	w := ps.pool.workerToStart()
-	if !ps.pool.core.inbox.TakeCalled(&w.Member) {
+	if !ps.pool.core.inbox.Workers().TakeCalled(&w.Member) {
 		w.Unclaim()
 		return
 	}
@@ -241,7 +241,7 @@ func (ps *poolSupervisor) replace(ctx actor.Context, w *worker.Worker) {
 		ps.restart(ctx, w)
 		return
 	}
-	verdict := staff.Inbox.Judge(&w.Member, ps.target)
+	verdict := staff.Inbox.Workers().Judge(&w.Member, ps.target)
 	history := ps.crashHistory(staff)
 	history.add(err)
 	switch {
@@ -315,7 +315,7 @@ func (ps *poolSupervisor) dismiss() {
 		clear(ps.crashes.pauses)
 	}
 	if c := ps.pool.core; c != nil {
-		c.inbox.DropUnstarted()
+		c.inbox.Workers().DropUnstarted()
 	}
 }
 
@@ -349,13 +349,13 @@ func (ps *poolSupervisor) records() *crashRecords {
 // crashHistory returns the history of a stage. It starts a new one if the stage
 // has completed a command since its last crash.
 func (ps *poolSupervisor) crashHistory(s *worker.Stage) *crashHistory {
-	streak := s.Inbox.CrashStreak().Number
+	streak := s.Inbox.Workers().CrashStreak().Number
 	histories := ps.records().histories
 	if h := histories[s]; h != nil && h.streak == streak {
 		return h
 	}
 	for o := range histories { // forget stages that have recovered or are gone: a few at most
-		if o.Inbox.Streak() == 0 {
+		if o.Inbox.Workers().Streak() == 0 {
 			delete(histories, o)
 		}
 	}

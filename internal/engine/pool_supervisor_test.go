@@ -88,7 +88,7 @@ func newFixture(n int, start func() error) *fixture {
 		return counted{of: of, start: start, begun: &f.begun, stopped: &f.stopped}
 	}))
 	host := &inbox.Pipeline{Base: time.Now()}
-	f.inbox.Attach(host)
+	host.Attach(f.inbox)
 	f.Attach(&Env{Host: host, System: system, Name: "test", Log: slog.New(slog.DiscardHandler), Context: context.Background()})
 	f.pool = f.Pool
 	return f
@@ -102,9 +102,9 @@ func (f *fixture) run(t *testing.T) {
 	f.stop = func() {
 		actor.Stop(system, pid)
 		synctest.Wait()
-		f.inbox.Halt()()
+		f.inbox.Phases().Halt()()
 		f.Clear()
-		f.inbox.StopTimers()
+		f.inbox.Phases().StopTimers()
 		time.Sleep(time.Minute) // the throttle of dead letters has to end
 	}
 	synctest.Wait()

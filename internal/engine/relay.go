@@ -38,7 +38,7 @@ func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 	if call != nil {
 		instances = relayCalls
 	}
-	c.inbox.Relay(relayBatch, instances, elsewhere)
+	c.inbox.Settings().Relay(relayBatch, instances, elsewhere)
 	c.config.Inbox = c.inbox.Config()
 	c.config.Blocking, c.config.ExpiresAt, c.config.Timeout, c.config.RetryIf = true, nil, 0, nil
 	c.config.Fewest, c.config.Most, c.config.Asks = 1, 1, true

@@ -41,7 +41,7 @@ func UnderWay(pools []*Pool, stages []*Core) []Stuck {
 	}
 	all := atWork(pools, stages, staffs)
 	for _, c := range stages {
-		for _, m := range c.inbox.Parked() {
+		for _, m := range c.inbox.Senders().Parked() {
 			if w, ok := m.Owner.(*worker.Worker); ok {
 				all = append(all, Stuck{Stage: w.At(), Waits: slotIn(c), Awaited: c.Name()})
 			}

@@ -15,11 +15,11 @@ func (c *Core) unwind() (suspended bool) {
 	if c.staff.Runs == nil {
 		return false
 	}
-	if _, halted := c.inbox.Stopped(); halted {
+	if _, halted := c.inbox.Phases().Stopped(); halted {
 		c.staff.Unwind()
 		return false
 	}
-	return c.inbox.Started() > 0
+	return c.inbox.Batches().Started() > 0
 }
 
 // errUnwinding is the error of Release if a handler did not end in time.

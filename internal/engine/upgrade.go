@@ -87,7 +87,7 @@ func (c *Core) prepare(ctx context.Context, to *version.Version) (switched chan 
 
 // hasEndedLocked reports whether the stage will not run again.
 func (c *Core) hasEndedLocked() bool {
-	closed, halted := c.inbox.Stopped()
+	closed, halted := c.inbox.Phases().Stopped()
 	gone := c.env != nil && c.env.Context.Err() != nil
 	return halted || !c.upgrade.running && (gone || closed)
 }
@@ -114,8 +114,8 @@ func (c *Core) stopVersion() {
 	if switched != nil {
 		<-switched // an upgrade may hold an idle instance
 	}
-	c.staff.Versions.Clear(c.inbox.TakeIdleInstances())
-	if !suspended && c.inbox.Pool() == nil { // otherwise a shared pool still works for the stage
+	c.staff.Versions.Clear(c.inbox.Instances().TakeIdle())
+	if !suspended && c.inbox.Settings().Pool() == nil { // otherwise a shared pool still works for the stage
 		c.staff.Versions.Present().StopUnused()
 	}
 }

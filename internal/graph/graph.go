@@ -216,7 +216,7 @@ func (g *Graph) Forget(from, to *inbox.Inbox) {
 	}
 	g.mu.Unlock()
 	if gone {
-		from.NotAhead(to)
+		from.Settings().NotAhead(to)
 	}
 }
 
@@ -268,7 +268,7 @@ func (g *Graph) edgeLocked(from, to int) *edge {
 		g.boundEntriesLocked()
 	} else {
 		g.entered[to] = true
-		g.inboxes[from].Ahead(g.inboxes[to])
+		g.inboxes[from].Settings().Ahead(g.inboxes[to])
 	}
 	return &g.edges[from][i]
 }

@@ -13,31 +13,31 @@ func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.
 	var ends []Ending
 	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { ends = append(ends, e) }}
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Linger: time.Nanosecond, Instances: 1})
-	require.True(t, in.Attach(pl))
-	in.Open()
+	require.True(t, pl.Attach(in))
+	in.Phases().Open()
 	m := &Member{Wake: func() {}}
-	in.Join(m, false)
+	in.Workers().Join(m, false)
 	for i := range 3 {
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: i}))
 	}
 	time.Sleep(time.Microsecond) // longer than a batch lingers
 	var tally Tally
 	require.Equal(t, 3, in.Turn(m, &tally, true))
-	require.Equal(t, []*Member{m}, in.Holders())
-	require.Nil(t, in.Abandon(m, ErrStopped), "the inbox is not halted")
+	require.Equal(t, []*Member{m}, in.Batches().Holders())
+	require.Nil(t, in.Batches().Abandon(m, ErrStopped), "the inbox is not halted")
 	tally.OK = 1
 	require.True(t, in.Book(m, &tally))
-	in.Halt()()
+	in.Phases().Halt()()
 	m.Delivers = true
-	require.Nil(t, in.Abandon(m, ErrStopped), "the worker delivers")
+	require.Nil(t, in.Batches().Abandon(m, ErrStopped), "the worker delivers")
 	m.Delivers = false
-	report := in.Abandon(m, ErrStopped)
+	report := in.Batches().Abandon(m, ErrStopped)
 	require.NotNil(t, report)
 	report()
 	require.Len(t, ends, 2, "the commands that were not booked")
 	require.Equal(t, []any{1, 2}, []any{ends[0].Cmd, ends[1].Cmd})
-	require.Empty(t, in.Holders())
-	require.Nil(t, in.Abandon(m, ErrStopped), "it was abandoned already")
+	require.Empty(t, in.Batches().Holders())
+	require.Nil(t, in.Batches().Abandon(m, ErrStopped), "it was abandoned already")
 	before := Counts([]*Inbox{in})
 	late := Tally{OK: 2}
 	require.False(t, in.Book(m, &late))
@@ -51,10 +51,10 @@ func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.
 
 func TestAParkedWorkerKeepsNoReferenceToACommand(t *testing.T) {
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Instances: 1})
-	require.True(t, in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)}))
-	in.Open()
+	require.True(t, (&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)}).Attach(in))
+	in.Phases().Open()
 	m := &Member{Wake: func() {}}
-	in.Join(m, false)
+	in.Workers().Join(m, false)
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 	var tally Tally
 	require.Equal(t, 1, in.Turn(m, &tally, true))

@@ -19,7 +19,7 @@ import (
 
 // admissionPoints are the two places where admission rules apply: the inbox of a stage, and the pipeline.
 var admissionPoints = map[string]func(*testbed, controller.Admission){
-	"stage":    func(tb *testbed, a controller.Admission) { tb.inboxes[0].SetAdmission(a) },
+	"stage":    func(tb *testbed, a controller.Admission) { tb.inboxes[0].Settings().SetAdmission(a) },
 	"pipeline": func(tb *testbed, a controller.Admission) { tb.SetAdmission(a) },
 }
 
@@ -169,7 +169,7 @@ func TestASubmitterThatWaitsUnderALimitMayGiveUpOrFindTheInboxClosed(t *testing.
 		require.ErrorIs(t, submitTo(ctx, tb.inboxes[0], 1), context.Canceled)
 		go func() { result <- submitTo(t.Context(), tb.inboxes[0], 1) }()
 		synctest.Wait()
-		tb.inboxes[0].Close()
+		tb.inboxes[0].Phases().Close()
 		require.ErrorIs(t, <-result, ErrClosed)
 		accounts := Snapshot(tb.inboxes)[0]
 		require.EqualValues(t, 2, accounts.Reasons.Rejected[reason.Cancelled])
@@ -214,7 +214,7 @@ func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {
 		require.EqualValues(t, 1, in.state.counts.reasons.Rejected[reason.Full])
 	}
 	tb.SetAdmission(controller.Admission{Limit: 1})
-	tb.inboxes[1].Adjust(func(k *Knobs) { k.Capacity = 9 })
+	tb.inboxes[1].Settings().Adjust(func(k *Knobs) { k.Capacity = 9 })
 	require.ErrorIs(t, submitTo(handlerContext{inbox: tb.inboxes[0]}.ctx(t), tb.inboxes[1], 1), ErrFull, "nor does it wait for the pipeline's limit")
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 1 })
@@ -296,7 +296,7 @@ func TestAGateMayRefuseACommandOrPanic(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, submitTo(ctx, tb.inboxes[0], 2), context.Canceled)
-		tb.inboxes[0].Close()
+		tb.inboxes[0].Phases().Close()
 		require.ErrorIs(t, submitTo(t.Context(), tb.inboxes[0], 2), ErrClosed)
 		require.Len(t, asked, 3, "the gate is not asked about a submitter that has gone, or that comes too late")
 	})
@@ -305,7 +305,7 @@ func TestAGateMayRefuseACommandOrPanic(t *testing.T) {
 // A gate may submit to its inbox and read its accounts: it is called without the lock.
 func TestAGateMaySubmitAndReadSnapshots(t *testing.T) {
 	tb := newTestbed(t, 1)
-	tb.inboxes[0].SetAdmission(controller.Admission{Gate: gateFunc(func(cmd any, _, _ int) error {
+	tb.inboxes[0].Settings().SetAdmission(controller.Admission{Gate: gateFunc(func(cmd any, _, _ int) error {
 		if cmd == 1 {
 			Snapshot(tb.inboxes)
 			return submitTo(t.Context(), tb.inboxes[0], 2)
@@ -320,7 +320,7 @@ func TestACommandNeedsTheAdmissionOfTheStageAndOfThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTestbed(t, 2)
 		tb.SetAdmission(controller.Admission{Rate: controller.Rate{PerSecond: 1, Burst: 3}})
-		tb.inboxes[0].SetAdmission(controller.Admission{Rate: controller.Rate{PerSecond: 1, Burst: 1}})
+		tb.inboxes[0].Settings().SetAdmission(controller.Admission{Rate: controller.Rate{PerSecond: 1, Burst: 1}})
 		accepted := [2]int{}
 		for range 5 {
 			for i, in := range tb.inboxes {
@@ -338,18 +338,18 @@ func TestAdmissionRulesDoNotApplyToHandedOverCommands(t *testing.T) {
 	tb := newTestbed(t, 1)
 	a := controller.Admission{Rate: controller.Rate{PerSecond: 1, Burst: 1}, Shed: controller.Shed{Probability: 1}}
 	tb.SetAdmission(a)
-	tb.inboxes[0].SetAdmission(a)
-	require.Equal(t, 2, tb.inboxes[0].HandOver(&Member{}, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, false))
+	tb.inboxes[0].Settings().SetAdmission(a)
+	require.Equal(t, 2, tb.inboxes[0].Senders().HandOver(&Member{}, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, false))
 }
 
 func TestADisabledInboxTakesNothingAndReportsHandedOverCommands(t *testing.T) {
 	tb := newTestbed(t, 2)
-	tb.inboxes[1].Adjust(func(k *Knobs) { k.Disabled = true })
+	tb.inboxes[1].Settings().Adjust(func(k *Knobs) { k.Disabled = true })
 	require.ErrorIs(t, submitTo(t.Context(), tb.inboxes[1], 1), ErrDisabled)
-	require.Equal(t, 2, tb.inboxes[1].HandOver(&Member{}, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, true))
+	require.Equal(t, 2, tb.inboxes[1].Senders().HandOver(&Member{}, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, true))
 	require.Len(t, tb.ends, 2)
 	require.Equal(t, reason.Disabled, tb.ends[0].Reason)
-	require.NoError(t, tb.inboxes[1].Send(t.Context(), command.Envelope{Load: 3}, nil, false, false))
+	require.NoError(t, tb.inboxes[1].Senders().Send(t.Context(), command.Envelope{Load: 3}, nil, false, false))
 	require.Len(t, tb.ends, 3)
 	require.Zero(t, tb.inboxes[1].state.slots.reserved)
 	require.Zero(t, tb.inboxes[1].Load())
@@ -359,19 +359,19 @@ func TestADisabledInboxTakesNothingAndReportsHandedOverCommands(t *testing.T) {
 func TestALimitAppliesToHandedOverCommands(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Capacity = 4 })
 	in := tb.inboxes[0]
-	in.Bind(nil)
-	in.SetAdmission(controller.Admission{Limit: 3})
+	in.Settings().Bind(nil)
+	in.Settings().SetAdmission(controller.Admission{Limit: 3})
 	w, up := tb.addOwnWorker(in), &testWorker{st: tb}
 	up.Wake = func() { up.woken++ }
 	es := []command.Envelope{{Load: 1}, {Load: 2}, {Load: 3}, {Load: 4}, {Load: 5}}
-	require.Equal(t, 3, in.HandOver(&up.Member, es, 0, false, true))
+	require.Equal(t, 3, in.Senders().HandOver(&up.Member, es, 0, false, true))
 	w.turn(false)
 	require.Zero(t, up.woken)
 	w.turn(false)
 	require.Zero(t, up.woken, "one slot is free, less than half of the inbox")
 	w.turn(false)
 	require.Equal(t, 1, up.woken)
-	require.Equal(t, 2, in.HandOver(&up.Member, es[3:], 0, false, true))
+	require.Equal(t, 2, in.Senders().HandOver(&up.Member, es[3:], 0, false, true))
 }
 
 // suspender is the context of a task that may suspend, outside all stages.
@@ -418,8 +418,8 @@ func TestASubmitterEntersWhenAWorkerThatEndsBooksTheLastCommand(t *testing.T) {
 		tb.InFlight = in.Load
 		tb.SetAdmission(controller.Admission{Limit: 1})
 		m := &Member{Wake: func() {}}
-		in.Bind(nil)
-		in.Join(m, false)
+		in.Settings().Bind(nil)
+		in.Workers().Join(m, false)
 		tb.submitN(0, 1)
 		var tally Tally
 		require.Equal(t, 1, in.Turn(m, &tally, true))
@@ -429,7 +429,7 @@ func TestASubmitterEntersWhenAWorkerThatEndsBooksTheLastCommand(t *testing.T) {
 		require.Empty(t, result, "one command is in flight")
 		tally.OK = 1
 		in.Book(m, &tally)
-		in.Leave(m)
+		in.Workers().Leave(m)
 		synctest.Wait()
 		require.Len(t, result, 1)
 		require.NoError(t, <-result)

@@ -1,11 +1,158 @@
 package inbox
 
 import (
+	"context"
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/reason"
 )
+
+// Held returns how many commands guards hold back, as far as is known.
+func (in *Inbox) Held() int {
+	if in.state.cfg.Guards == nil {
+		return 0
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.state.queue.line.Held()
+}
+
+// Begin moves the permit of a command to its handler, which begins. The context
+// is the handler's. The handler gives the permit back by [Batches.Completed].
+func (b Batches) Begin(ctx context.Context) (p line.Permit) {
+	h, ok := ctx.Value(link.EmitterKey{}).(interface{ AsMember() *Member })
+	if !ok {
+		return p
+	}
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	return h.AsMember().Part.TakePermit()
+}
+
+// Completed gives a permit back when its handler has ended: returned, crashed
+// or was given up. It is called once.
+func (b Batches) Completed(p line.Permit) {
+	var fx effects
+	b.in.mu.Lock()
+	b.in.state.queue.line.Complete(p)
+	b.in.state.callWorker(&fx)
+	b.in.unlock(&fx)
+}
+
+// cancelPermit gives back the permit that a worker still has: no handler of its
+// batch has begun with it, and none will.
+func (s *state) cancelPermit(m *Member) {
+	if m.Part != nil {
+		s.queue.line.Cancel(m.Part)
+	}
+}
+
+// At any time a worker of the stage's own is in one of three states:
+//
+//   - Busy: it has commands in hand, and runs its handler or is about to run
+//     it.
+//   - Blocked: its batch is done, and the results wait for free slots in a
+//     stage ahead.
+//   - Idle: neither.
+//
+// Idle time is the rest of the workers' time, so the three always add up. The
+// clock is read where a batch is timed anyway, when a worker blocks or resumes,
+// when one joins or leaves, and when the accounts are read.
+//
+// Periods that have not ended are kept as a linear function of the time: n
+// workers that have been blocked since s add n·now − n·s, so the BlockedTime of
+// the counts has −n·s meanwhile, and their IdleTime lacks now·live −
+// BlockedTime. Their BusyTime has a batch that is not done up to when it was
+// last credited. [state.times] returns the times as they are meant.
+//
+// A worker of a shared pool is never blocked, and its idle time belongs to the
+// shared pool: only its busy time is the inbox's.
+
+// staff notes that more workers of the stage's own have joined, or have left if
+// more is negative. It is called before their number changes.
+func (s *state) staff(more int) {
+	if pl := s.pipeline.Load(); pl != nil {
+		s.counts.IdleTime -= time.Duration(pl.Now() * int64(more))
+	}
+}
+
+// leaveOwn removes a worker of the stage's own, if it has joined.
+func (s *state) leaveOwn(m *Member) {
+	if m.attendance.joined {
+		s.staff(-1)
+	}
+	s.workers.depart(m)
+}
+
+// markBlocked notes that a worker waits for free slots in a stage ahead.
+func (s *state) markBlocked(m *Member, now int64) {
+	if m.attendance.blocked {
+		return
+	}
+	m.attendance.blocked = true
+	s.counts.blocked++
+	s.counts.BlockedTime -= time.Duration(now)
+	if m.custody.inHand > 0 {
+		s.counts.busy--
+	}
+}
+
+// unblock notes that a worker takes its turn, or leaves.
+func (s *state) unblock(m *Member) {
+	if !m.attendance.blocked {
+		return
+	}
+	m.attendance.blocked = false
+	s.counts.blocked--
+	s.counts.BlockedTime += time.Duration(s.now())
+	if m.custody.inHand > 0 {
+		s.counts.busy++
+	}
+}
+
+// credit counts the time of a worker's present batch that was not counted
+// before. The batch need not be done.
+func (s *state) credit(m *Member, now int64) {
+	began, running := m.lastBatch()
+	if running || uint32(began) != m.custody.timed {
+		s.spend(m, time.Duration(now-began))
+	}
+}
+
+// spend counts the time of a worker's present batch, which has lasted so long,
+// except time that was counted before.
+func (s *state) spend(m *Member, lasted time.Duration) {
+	fresh := lasted - m.custody.credited
+	if fresh <= 0 {
+		return
+	}
+	m.custody.credited = lasted
+	s.counts.BusyTime += fresh
+	if m.visit == nil {
+		s.counts.IdleTime -= fresh
+	}
+}
+
+// finishTime notes that the time of a worker's last batch has been counted.
+func (m *Member) finishTime() {
+	began, _ := m.lastBatch()
+	m.custody.timed, m.custody.credited = uint32(began), 0
+}
+
+// times are the busy, blocked and idle time up to now.
+func (s *state) times(now int64) (busy, blocked, idle time.Duration) {
+	for m := s.holding; m != nil; m = m.custody.behind {
+		if !m.attendance.blocked {
+			s.credit(m, now)
+		}
+	}
+	blocked = s.counts.BlockedTime + time.Duration(now*int64(s.counts.blocked))
+	idle = s.counts.IdleTime + time.Duration(now*int64(s.workers.live)) - blocked
+	return s.counts.BusyTime, blocked, max(idle, 0)
+}
 
 // Book books what a worker did in the middle of its batch: before a caller
 // learns of it that may read the accounts. It returns false, and books nothing,
@@ -127,21 +274,21 @@ func (s *state) measure(t *Tally) {
 // often enough, and then leaves it in the worker's batch, or if the worker was
 // abandoned. The command waits at least as long as asked. A keyed stage may
 // also take back the rest of the batch, so that no later command of the same
-// key is handled before; see [Inbox.TakesBack].
+// key is handled before; see [Config.TakesBack].
 func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []command.Envelope, asked time.Duration) bool {
 	if e.Tries() >= in.state.cfg.Retry.Attempts {
 		return false
 	}
 	at := in.placeBack(m, e.Load, len(rest))
 	var back places
-	if in.TakesBack() {
+	if in.Config().TakesBack() {
 		back = in.placesBack(m, rest)
 	}
 	var fx effects
 	in.mu.Lock()
 	ok := in.state.mayRetry(m, t, &fx)
 	if ok {
-		if in.TakesBack() {
+		if in.Config().TakesBack() {
 			in.state.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
 		}
 		if m.Part != nil {
@@ -188,7 +335,7 @@ func (s *state) retryLater(m *Member, e command.Envelope, at place, asked time.D
 }
 
 // End ends the commands at the end of a worker's batch that were not started
-// when the inbox was halted, as [Inbox.Halt] ends queued commands. It returns
+// when the inbox was halted, as [Phases.Halt] ends queued commands. It returns
 // false if the worker was abandoned.
 func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 	var fx effects

@@ -87,6 +87,8 @@ type Config struct {
 	// Elsewhere is why commands are refused for good, nil if they are not: the
 	// stage runs in another process, which takes none.
 	Elsewhere error
+
+	suspends bool // the handlers may suspend; set before the inbox is opened
 }
 
 // Pauses are the pauses of a stage whose workers crash one after another.
@@ -157,4 +159,33 @@ const quantum = 100 * time.Microsecond
 func (c *Config) Summer() link.Summer {
 	s, _ := c.Holder.(link.Summer)
 	return s
+}
+
+// Waits reports whether the overflow rule is [Wait].
+func (c *Config) Waits() bool { return c.Overflow == Wait }
+
+// Keyed reports whether the stage is a keyed one.
+func (c *Config) Keyed() bool { return c.Key != nil }
+
+// HoldsLanes reports whether the commands of the stage hold the lanes of their
+// keys, because handlers may suspend.
+func (c *Config) HoldsLanes() bool { return c.Keyed() && c.suspends }
+
+// TakesBack reports whether a worker gives back the rest of its batch with a
+// command that is tried again later: later commands of the same key may be in
+// it.
+func (c *Config) TakesBack() bool { return c.Keyed() && !c.suspends }
+
+// limit is the rate of the whole inbox.
+type limit struct {
+	rate.Bucket
+	rate.Delay
+}
+
+// newLimit returns a limit whose bucket is full, nil if there is no bound.
+func newLimit(r rate.Limit) *limit {
+	if b := rate.New(r); b != nil {
+		return &limit{Bucket: *b}
+	}
+	return nil
 }

@@ -61,7 +61,7 @@
 // visit plan.
 //
 // Such a worker is never parked because an inbox is full. A shared pool does
-// not take from an inbox while one ahead is full; see stall.go.
+// not take from an inbox while one ahead is full; see shared_pool.go.
 //
 // # Instances
 //
@@ -90,14 +90,13 @@
 // A file uses those before it in this list, with few exceptions, which a test
 // in internal/layers counts:
 //
-//   - the components of an inbox: limit.go, config.go, phase.go, lock.go,
-//     budget.go, waiting.go, delayed.go, inbox.go, waiters.go, pack.go,
-//     member.go, worker_set.go, lapsing.go
-//   - state.go, all that the lock guards; timers.go and effects.go, the actions
-//     that a transition leaves to be done
-//   - the commands here, and which of them a worker may take: available.go,
-//     worktime.go, instances.go, shared_pool.go, tokens.go
-//   - the transitions that others end with: call.go (a worker), slots.go,
-//     retry.go
-//   - the calls of workers, submitters and the pipeline: the others
+//   - the components of an inbox: config.go, lock.go, phase.go, waiting.go,
+//     delayed.go, inbox.go, member.go, waiters.go
+//   - state.go, all that the lock guards; effects.go, the actions that a
+//     transition leaves to be done
+//   - the commands here, and which of them a worker may take: instances.go,
+//     available.go, key_places.go, slots.go, shared_pool.go
+//   - the transitions of workers: retry.go, book.go, batches.go, turn.go,
+//     visit.go, crash.go, workers.go
+//   - what submitters, other inboxes and the pipeline call: the others
 package inbox

@@ -1,101 +1,101 @@
 package inbox
 
 // Open lets commands in, and ends the inbox's drain if there was one.
-func (in *Inbox) Open() {
+func (ph Phases) Open() {
 	var fx effects
-	in.mu.Lock()
-	in.state.change(toOpen)
-	in.state.opened = true
-	in.state.retrySenders(&fx)
-	in.unlock(&fx)
+	ph.in.mu.Lock()
+	ph.in.state.change(toOpen)
+	ph.in.state.opened = true
+	ph.in.state.retrySenders(&fx)
+	ph.in.unlock(&fx)
 }
 
 // Close refuses commands from outside from now on, also commands of submitters
 // that wait for a slot. Commands that other inboxes hand over are still taken.
-func (in *Inbox) Close() {
+func (ph Phases) Close() {
 	var fx effects
-	in.mu.Lock()
-	in.state.change(toClose)
-	in.state.dismissWaiters(&fx)
-	in.state.callWorker(&fx) // no batch lingers any more
-	in.state.lookAtEntries(&fx)
-	in.unlock(&fx)
+	ph.in.mu.Lock()
+	ph.in.state.change(toClose)
+	ph.in.state.dismissWaiters(&fx)
+	ph.in.state.callWorker(&fx) // no batch lingers any more
+	ph.in.state.lookAtEntries(&fx)
+	ph.in.unlock(&fx)
 }
 
 // Drain starts the inbox's drain, or starts it anew.
-func (in *Inbox) Drain() {
+func (ph Phases) Drain() {
 	var fx effects
-	in.mu.Lock()
-	in.state.change(toDrain)
-	in.state.dismissWaiters(&fx)
-	in.state.visits.stalled = false // it is not barred any more; if an inbox ahead is full, the next visit stalls it again
-	in.state.callWorker(&fx)        // no batch lingers any more
-	in.state.lookAtEntries(&fx)
-	in.unlock(&fx)
+	ph.in.mu.Lock()
+	ph.in.state.change(toDrain)
+	ph.in.state.dismissWaiters(&fx)
+	ph.in.state.visits.stalled = false // it is not barred any more; if an inbox ahead is full, the next visit stalls it again
+	ph.in.state.callWorker(&fx)        // no batch lingers any more
+	ph.in.state.lookAtEntries(&fx)
+	ph.in.unlock(&fx)
 }
 
 // BlockUpstream starts the second step of the drain: all inboxes before this
 // one are empty.
-func (in *Inbox) BlockUpstream() { in.proceed(toBar) }
+func (ph Phases) BlockUpstream() { ph.in.Phases().proceed(toBar) }
 
 // BlockBackEdges starts the third step of the drain: the inbox was seen to be
 // empty.
-func (in *Inbox) BlockBackEdges() { in.proceed(toSeal) }
+func (ph Phases) BlockBackEdges() { ph.in.Phases().proceed(toSeal) }
 
 // proceed takes a step, unless the drain has ended or started anew meanwhile.
-func (in *Inbox) proceed(ev event) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.state.change(ev)
+func (ph Phases) proceed(ev event) {
+	ph.in.mu.Lock()
+	defer ph.in.mu.Unlock()
+	ph.in.state.change(ev)
 }
 
 // EndDrain ends the inbox's drain and leaves it closed. Handlers cannot submit
 // to it any more.
-func (in *Inbox) EndDrain() {
+func (ph Phases) EndDrain() {
 	var fx effects
-	in.mu.Lock()
-	in.state.change(toEndDrain)
-	in.state.dismissWaiters(&fx)
-	in.state.retrySenders(&fx)
-	in.state.lookAtEntries(&fx)
-	in.unlock(&fx)
+	ph.in.mu.Lock()
+	ph.in.state.change(toEndDrain)
+	ph.in.state.dismissWaiters(&fx)
+	ph.in.state.retrySenders(&fx)
+	ph.in.state.lookAtEntries(&fx)
+	ph.in.unlock(&fx)
 }
 
 // UnblockSenders has barred senders try again that are not barred any more,
 // because their own stages are drained now.
-func (in *Inbox) UnblockSenders() {
+func (ph Phases) UnblockSenders() {
 	var fx effects
-	in.mu.Lock()
-	in.state.retrySenders(&fx)
-	in.unlock(&fx)
+	ph.in.mu.Lock()
+	ph.in.state.retrySenders(&fx)
+	ph.in.unlock(&fx)
 }
 
 // Halt ends everything that is queued or waits for its next try: it will not be
 // done. A worker finishes the command that it has started and ends the others
-// in its batch; see [Inbox.Halted]. Suspended commands stay so. Halt returns
+// in its batch; see [Phases.Halted]. Suspended commands stay so. Halt returns
 // the function that reports the commands that ended, which may take its time.
-func (in *Inbox) Halt() (report func()) {
+func (ph Phases) Halt() (report func()) {
 	var fx effects
-	in.mu.Lock()
-	in.state.change(toHalt)
-	in.state.dismissWaiters(&fx) // before the queue is emptied: it may fill it
-	in.state.suspendQueued()
-	left := in.state.queue.takeAll()
-	in.state.queue.line.Release(in.state.delayed.ranks()...)
-	left = append(left, in.state.delayed.clear()...)
-	in.state.timers.stop()
-	in.state.endStopped(left, &fx)
-	in.state.releaseSenders(&fx)
-	for _, m := range in.state.workers.wakeIdle(len(in.state.workers.idle)) {
+	ph.in.mu.Lock()
+	ph.in.state.change(toHalt)
+	ph.in.state.dismissWaiters(&fx) // before the queue is emptied: it may fill it
+	ph.in.state.suspendQueued()
+	left := ph.in.state.queue.takeAll()
+	ph.in.state.queue.line.Release(ph.in.state.delayed.ranks()...)
+	left = append(left, ph.in.state.delayed.clear()...)
+	ph.in.state.timers.stop()
+	ph.in.state.endStopped(left, &fx)
+	ph.in.state.releaseSenders(&fx)
+	for _, m := range ph.in.state.workers.wakeIdle(len(ph.in.state.workers.idle)) {
 		fx.wakeWorker(m)
 	}
-	in.state.voidTokens()
-	fx.unstall(in.state.visits.behind...)
-	in.state.visits.behind = nil
-	in.state.lookAtEntries(&fx)
-	report = fx.later(in)
-	in.unlock(&fx)
-	in.Flush()
+	ph.in.state.voidTokens()
+	fx.unstall(ph.in.state.visits.behind...)
+	ph.in.state.visits.behind = nil
+	ph.in.state.lookAtEntries(&fx)
+	report = fx.later(ph.in)
+	ph.in.unlock(&fx)
+	ph.in.Results().Flush()
 	return report
 }
 

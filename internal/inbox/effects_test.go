@@ -54,10 +54,10 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 		Ended: func(e Ending) { note("subscriber " + e.Cmd.(string)) },
 	}
 	in = New(Config{Name: "s", Capacity: 2, Batch: 2, StreakEnds: time.Minute})
-	in.Attach(pl)
-	in.Open()
+	pl.Attach(in)
+	in.Phases().Open()
 	m := &Member{Wake: func() { note("wake") }}
-	in.Join(m, false)
+	in.Workers().Join(m, false)
 	require.Zero(t, in.Turn(m, new(Tally), true))
 	for _, cmd := range []string{"a", "b"} {
 		ticket := command.NewTicket(func(any, error) {
@@ -66,7 +66,7 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 		})
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd, From: ticket.Origin()}))
 	}
-	in.Halt()()
+	in.Phases().Halt()()
 	require.Equal(t, []string{
 		"wake", "full",
 		"keep a", "ticket a", "keep b", "ticket b", "subscriber a", "subscriber b",
@@ -124,14 +124,14 @@ func newWalk(t *testing.T, rule Overflow) *walk {
 			return v
 		},
 	}
-	w.Attach(pl)
-	other.Attach(pl)
-	other.Open()
-	w.Open()
+	pl.Attach(w.Inbox)
+	pl.Attach(other)
+	other.Phases().Open()
+	w.Phases().Open()
 	for range 3 {
 		m := &Member{Wake: func() {}}
-		w.Claim(m)
-		w.Join(m, false)
+		w.Instances().Claim(m)
+		w.Workers().Join(m, false)
 		m.Instance = m
 		w.workers, w.tallies[m] = append(w.workers, m), new(Tally)
 		w.senders = append(w.senders, &Member{Wake: func() {}, own: other})
@@ -153,11 +153,11 @@ func (w *walk) step(r *rand.Rand) {
 	case n < 34:
 		w.giveUp(r)
 	case n < 36:
-		w.Adjust(func(k *Knobs) { k.Capacity = 1 + r.IntN(8); k.Paused = r.IntN(8) == 0; k.Instances = 1 + r.IntN(4) })
+		w.Settings().Adjust(func(k *Knobs) { k.Capacity = 1 + r.IntN(8); k.Paused = r.IntN(8) == 0; k.Instances = 1 + r.IntN(4) })
 	case n < 37:
-		[]func(){w.Drain, w.BlockUpstream, w.BlockBackEdges, w.EndDrain, w.Close}[r.IntN(5)]()
+		[]func(){w.Phases().Drain, w.Phases().BlockUpstream, w.Phases().BlockBackEdges, w.Phases().EndDrain, w.Phases().Close}[r.IntN(5)]()
 	default:
-		w.Open()
+		w.Phases().Open()
 	}
 }
 
@@ -213,10 +213,10 @@ func (w *walk) send(m *Member, n int, back bool) {
 	if !m.Ready() {
 		return // it is parked
 	}
-	taken := w.HandOver(m, make([]command.Envelope, w.loads[m]), w.now, back, true)
+	taken := w.Senders().HandOver(m, make([]command.Envelope, w.loads[m]), w.now, back, true)
 	w.accepted += uint64(taken)
 	w.loads[m] -= taken
-	require.True(w.t, w.loads[m] == 0 || w.InLine(m), "what is left waits in line")
+	require.True(w.t, w.loads[m] == 0 || w.Senders().InLine(m), "what is left waits in line")
 }
 
 // work has a worker end one command of its batch, or take its next turn.
@@ -236,8 +236,8 @@ func (w *walk) work(m *Member, r *rand.Rand) {
 		retry := e.Tries() < 3
 		require.True(w.t, w.Crash(m, w.tallies[m], &e, todo[1:], retry, errors.New("crash")))
 		w.todo[m] = nil
-		w.Claim(m)
-		w.Join(m, true)
+		w.Instances().Claim(m)
+		w.Workers().Join(m, true)
 		m.Instance = m
 	case r.IntN(5) == 0:
 		e := todo[0]

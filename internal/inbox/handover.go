@@ -11,6 +11,45 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
+// Take books what a worker of an ordered stage did, and returns, behind
+// what the slice has, results that may leave the stage now. If there are any
+// the worker is the only one that gets them, until it has handed all of them
+// over and asks again.
+func (r Results) Take(m *Member, t *Tally, into []line.Result) []line.Result {
+	var fx effects
+	r.in.mu.Lock()
+	r.in.state.book(m, t, &fx)
+	before := r.in.state.takeable()
+	into = r.in.state.queue.line.Leave(m.Part, into)
+	if r.in.state.takeable() > before {
+		r.in.state.callWorker(&fx)
+	}
+	r.in.state.checkQuiet(&fx)
+	r.in.unlock(&fx)
+	return into
+}
+
+// Flush hands over the results that may leave a halted inbox, since there may
+// be no worker to do so. The stages ahead take them, whether they have free
+// slots or not.
+func (r Results) Flush() {
+	if !r.in.Config().Ordered {
+		return
+	}
+	leaver := new(line.Part)
+	for {
+		r.in.mu.Lock()
+		leaving := r.in.state.queue.line.Leave(leaver, nil)
+		r.in.mu.Unlock()
+		if len(leaving) == 0 {
+			return
+		}
+		for _, r := range leaving {
+			r.To.Inbox().(*Inbox).Senders().HandOver(nil, []command.Envelope{r.Envelope}, 0, true, false)
+		}
+	}
+}
+
 // HandOver takes commands that a worker brings from another stage of the
 // pipeline, and returns how many: all of them, unless the inbox is full and its
 // overflow rule is [Wait]. Along a back edge it never waits: the commands are
@@ -20,12 +59,12 @@ import (
 //
 // Now is the present reading of the pipeline's clock, 0 if it was not read. M
 // is nil if no worker waits.
-func (in *Inbox) HandOver(m *Member, es []command.Envelope, now int64, back, park bool) (taken int) {
-	at := in.state.queue.places(es)
+func (sn Senders) HandOver(m *Member, es []command.Envelope, now int64, back, park bool) (taken int) {
+	at := sn.in.state.queue.places(es)
 	var fx effects
-	in.lockFor(len(es))
-	taken = in.state.receive(m, es, at, now, back, park, &fx)
-	in.unlock(&fx)
+	sn.in.lockFor(len(es))
+	taken = sn.in.state.receive(m, es, at, now, back, park, &fx)
+	sn.in.unlock(&fx)
 	at.recycle()
 	return taken
 }
@@ -235,29 +274,29 @@ func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 // command is counted already. Along a back edge the command always gets a slot.
 // So does a command of a shared worker, which may be the only one to free
 // slots.
-func (in *Inbox) Send(ctx context.Context, e command.Envelope, emitter *Inbox, back, shared bool) error {
+func (sn Senders) Send(ctx context.Context, e command.Envelope, emitter *Inbox, back, shared bool) error {
 	x := sending{es: []command.Envelope{e}, emitter: emitter, back: back, shared: shared}
-	x.at = in.state.queue.places(x.es)
+	x.at = sn.in.state.queue.places(x.es)
 	if !shared {
 		x.from = handlerOf(ctx)
 	}
 	for {
 		var fx effects
-		in.lockFor(1)
-		step, w, err := in.state.send(&x, suspends(ctx), &fx)
-		unbarred := in.state.senders.unbarred
-		in.unlock(&fx)
+		sn.in.lockFor(1)
+		step, w, err := sn.in.state.send(&x, suspends(ctx), &fx)
+		unbarred := sn.in.state.senders.unbarred
+		sn.in.unlock(&fx)
 		switch step {
 		case sent:
 			return err
 		case waitsForPhase:
 			if err := Until(ctx, unbarred); err != nil {
-				return in.state.waitError(ctx, err)
+				return sn.in.state.waitError(ctx, err)
 			}
 		case waitsForSlot:
-			if err := in.await(ctx, w); !errors.Is(err, errDismissed) {
+			if err := sn.in.await(ctx, w); !errors.Is(err, errDismissed) {
 				if err != nil {
-					return in.state.waitError(ctx, err)
+					return sn.in.state.waitError(ctx, err)
 				}
 				return nil
 			}

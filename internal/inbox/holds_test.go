@@ -16,13 +16,13 @@ func newSuspendingKeyed() (*Inbox, *Member) {
 		Name: "keyed", Capacity: 8, Batch: 4, Instances: 2, StreakEnds: time.Minute,
 		Key: func(cmd any) uint64 { return uint64(cmd.(int)) },
 	})
-	in.SetSuspends()
+	in.Settings().SetSuspends()
 	in.state.pace.limit = 4
-	in.Attach(newPipeline())
-	in.Open()
+	newPipeline().Attach(in)
+	in.Phases().Open()
 	m := &Member{Wake: func() {}}
-	in.Claim(m)
-	in.Join(m, false)
+	in.Instances().Claim(m)
+	in.Workers().Join(m, false)
 	return in, m
 }
 
@@ -45,7 +45,7 @@ func TestAWorkerThatCarriesResultsOfKeysStartsNothing(t *testing.T) {
 	in.Carry(m, 1)
 	submitKeys(t, in, 1, 3)
 	require.Zero(t, in.Turn(m, &tally, true))
-	in.Resume(command.Envelope{Load: &run})
+	in.Batches().Resume(command.Envelope{Load: &run})
 	require.Equal(t, 1, in.Turn(m, &tally, true), "it goes on with what was started")
 	require.True(t, m.Batch[0].Woken())
 	tally.Suspended = 1
@@ -67,8 +67,8 @@ func TestACommandThatEndsInTheMiddleOfABatchMakesRoomForAnother(t *testing.T) {
 			var tally, others Tally
 			submitKeys(t, in, 1, 2)
 			require.Equal(t, 2, in.Turn(m, &tally, true))
-			in.Claim(other)
-			in.Join(other, false)
+			in.Instances().Claim(other)
+			in.Workers().Join(other, false)
 			require.Zero(t, in.Turn(other, &others, true))
 			submitKeys(t, in, 3)
 			require.Zero(t, woken, "as many are under way as may be")

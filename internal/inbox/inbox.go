@@ -95,6 +95,13 @@ type Timer interface {
 	Reset(d time.Duration) bool
 }
 
+// Attach makes an inbox part of the pipeline, once. It reports whether the inbox
+// was part of none.
+func (pl *Pipeline) Attach(in *Inbox) bool { return in.state.pipeline.CompareAndSwap(nil, pl) }
+
+// Detach takes an inbox out of the pipeline, which was never started.
+func (pl *Pipeline) Detach(in *Inbox) { in.state.pipeline.CompareAndSwap(pl, nil) }
+
 func (pl *Pipeline) afterFunc(d time.Duration, f func()) Timer {
 	if pl.AfterFunc != nil {
 		return pl.AfterFunc(d, f)
@@ -207,12 +214,12 @@ func (in *Inbox) configure(cfg Config) {
 // instances bounds the commands under way. The other options of the stage apply
 // in the other process. If elsewhere is not nil, no commands can be sent there,
 // and they are refused with it.
-func (in *Inbox) Relay(batch, instances int, elsewhere error) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.configure(Config{
-		Name: in.state.cfg.Name, Capacity: in.state.cfg.Capacity, Overflow: in.state.cfg.Overflow, Batch: batch, Together: true, Instances: instances,
-		Retry: Retry{Attempts: 1}, Pauses: in.state.cfg.Pauses, StreakEnds: in.state.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
+func (st Settings) Relay(batch, instances int, elsewhere error) {
+	st.in.mu.Lock()
+	defer st.in.mu.Unlock()
+	st.in.configure(Config{
+		Name: st.in.state.cfg.Name, Capacity: st.in.state.cfg.Capacity, Overflow: st.in.state.cfg.Overflow, Batch: batch, Together: true, Instances: instances,
+		Retry: Retry{Attempts: 1}, Pauses: st.in.state.cfg.Pauses, StreakEnds: st.in.state.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
 	})
 }
 
@@ -225,18 +232,8 @@ func (in *Inbox) Name() string { return in.state.cfg.Name }
 // Config returns what the inbox was made with. It must not be changed.
 func (in *Inbox) Config() *Config { return in.state.cfg }
 
-// Waits reports whether the overflow rule is [Wait].
-func (in *Inbox) Waits() bool { return in.state.cfg.Overflow == Wait }
-
-// Attach makes the inbox part of a pipeline, once. It reports whether it was
-// part of none.
-func (in *Inbox) Attach(pl *Pipeline) bool { return in.state.pipeline.CompareAndSwap(nil, pl) }
-
-// Detach takes the inbox out of a pipeline that was never started.
-func (in *Inbox) Detach(pl *Pipeline) { in.state.pipeline.CompareAndSwap(pl, nil) }
-
 // IsOpen reports whether the inbox takes commands from outside.
-func (in *Inbox) IsOpen() bool { return in.state.phase() == open }
+func (ph Phases) IsOpen() bool { return ph.in.state.phase() == open }
 
 // Len returns how many commands are queued.
 func (in *Inbox) Len() int {
@@ -317,12 +314,71 @@ func (in *Inbox) countEmitted() {
 }
 
 // Knobs returns the present knobs.
-func (in *Inbox) Knobs() Knobs {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.state.knobs.Knobs
+func (st Settings) Knobs() Knobs {
+	st.in.mu.Lock()
+	defer st.in.mu.Unlock()
+	return st.in.state.knobs.Knobs
 }
 
 // Quality is the quality that handlers are asked for. Any goroutine may read
 // it.
-func (in *Inbox) Quality() float64 { return math.Float64frombits(in.state.knobs.quality.Load()) }
+func (st Settings) Quality() float64 { return math.Float64frombits(st.in.state.knobs.quality.Load()) }
+
+// The methods of an inbox are in groups, each for one of its callers: a caller
+// sees the part of the inbox that is its business. A group is a type with the
+// inbox in it and no state of its own, so it costs nothing to ask for it. The
+// methods of [Inbox] itself are those that every caller may need, and the turns
+// of a worker; see decision 0172.
+
+// Workers are the stage's own workers, as the supervisor of their pool and they
+// themselves see them: how workers join, leave, are called and crash.
+type Workers struct{ in *Inbox }
+
+// Workers returns the stage's own workers.
+func (in *Inbox) Workers() Workers { return Workers{in} }
+
+// Instances are the values that the workers handle commands with.
+type Instances struct{ in *Inbox }
+
+// Instances returns the instances of the stage.
+func (in *Inbox) Instances() Instances { return Instances{in} }
+
+// Batches are the commands that workers have and handlers may still be at: how
+// they are suspended and resumed, and how a hard stop ends them.
+type Batches struct{ in *Inbox }
+
+// Batches returns the commands in the batches of workers.
+func (in *Inbox) Batches() Batches { return Batches{in} }
+
+// Senders are the workers and handlers of other inboxes that have commands for
+// this one.
+type Senders struct{ in *Inbox }
+
+// Senders returns the side of the inbox that other inboxes send to.
+func (in *Inbox) Senders() Senders { return Senders{in} }
+
+// Results are the results of an ordered stage. Of others there are none.
+type Results struct{ in *Inbox }
+
+// Results returns the results that wait until they may leave.
+func (in *Inbox) Results() Results { return Results{in} }
+
+// Marks are the marks of an inbox; see [Mark].
+type Marks struct{ in *Inbox }
+
+// Marks returns the marks of the inbox.
+func (in *Inbox) Marks() Marks { return Marks{in} }
+
+// Phases are the life of an inbox, from its opening to its end, as the pipeline
+// sees it.
+type Phases struct{ in *Inbox }
+
+// Phases returns the life of the inbox.
+func (in *Inbox) Phases() Phases { return Phases{in} }
+
+// Settings are the settings of an inbox: what can be changed while it is open,
+// and how it is set up before.
+type Settings struct{ in *Inbox }
+
+// Settings returns the settings of the inbox.
+func (in *Inbox) Settings() Settings { return Settings{in} }

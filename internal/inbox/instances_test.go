@@ -20,7 +20,7 @@ func TestWakeAllWakesOnlyWorkersThatHaveAnInstance(t *testing.T) {
 	tally.OK = 1
 	require.Zero(t, in.Turn(in.members[0], &tally, true))
 	require.Zero(t, in.Turn(in.members[1], &tally, true))
-	in.WakeAll()
+	in.Workers().WakeAll()
 	require.Equal(t, []int{1, 0}, in.woken)
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 2}))
 	require.Equal(t, []int{1, 0}, in.woken, "a worker is on its way")
@@ -32,24 +32,24 @@ func TestAnIdleInstanceIsBorrowedAndReturnedOrDropped(t *testing.T) {
 	in := newTestInbox(0, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 2, StreakEnds: time.Minute})
 	members := []Member{{}, {}}
 	for i, inst := range []string{"old", "new"} {
-		require.True(t, in.Claim(&members[i]))
+		require.True(t, in.Instances().Claim(&members[i]))
 		members[i].Instance = inst
 	}
-	in.ReturnInstance(&members[0])
-	in.ReturnInstance(&members[1])
+	in.Instances().Return(&members[0])
+	in.Instances().Return(&members[1])
 	is := func(want string) func(any) bool { return func(inst any) bool { return inst == want } }
 	var m Member
-	require.False(t, in.Borrow(&m, is("other")))
-	require.True(t, in.Borrow(&m, is("old")))
+	require.False(t, in.Instances().Borrow(&m, is("other")))
+	require.True(t, in.Instances().Borrow(&m, is("old")))
 	require.Equal(t, "old", m.Instance)
 	require.Equal(t, 2, in.state.instances.made, "a borrowed instance still counts")
-	require.False(t, in.Borrow(&Member{}, is("old")))
+	require.False(t, in.Instances().Borrow(&Member{}, is("old")))
 	m.Instance = "renewed"
-	in.ReturnInstance(&m)
+	in.Instances().Return(&m)
 	require.Equal(t, []any{"new", "renewed"}, in.state.instances.idle)
-	require.True(t, in.Borrow(&m, is("new")))
+	require.True(t, in.Instances().Borrow(&m, is("new")))
 	m.Instance = nil
-	in.ReturnInstance(&m)
+	in.Instances().Return(&m)
 	require.Equal(t, []any{"renewed"}, in.state.instances.idle)
 	require.Equal(t, 1, in.state.instances.made, "another may be made")
 }

@@ -109,21 +109,21 @@ func newKeyedModel(rule Overflow, capacity, places int, backoff time.Duration, s
 		Key: func(cmd any) uint64 { return 1 + modelKey(cmd.(int)) },
 	})
 	if suspends {
-		m.inbox.SetSuspends()
+		m.inbox.Settings().SetSuspends()
 	}
 	pl := newPipeline()
 	pl.Ended = func(e Ending) { m.ended = append(m.ended, e) }
-	m.inbox.Attach(pl)
+	pl.Attach(m.inbox)
 	m.pool = NewSharedPool("pool", pl)
-	m.inbox.Open()
+	m.inbox.Phases().Open()
 	m.inbox.state.pace.limit = 3
 	before := New(Config{Name: "before", Capacity: 10, Batch: 6, StreakEnds: time.Minute, Instances: 10})
-	before.Attach(pl)
-	before.Open()
+	pl.Attach(before)
+	before.Phases().Open()
 	for range 2 {
 		s := new(keySender)
 		s.Wake = func() { s.woken.Store(true) }
-		before.Join(&s.Member, false)
+		before.Workers().Join(&s.Member, false)
 		m.senders = append(m.senders, s)
 	}
 	for i := range 5 {
@@ -139,7 +139,7 @@ func (m *keyedModel) stop() {
 	for _, x := range m.waiters {
 		x.cancel()
 	}
-	m.inbox.Halt()()
+	m.inbox.Phases().Halt()()
 	synctest.Wait()
 }
 
@@ -149,7 +149,7 @@ func (m *keyedModel) start(w *keyedWorker) {
 	if w.shared {
 		m.pool.Join(&w.Member)
 	} else {
-		m.inbox.Join(&w.Member, false)
+		m.inbox.Workers().Join(&w.Member, false)
 	}
 }
 
@@ -212,7 +212,7 @@ func (m *keyedModel) handOver(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "n") {
 		es = append(es, m.callers.envelope(m.newID(t)))
 	}
-	m.inbox.HandOver(nil, es, 0, true, false)
+	m.inbox.Senders().HandOver(nil, es, 0, true, false)
 	for _, e := range es {
 		if !m.halted {
 			m.arrived(e.Load.(int))
@@ -247,7 +247,7 @@ func (m *keyedModel) bringOn(t *rapid.T) {
 func (m *keyedModel) handOn(t *rapid.T, s *keySender) {
 	s.woken.Store(false)
 	all := slices.Clone(s.items)
-	n := m.inbox.HandOver(&s.Member, s.items, 0, false, true)
+	n := m.inbox.Senders().HandOver(&s.Member, s.items, 0, false, true)
 	s.items = slices.Clone(s.items[n:])
 	for _, e := range all {
 		id := e.Load.(int)
@@ -262,14 +262,14 @@ func (m *keyedModel) handOn(t *rapid.T, s *keySender) {
 // withdraw has a worker go on with other work.
 func (m *keyedModel) withdraw(t *rapid.T) {
 	s := m.senders[rapid.IntRange(0, len(m.senders)-1).Draw(t, "sender")]
-	m.inbox.Withdraw(&s.Member)
+	m.inbox.Senders().Withdraw(&s.Member)
 	m.collect(t)
 	s.woken.Store(true) // it comes again by itself
 }
 
 func (m *keyedModel) changeCapacity(t *rapid.T) {
 	n := rapid.IntRange(1, 64).Draw(t, "capacity")
-	m.inbox.Adjust(func(k *Knobs) { k.Capacity = n })
+	m.inbox.Settings().Adjust(func(k *Knobs) { k.Capacity = n })
 	m.collect(t)
 }
 
@@ -316,7 +316,7 @@ func (m *keyedModel) bounds(t *rapid.T) {
 		t.Fatalf("%d slots are free, and %d commands wait for them", in.state.free(), in.state.waiters.n)
 	}
 	for _, s := range m.senders {
-		if len(s.items) > 0 && !s.woken.Load() && !in.InLine(&s.Member) {
+		if len(s.items) > 0 && !s.woken.Load() && !in.Senders().InLine(&s.Member) {
 			t.Fatal("a worker waits, and is in no line")
 		}
 	}
@@ -383,7 +383,7 @@ func (m *keyedModel) giveUp(t *rapid.T) { m.callers.giveUp(t) }
 // endLapsed has the inbox end what has lapsed.
 func (m *keyedModel) endLapsed(t *rapid.T) {
 	for range 1000 { // those that come into their slots may have lapsed, too
-		if m.inbox.EndLapsed(); len(m.callers.settled) == 0 {
+		if m.inbox.endLapsed(); len(m.callers.settled) == 0 {
 			break
 		}
 		m.collect(t)
@@ -525,7 +525,7 @@ func (m *keyedModel) wake(t *rapid.T) {
 
 func (m *keyedModel) wakeOne(t *rapid.T, i int) {
 	run := m.suspended[i]
-	m.inbox.Resume(command.Envelope{Load: run})
+	m.inbox.Batches().Resume(command.Envelope{Load: run})
 	if !m.halted {
 		m.suspended = slices.Delete(m.suspended, i, i+1)
 		m.woken = append(m.woken, run)
@@ -536,7 +536,7 @@ func (m *keyedModel) wakeOne(t *rapid.T, i int) {
 // resize changes how many handlers may be under way.
 func (m *keyedModel) resize(t *rapid.T) {
 	n := rapid.IntRange(1, 10).Draw(t, "instances")
-	m.inbox.Adjust(func(k *Knobs) { k.Instances = n })
+	m.inbox.Settings().Adjust(func(k *Knobs) { k.Instances = n })
 }
 
 // free ends a worker's hold on keys, or that of its commands that have ended.
@@ -644,10 +644,10 @@ func (m *keyedModel) crash(t *rapid.T) {
 func (m *keyedModel) end(w *keyedWorker) {
 	if w.shared {
 		m.pool.Leave(&w.Member, &w.tally)
-		m.inbox.ReturnInstance(&w.Member)
+		m.inbox.Instances().Return(&w.Member)
 	} else {
 		m.inbox.Book(&w.Member, &w.tally)
-		m.inbox.Leave(&w.Member)
+		m.inbox.Workers().Leave(&w.Member)
 	}
 	m.inbox.Yield(&w.Member)
 	m.free(w)
@@ -680,17 +680,17 @@ func (m *keyedModel) setCarry(w *keyedWorker, carries bool) {
 }
 
 func (m *keyedModel) bind(*rapid.T) {
-	if m.inbox.Pool() == nil {
-		m.inbox.Bind(m.pool)
+	if m.inbox.Settings().Pool() == nil {
+		m.inbox.Settings().Bind(m.pool)
 	} else {
-		m.inbox.Bind(nil)
+		m.inbox.Settings().Bind(nil)
 	}
 }
 
 func (m *keyedModel) pause(*rapid.T) { m.setPaused(!m.inbox.state.knobs.Paused) }
 
 func (m *keyedModel) setPaused(paused bool) {
-	m.inbox.Adjust(func(k *Knobs) { k.Paused = paused })
+	m.inbox.Settings().Adjust(func(k *Knobs) { k.Paused = paused })
 }
 
 func (m *keyedModel) tick(*rapid.T) {
@@ -701,7 +701,7 @@ func (m *keyedModel) tick(*rapid.T) {
 
 func (m *keyedModel) halt(*rapid.T) {
 	m.halted = true
-	m.inbox.Halt()()
+	m.inbox.Phases().Halt()()
 	m.queued = [modelKeys][]int{}
 	m.suspended, m.woken = append(m.suspended, m.woken...), nil // for good
 }
@@ -760,8 +760,8 @@ func (m *keyedModel) check(t *rapid.T) {
 
 // settle has all workers do what is left. Then no lane may be kept from the next command of its key.
 func (m *keyedModel) settle(t *rapid.T) {
-	if m.setPaused(false); m.inbox.Pool() != nil {
-		m.inbox.Bind(nil)
+	if m.setPaused(false); m.inbox.Settings().Pool() != nil {
+		m.inbox.Settings().Bind(nil)
 	}
 	for range 200 {
 		for len(m.suspended) > 0 && !m.halted {

@@ -88,12 +88,12 @@ func TestLooksTakeABoundedShareOfTheTime(t *testing.T) {
 	const capacity, each = 10_000, 100 * time.Nanosecond
 	var now, looked time.Duration
 	in := New(Config{Name: "s", Capacity: capacity, Batch: 1, Overflow: Reject})
-	in.Attach(&Pipeline{
+	(&Pipeline{
 		Clock:     func() int64 { return int64(now) },
 		AfterFunc: func(time.Duration, func()) Timer { return noTimer{} },
 		Quiet:     make(chan struct{}, 1),
-	})
-	in.Open()
+	}).Attach(in)
+	in.Phases().Open()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	live := asked{ctx, func() error { now += each; looked += each; return nil }}
@@ -123,8 +123,8 @@ func TestLooksSurviveAContextThatDoesNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				in := New(Config{Name: "s", Capacity: 3, Batch: 1})
-				in.Attach(newPipeline())
-				in.Open()
+				newPipeline().Attach(in)
+				in.Phases().Open()
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 3)
 				ask := func(ctx context.Context) {
@@ -148,7 +148,7 @@ func TestLooksSurviveAContextThatDoesNotAnswer(t *testing.T) {
 				time.Sleep(time.Second)
 				require.Len(t, ended, 2)
 				require.Equal(t, 1, in.Len())
-				in.Halt()()
+				in.Phases().Halt()()
 			})
 		})
 	}
@@ -157,8 +157,8 @@ func TestLooksSurviveAContextThatDoesNotAnswer(t *testing.T) {
 func BenchmarkLook(b *testing.B) {
 	const capacity = 10_000
 	in := New(Config{Name: "s", Capacity: capacity, Batch: 1})
-	in.Attach(newPipeline())
-	in.Open()
+	newPipeline().Attach(in)
+	in.Phases().Open()
 	for range capacity {
 		ctx, cancel := context.WithCancel(b.Context())
 		defer cancel()
@@ -167,7 +167,7 @@ func BenchmarkLook(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		in.EndLapsed()
+		in.endLapsed()
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/capacity, "ns/command")
 }

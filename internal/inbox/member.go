@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -99,7 +100,7 @@ type custody struct {
 	inHand         int32              // commands in its batch that are not done
 	timed          uint32             // when the last batch started whose time has been counted; the low half of it is enough
 	credited       time.Duration      // so much of the present batch's time has been counted
-	copies         []command.Envelope // the batch that it was given last; see abandon.go
+	copies         []command.Envelope // the batch that it was given last; see batches.go
 	before, behind *Member            // neighbours in that list
 }
 
@@ -158,3 +159,152 @@ type Tally struct {
 }
 
 func (t *Tally) completed() int { return t.OK + t.Forwarded + t.Errors }
+
+// workerSet is the set of workers of one inbox, or of a shared pool. The lock
+// of the inbox or pool guards it.
+//
+// Each worker is working, idle, or on its way (waking); excess workers must
+// leave at their next turn.
+type workerSet struct {
+	live   int // workers that have joined
+	most   int // the highest value of live so far
+	excess int // workers that should leave at their next turn
+	waking int // workers that are on their way: woken, or about to look once more
+	idle   []*Member
+}
+
+// join adds a worker.
+func (ws *workerSet) join(m *Member) {
+	ws.live++
+	ws.most = max(ws.most, ws.live)
+	m.attendance.joined = true
+	m.ready.Store(true)
+}
+
+// depart removes a worker. It returns false if it had not joined.
+func (ws *workerSet) depart(m *Member) bool {
+	if !m.attendance.joined {
+		return false
+	}
+	m.attendance.joined = false
+	ws.live--
+	ws.arrive(m)
+	return true
+}
+
+// pickIdle picks the fit worker that has been idle for the shortest time, nil
+// if there is none. The caller wakes it.
+func (ws *workerSet) pickIdle(fit func(*Member) bool) *Member {
+	for i, m := range slices.Backward(ws.idle) {
+		if fit(m) {
+			ws.idle = slices.Delete(ws.idle, i, i+1)
+			ws.markWoken(m)
+			return m
+		}
+	}
+	return nil
+}
+
+// markWoken marks a worker that was idle as on its way.
+func (ws *workerSet) markWoken(m *Member) {
+	m.attendance.idle = false
+	m.ready.Store(true)
+	ws.expect(m)
+}
+
+// expect counts a worker as on its way.
+func (ws *workerSet) expect(m *Member) {
+	m.attendance.waking = true
+	ws.waking++
+}
+
+// arrive notes that a worker takes its turn: it was woken, or it was idle and
+// takes a turn for another reason.
+func (ws *workerSet) arrive(m *Member) {
+	if m.attendance.waking {
+		m.attendance.waking = false
+		ws.waking--
+	}
+	if m.attendance.idle {
+		m.attendance.idle = false
+		ws.idle = slices.DeleteFunc(ws.idle, func(o *Member) bool { return o == m })
+	}
+}
+
+// park makes a worker idle until it is woken.
+func (ws *workerSet) park(m *Member) {
+	m.ready.Store(false)
+	m.attendance.idle = true
+	ws.idle = append(ws.idle, m)
+}
+
+// retires reports whether a worker that takes its turn must leave: any worker
+// is, while there are excess workers.
+func (ws *workerSet) retires() bool { return ws.unshrink(1) == 1 }
+
+// shrink asks n workers to leave: the first workers to take a turn will. It
+// returns as many idle workers, the longest idle first. The caller wakes them.
+func (ws *workerSet) shrink(n int) []*Member {
+	ws.excess += n
+	return ws.wakeIdle(n)
+}
+
+// wakeIdle marks up to n idle workers as on their way, and returns them. The
+// caller wakes them.
+func (ws *workerSet) wakeIdle(n int) []*Member {
+	n = min(n, len(ws.idle))
+	woken := slices.Clone(ws.idle[:n])
+	ws.idle = slices.Delete(ws.idle, 0, n)
+	for _, m := range woken {
+		ws.markWoken(m)
+	}
+	return woken
+}
+
+// unshrink takes back up to n requests to leave that no worker has followed
+// yet, and returns how many.
+func (ws *workerSet) unshrink(n int) int {
+	n = min(n, ws.excess)
+	ws.excess -= n
+	return n
+}
+
+// instances are the values that handle commands, with the state of user code in
+// them: at most as many as the knob says. made = out + len(idle) + claims of
+// workers that hold none at the moment.
+type instances struct {
+	busy   int   // workers that are here, each with an instance
+	made   int   // instances that there are, claims included
+	idle   []any // instances that no worker uses
+	marked marked
+}
+
+// marked counts the workers that may still hold commands sent before the mark.
+// A worker gets the present mark with its first batch, and is uncounted when it
+// has handed over every command of its batches, also if it crashes, is
+// abandoned or is replaced. A worker that carries commands for longer gets the
+// new mark as soon as none of them is for an inbox in Mark.To. So when left is
+// 0, no command that a handler sent before the mark is on its way to these
+// inboxes, except commands of suspended handlers and results of an ordered
+// inbox.
+//
+// Invariant: left is how many of busy have another mark.
+type marked struct {
+	mark uint32
+	left int32
+}
+
+// Mark is a mark of an inbox. It asks for the commands that are on their way to
+// the inboxes in To.
+type Mark struct{ To []*Inbox }
+
+// unstarted are the stage's own workers that have neither an actor nor a member
+// until they are called. They count as workers of the stage. They are called
+// after the idle workers, one at a time. A stage has a worker for each
+// processor, and most stages of a large pipeline rest: a fresh stage takes some
+// 4 KB with any number of unstarted workers, and 5, 13 or 76 KB with 1, 8 or 64
+// started ones.
+type unstarted struct {
+	n      int32 // the called one included
+	called bool  // one is called; StartWorker has not brought it yet
+}

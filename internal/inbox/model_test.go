@@ -110,12 +110,12 @@ func newModel(t *rapid.T, rule Overflow, capacity int) *inboxModel {
 		Name: "r", Capacity: capacity, Batch: 4, Overflow: rule, StreakEnds: time.Minute,
 		Retry: Retry{Attempts: 3, Backoff: time.Second, Max: time.Minute},
 	})
-	m.inbox.Attach(&Pipeline{
+	(&Pipeline{
 		Base:  time.Now().Add(-time.Second),
 		Ended: func(Ending) { m.endedByInbox.Add(1) },
 		Quiet: make(chan struct{}, 1),
-	})
-	m.inbox.Open()
+	}).Attach(m.inbox)
+	m.inbox.Phases().Open()
 	for range rapid.IntRange(1, 4).Draw(t, "workers") {
 		w := &modelWorker{}
 		w.Wake = func() { w.woken.Store(true) }
@@ -136,7 +136,7 @@ func (m *inboxModel) stop() {
 	for _, x := range m.waiters {
 		x.cancel()
 	}
-	m.inbox.Halt()()
+	m.inbox.Phases().Halt()()
 	synctest.Wait()
 }
 
@@ -178,7 +178,7 @@ func (m *inboxModel) giveUp(t *rapid.T) {
 func (m *inboxModel) endLapsed(t *rapid.T) {
 	for was := -1; was < len(m.gone); { // those that come into their slots may have lapsed, too
 		was = len(m.gone)
-		m.inbox.EndLapsed()
+		m.inbox.endLapsed()
 		synctest.Wait()
 		m.collectAnswers(t)
 	}
@@ -398,7 +398,7 @@ func (m *inboxModel) handOver(t *rapid.T, sender *modelSender, back, park bool) 
 		space = 0 // others are in line before it
 	}
 	sender.woken.Store(false)
-	n := m.inbox.HandOver(&sender.Member, sender.items, 0, back, park)
+	n := m.inbox.Senders().HandOver(&sender.Member, sender.items, 0, back, park)
 	m.checkHandedOver(t, sender.items, n, space, back)
 	sender.items = slices.Clone(sender.items[n:])
 	sender.parked = park && len(sender.items) > 0
@@ -500,7 +500,7 @@ func (m *inboxModel) takeTurn(t *rapid.T, w *modelWorker, park bool) int {
 		if n != -1 {
 			t.Fatalf("a worker that is to leave was given %d", n)
 		}
-		m.inbox.Leave(&w.Member)
+		m.inbox.Workers().Leave(&w.Member)
 		w.joined = false
 	case n < 0:
 		t.Fatalf("a worker was asked to leave for no reason")
@@ -624,7 +624,7 @@ func (m *inboxModel) crash(t *rapid.T) {
 	}
 	m.mayOverfill = true
 	w.todo = nil
-	m.inbox.Leave(&w.Member)
+	m.inbox.Workers().Leave(&w.Member)
 	w.joined, w.parked = false, false
 	if rapid.Bool().Draw(t, "restart") {
 		m.start(w)
@@ -643,7 +643,7 @@ func (m *inboxModel) join(t *rapid.T) {
 func (m *inboxModel) start(w *modelWorker) {
 	w.woken.Store(false)
 	w.joined, w.parked = true, false
-	m.inbox.Join(&w.Member, false)
+	m.inbox.Workers().Join(&w.Member, false)
 }
 
 // carry has a worker carry commands that inboxes ahead have no slots for, until its next turn.
@@ -671,7 +671,7 @@ func (m *inboxModel) leave(t *rapid.T) {
 		t.Skip()
 	}
 	m.inbox.Book(&w.Member, &w.tally)
-	m.inbox.Leave(&w.Member)
+	m.inbox.Workers().Leave(&w.Member)
 	w.joined, w.parked = false, false
 	synctest.Wait()
 }
@@ -679,7 +679,7 @@ func (m *inboxModel) leave(t *rapid.T) {
 func (m *inboxModel) shrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
 	idle := slices.Clone(m.inbox.state.workers.idle)
-	m.inbox.Shrink(n)
+	m.inbox.Workers().Shrink(n)
 	for _, w := range m.workers {
 		if slices.Contains(idle[:min(n, len(idle))], &w.Member) {
 			if !w.woken.Load() {
@@ -693,7 +693,7 @@ func (m *inboxModel) shrink(t *rapid.T) {
 
 func (m *inboxModel) unshrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
-	kept := m.inbox.Unshrink(n)
+	kept := m.inbox.Workers().Unshrink(n)
 	if kept != min(n, m.excess) {
 		t.Fatalf("Unshrink took back %d of %d requests", kept, m.excess)
 	}
@@ -709,7 +709,7 @@ func (m *inboxModel) send(t *rapid.T) {
 	x := &modelWaiter{id: id, fromHandler: true, cancel: cancel, result: make(chan error, 1)}
 	waits := m.rule == Wait && !m.halted && m.free() <= 0
 	space := max(m.free(), 0)
-	go func() { x.result <- m.inbox.Send(ctx, e, nil, back, false) }()
+	go func() { x.result <- m.inbox.Senders().Send(ctx, e, nil, back, false) }()
 	synctest.Wait()
 	if waits && !back {
 		m.waiters = append(m.waiters, x)
@@ -737,13 +737,13 @@ func (m *inboxModel) tick(*rapid.T) {
 func (m *inboxModel) close(*rapid.T) {
 	m.mayOverfill = true // retries that waited behind submitters are queued
 	m.open = false
-	m.inbox.Close()
+	m.inbox.Phases().Close()
 	synctest.Wait()
 }
 
 func (m *inboxModel) halt(*rapid.T) {
 	m.open, m.halted = false, true
-	m.inbox.Halt()()
+	m.inbox.Phases().Halt()()
 	m.queue, m.delayed = nil, nil
 	clear(m.packs)
 	synctest.Wait()

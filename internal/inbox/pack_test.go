@@ -120,13 +120,13 @@ func TestSearchingForACulpritIsNotAStreakOfCrashes(t *testing.T) {
 		_, cmds := w.turn(false)
 		require.Len(t, cmds, n)
 		crash(nil)
-		require.Zero(t, tb.inboxes[0].Streak())
+		require.Zero(t, tb.inboxes[0].Workers().Streak())
 	}
 	_, cmds := w.turn(false)
 	require.Len(t, cmds, 1)
 	w.Batch[0].Failed()
 	crash(&w.Batch[0])
-	require.Equal(t, 1, tb.inboxes[0].Streak())
+	require.Equal(t, 1, tb.inboxes[0].Workers().Streak())
 	require.EqualValues(t, 3, Snapshot([]*Inbox{tb.inboxes[0]})[0].Counts.Crashes)
 	require.EqualValues(t, 8, tb.inboxes[0].state.queue.packed, "the two of the small pack, and two packs of three")
 }

@@ -17,21 +17,21 @@ import (
 func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := New(Config{Name: "r", Capacity: 1, Batch: 1, StreakEnds: time.Minute})
-		in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)})
-		in.Open()
+		(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)}).Attach(in)
+		in.Phases().Open()
 		load := []command.Envelope{{Load: 1}}
 		var here, up Member
 		here.Wake, up.Wake = func() {}, func() {}
-		in.Join(&here, false)
+		in.Workers().Join(&here, false)
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 0}))
-		require.Zero(t, in.HandOver(&up, load, 0, false, true))
-		require.Zero(t, in.HandOver(&up, load, 0, false, false), "before it stops")
+		require.Zero(t, in.Senders().HandOver(&up, load, 0, false, true))
+		require.Zero(t, in.Senders().HandOver(&up, load, 0, false, false), "before it stops")
 		up.ready.Store(true) // its successor joins
-		require.Zero(t, in.HandOver(&up, load, 0, false, true))
+		require.Zero(t, in.Senders().HandOver(&up, load, 0, false, true))
 		var tally Tally
 		require.Equal(t, 1, in.Turn(&here, &tally, true))
 		require.True(t, up.Ready())
-		require.Equal(t, 1, in.HandOver(&up, load, 0, false, true))
+		require.Equal(t, 1, in.Senders().HandOver(&up, load, 0, false, true))
 		tally.OK = 1
 		require.Equal(t, 1, in.Turn(&here, &tally, true))
 		tally.OK = 1
@@ -48,18 +48,18 @@ func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 func TestAWorkerThatLeavesWithCommandsFreesTheirSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := New(Config{Name: "r", Capacity: 2, Batch: 1, StreakEnds: time.Minute})
-		in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)})
-		in.Open()
-		in.SetSuspends()
+		(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)}).Attach(in)
+		in.Phases().Open()
+		in.Settings().SetSuspends()
 		var here Member
 		here.Wake = func() {}
-		in.Join(&here, false)
+		in.Workers().Join(&here, false)
 		in.Carry(&here, 2)
 		entered := make(chan error, 1)
 		go func() { entered <- in.Submit(context.WithoutCancel(t.Context()), &command.Envelope{Load: 0}) }()
 		synctest.Wait()
 		require.Empty(t, entered, "all slots are taken")
-		in.Leave(&here)
+		in.Workers().Leave(&here)
 		synctest.Wait()
 		require.Len(t, entered, 1)
 		require.NoError(t, <-entered)
@@ -69,22 +69,22 @@ func TestAWorkerThatLeavesWithCommandsFreesTheirSlots(t *testing.T) {
 // Workers that are parked here when the inbox stops taking commands all come and have their commands shed.
 func TestADisabledInboxLetsAllParkedWorkersHandOver(t *testing.T) {
 	in := New(Config{Name: "r", Capacity: 1, Batch: 1, StreakEnds: time.Minute})
-	in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
-	in.Open()
+	(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}).Attach(in)
+	in.Phases().Open()
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 0}))
 	var here Member
 	here.Wake = func() {}
-	in.Join(&here, false)
+	in.Workers().Join(&here, false)
 	var up [3]Member
 	for i := range up {
 		up[i].Wake = func() {}
-		require.Zero(t, in.HandOver(&up[i], []command.Envelope{{Load: i}}, 0, false, true))
+		require.Zero(t, in.Senders().HandOver(&up[i], []command.Envelope{{Load: i}}, 0, false, true))
 	}
-	in.Adjust(func(k *Knobs) { k.Disabled = true })
+	in.Settings().Adjust(func(k *Knobs) { k.Disabled = true })
 	require.Equal(t, 1, in.Turn(&here, &Tally{}, true))
 	require.Zero(t, in.Turn(&here, &Tally{OK: 1}, true))
 	for i := range up {
 		require.True(t, up[i].Ready(), "worker %d is woken", i)
-		require.Equal(t, 1, in.HandOver(&up[i], []command.Envelope{{Load: i}}, 0, false, true))
+		require.Equal(t, 1, in.Senders().HandOver(&up[i], []command.Envelope{{Load: i}}, 0, false, true))
 	}
 }

@@ -87,8 +87,8 @@ func (s *script) end() {
 	for _, cancel := range s.waiting {
 		cancel()
 	}
-	s.in.Halt()()
-	s.in.StopTimers()
+	s.in.Phases().Halt()()
+	s.in.Phases().StopTimers()
 	synctest.Wait()
 }
 
@@ -127,7 +127,7 @@ func (s *script) state() string {
 	defer s.in.mu.Unlock()
 	var queued []string
 	s.in.state.queue.line.Count(func(e *command.Envelope) bool { queued = append(queued, nameOf(e)); return false })
-	if s.in.Keyed() { // its lanes are in no order; each of them is
+	if s.in.Config().Keyed() { // its lanes are in no order; each of them is
 		slices.SortStableFunc(queued, func(a, b string) int { return strings.Compare(part(a), part(b)) })
 	}
 	add("queued:", queued)
@@ -212,13 +212,13 @@ var scriptCommands = map[string]func(*script, *testing.T, *datadriven.TestData){
 	"shrink":    (*script).shrink,
 	"set":       (*script).set,
 	"order":     (*script).order,
-	"close":     func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Close() },
-	"open":      func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Open() },
-	"drain":     func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Drain() },
-	"bar":       func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.BlockUpstream() },
-	"seal":      func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.BlockBackEdges() },
-	"end-drain": func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.EndDrain() },
-	"halt":      func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Halt()() },
+	"close":     func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Phases().Close() },
+	"open":      func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Phases().Open() },
+	"drain":     func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Phases().Drain() },
+	"bar":       func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Phases().BlockUpstream() },
+	"seal":      func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Phases().BlockBackEdges() },
+	"end-drain": func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Phases().EndDrain() },
+	"halt":      func(s *script, _ *testing.T, _ *datadriven.TestData) { s.in.Phases().Halt()() },
 	"sleep":     (*script).sleep,
 	"accounts":  (*script).accounts,
 }
@@ -270,7 +270,7 @@ func (s *script) stage(t *testing.T, d *datadriven.TestData) {
 	}
 	s.in = New(cfg)
 	if suspends {
-		s.in.SetSuspends()
+		s.in.Settings().SetSuspends()
 	}
 	s.in.state.pace.limit = cfg.Batch // as if the handlers were known to be quick
 	pl := &Pipeline{
@@ -281,8 +281,8 @@ func (s *script) stage(t *testing.T, d *datadriven.TestData) {
 	}
 	s.before = New(Config{Name: "before", Capacity: 1, Batch: 1})
 	for _, in := range []*Inbox{s.in, s.before} {
-		in.Attach(pl)
-		in.Open()
+		pl.Attach(in)
+		in.Phases().Open()
 	}
 }
 
@@ -339,7 +339,7 @@ func (s *script) join(_ *testing.T, d *datadriven.TestData) {
 	for _, name := range words(d) {
 		w := s.named(name)
 		again := w.attendance.joined
-		s.in.Join(&w.Member, again)
+		s.in.Workers().Join(&w.Member, again)
 	}
 }
 
@@ -404,7 +404,7 @@ func (s *script) hand(_ *testing.T, d *datadriven.TestData) {
 	for _, name := range words(d, "back", "on")[1:] {
 		w.items = append(w.items, command.Envelope{Load: name})
 	}
-	n := s.in.HandOver(&w.Member, w.items, 0, d.HasArg("back"), !d.HasArg("on"))
+	n := s.in.Senders().HandOver(&w.Member, w.items, 0, d.HasArg("back"), !d.HasArg("on"))
 	s.note("taken: %d of %d", n, len(w.items))
 	if w.items = slices.Clone(w.items[n:]); len(w.items) > 0 && !w.Ready() {
 		s.note("%s waits in line", w.name)
@@ -421,7 +421,7 @@ func (s *script) turn(t *testing.T, d *datadriven.TestData) {
 		w.todo = slices.Clone(w.Batch[:n])
 		s.note("%s takes %s", w.name, strings.Join(namesOf(w.todo), " "))
 	case n < 0:
-		s.in.Leave(&w.Member)
+		s.in.Workers().Leave(&w.Member)
 		s.note("%s leaves", w.name)
 	case w.Ready():
 		s.note("%s finds nothing", w.name)
@@ -443,7 +443,7 @@ func (s *script) take(t *testing.T, d *datadriven.TestData) (*scriptWorker, comm
 
 func (s *script) finish(t *testing.T, d *datadriven.TestData) *Tally {
 	w, e := s.take(t, d)
-	if s.in.Ordered() {
+	if s.in.Config().Ordered {
 		w.Part.EndBefore(len(w.todo))
 	}
 	e.Ticket().Settle(false, nil, nil)
@@ -467,7 +467,7 @@ func (s *script) later(t *testing.T, d *datadriven.TestData) {
 		w.tally.Errors++
 		return
 	}
-	if s.in.TakesBack() {
+	if s.in.Config().TakesBack() {
 		w.todo = nil
 	}
 }
@@ -490,7 +490,7 @@ func (s *script) resume(_ *testing.T, d *datadriven.TestData) {
 	for _, name := range words(d) {
 		e := s.held[name]
 		delete(s.held, name)
-		s.in.Resume(e)
+		s.in.Batches().Resume(e)
 	}
 }
 
@@ -520,15 +520,15 @@ func (s *script) carry(t *testing.T, d *datadriven.TestData) {
 
 func (s *script) leave(_ *testing.T, d *datadriven.TestData) {
 	w := s.worker(d)
-	s.in.Leave(&w.Member)
+	s.in.Workers().Leave(&w.Member)
 }
 
 func (s *script) shrink(t *testing.T, d *datadriven.TestData) {
-	s.in.Shrink(number(t, d, d.CmdArgs[0].Key))
+	s.in.Workers().Shrink(number(t, d, d.CmdArgs[0].Key))
 }
 
 func (s *script) set(t *testing.T, d *datadriven.TestData) {
-	s.in.Adjust(func(k *Knobs) {
+	s.in.Settings().Adjust(func(k *Knobs) {
 		for _, arg := range d.CmdArgs {
 			value := strings.Join(arg.Vals, "")
 			switch arg.Key {
@@ -552,11 +552,11 @@ func (s *script) set(t *testing.T, d *datadriven.TestData) {
 func (s *script) order(t *testing.T, d *datadriven.TestData) {
 	switch d.CmdArgs[0].Key {
 	case "fifo":
-		s.in.Order(queue.FIFO{})
+		s.in.Settings().Order(queue.FIFO{})
 	case "lifo":
-		s.in.Order(queue.LIFO{})
+		s.in.Settings().Order(queue.LIFO{})
 	case "priority":
-		s.in.Order(byPart())
+		s.in.Settings().Order(byPart())
 	default:
 		d.Fatalf(t, "no discipline %q", d.CmdArgs[0].Key)
 	}

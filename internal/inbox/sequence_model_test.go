@@ -77,12 +77,12 @@ func newSequenceModel(rule Overflow, capacity int, backoff time.Duration) *seque
 	})
 	pl := newPipeline()
 	pl.Ended = func(e Ending) { m.ended = append(m.ended, e) }
-	m.inbox.Attach(pl)
+	pl.Attach(m.inbox)
 	m.ahead = New(Config{Name: "ahead", Capacity: 1 << 20, Batch: 1})
-	m.ahead.Attach(newPipeline())
-	m.ahead.Open()
+	newPipeline().Attach(m.ahead)
+	m.ahead.Phases().Open()
 	m.pool = NewSharedPool("pool", pl)
-	m.inbox.Open()
+	m.inbox.Phases().Open()
 	m.inbox.state.pace.limit = 3
 	for i := range 5 {
 		w := &sequenceWorker{shared: i >= 3, booked: map[int]bool{}, results: map[int]int{}}
@@ -97,8 +97,8 @@ func (m *sequenceModel) stop() {
 	for _, x := range m.waiters {
 		x.cancel()
 	}
-	m.inbox.Halt()()
-	m.ahead.Halt()()
+	m.inbox.Phases().Halt()()
+	m.ahead.Phases().Halt()()
 	synctest.Wait()
 }
 
@@ -108,7 +108,7 @@ func (m *sequenceModel) start(w *sequenceWorker) {
 	if w.shared {
 		m.pool.Join(&w.Member)
 	} else {
-		m.inbox.Join(&w.Member, false)
+		m.inbox.Workers().Join(&w.Member, false)
 	}
 }
 
@@ -144,7 +144,7 @@ func (m *sequenceModel) handOver(t *rapid.T) {
 		m.next++
 		es = append(es, command.Envelope{Load: m.next})
 	}
-	m.inbox.HandOver(nil, es, 0, true, false)
+	m.inbox.Senders().HandOver(nil, es, 0, true, false)
 	for _, e := range es {
 		if !m.halted {
 			m.fresh = append(m.fresh, e.Load.(int))
@@ -209,7 +209,7 @@ func (m *sequenceModel) deliver(t *rapid.T, w *sequenceWorker, full bool) bool {
 	for {
 		m.send(t, w)
 		m.book(w)
-		w.loaded = m.inbox.TakeResults(&w.Member, &w.tally, w.loaded)
+		w.loaded = m.inbox.Results().Take(&w.Member, &w.tally, w.loaded)
 		if len(w.loaded) == 0 {
 			w.owes = false
 			return true
@@ -389,10 +389,10 @@ func (m *sequenceModel) came(id int, back bool) {
 func (m *sequenceModel) remove(w *sequenceWorker) {
 	if w.shared {
 		m.pool.Leave(&w.Member, &w.tally)
-		m.inbox.ReturnInstance(&w.Member)
+		m.inbox.Instances().Return(&w.Member)
 	} else {
 		m.inbox.Book(&w.Member, &w.tally)
-		m.inbox.Leave(&w.Member)
+		m.inbox.Workers().Leave(&w.Member)
 	}
 	m.inbox.Yield(&w.Member)
 	w.joined, w.parked = false, false
@@ -409,17 +409,17 @@ func (m *sequenceModel) join(t *rapid.T) {
 }
 
 func (m *sequenceModel) bind(*rapid.T) {
-	if m.inbox.Pool() == nil {
-		m.inbox.Bind(m.pool)
+	if m.inbox.Settings().Pool() == nil {
+		m.inbox.Settings().Bind(m.pool)
 	} else {
-		m.inbox.Bind(nil)
+		m.inbox.Settings().Bind(nil)
 	}
 }
 
 func (m *sequenceModel) pause(*rapid.T) { m.setPaused(!m.inbox.state.knobs.Paused) }
 
 func (m *sequenceModel) setPaused(paused bool) {
-	m.inbox.Adjust(func(k *Knobs) { k.Paused = paused })
+	m.inbox.Settings().Adjust(func(k *Knobs) { k.Paused = paused })
 }
 
 func (m *sequenceModel) tick(*rapid.T) {
@@ -433,7 +433,7 @@ func (m *sequenceModel) halt(t *rapid.T) {
 		m.done[id] = true
 	}
 	m.halted, m.fresh, m.back = true, nil, nil
-	m.inbox.Halt()()
+	m.inbox.Phases().Halt()()
 	m.flushed(t)
 }
 
@@ -482,8 +482,8 @@ func (m *sequenceModel) check(t *rapid.T) {
 
 // settle has all workers do what is left. Then everything must have left, in order.
 func (m *sequenceModel) settle(t *rapid.T) {
-	if m.setPaused(false); m.inbox.Pool() != nil {
-		m.inbox.Bind(nil)
+	if m.setPaused(false); m.inbox.Settings().Pool() != nil {
+		m.inbox.Settings().Bind(nil)
 	}
 	for range 200 {
 		for _, w := range m.workers {

@@ -62,9 +62,9 @@ func newTestbed(t *testing.T, n int, change ...func(*Config)) *testbed {
 		}
 		in := New(cfg)
 		in.Place = i
-		in.Attach(tb.Pipeline)
-		in.Open()
-		in.Bind(tb.pool)
+		tb.Pipeline.Attach(in)
+		in.Phases().Open()
+		in.Settings().Bind(tb.pool)
 		tb.inboxes = append(tb.inboxes, in)
 	}
 	return tb
@@ -121,10 +121,10 @@ func (tb *testbed) addWorker() *testWorker {
 func (tb *testbed) addOwnWorker(in *Inbox) *testWorker {
 	w := &testWorker{st: tb, own: in}
 	w.Wake = func() { w.woken++ }
-	if in.Claim(&w.Member) {
+	if in.Instances().Claim(&w.Member) {
 		w.Instance = new(int)
 	}
-	in.Join(&w.Member, false)
+	in.Workers().Join(&w.Member, false)
 	return w
 }
 
@@ -175,7 +175,7 @@ func (w *testWorker) forward(to *Inbox, park bool) int {
 	w.tally.Forwarded += w.n
 	es := slices.Clone(w.Batch[:w.n])
 	w.n = 0
-	return to.HandOver(&w.Member, es, 0, w.pool != nil && to.Waits(), park)
+	return to.Senders().HandOver(&w.Member, es, 0, w.pool != nil && to.Config().Waits(), park)
 }
 
 // crash crashes the handler at the first command in hand.
@@ -187,10 +187,10 @@ func (w *testWorker) crash(retry bool) {
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)
 		w.lastInbox.Yield(&w.Member)
-		w.lastInbox.ReturnInstance(&w.Member)
+		w.lastInbox.Instances().Return(&w.Member)
 	} else {
 		w.own.Yield(&w.Member)
-		w.own.ReturnInstance(&w.Member)
+		w.own.Instances().Return(&w.Member)
 	}
 }
 

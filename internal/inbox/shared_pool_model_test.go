@@ -111,18 +111,18 @@ func newPoolModel(t *rapid.T, mode controller.Dispatch) *poolModel {
 		})
 		in.Place = i
 		in.state.pace.limit = rapid.IntRange(1, 4).Draw(t, "limit")
-		in.Attach(pm.pipeline)
-		in.Open()
+		pm.pipeline.Attach(in)
+		in.Phases().Open()
 		pm.inboxes = append(pm.inboxes, &modelInbox{Inbox: in, packs: packs{}})
 		if k := rapid.IntRange(0, 4).Draw(t, "bound to"); k < 4 {
-			in.Bind(pm.pools[max(k-2, 0)])
+			in.Settings().Bind(pm.pools[max(k-2, 0)])
 		}
 	}
 	for i, mi := range pm.inboxes[1:] {
 		for _, from := range pm.inboxes[:i+1] {
 			if from == pm.inboxes[i] || rapid.Bool().Draw(t, "shortcut") {
 				from.to = append(from.to, mi)
-				from.Ahead(mi.Inbox)
+				from.Settings().Ahead(mi.Inbox)
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func (pm *poolModel) end() {
 		for _, x := range mi.waiters {
 			x.cancel()
 		}
-		mi.Halt()()
+		mi.Phases().Halt()()
 	}
 	synctest.Wait()
 }
@@ -326,14 +326,14 @@ func (pm *poolModel) ownTurn(t *rapid.T, w *poolWorker, park bool) int {
 func (pm *poolModel) leaveOwn(t *rapid.T, w *poolWorker) {
 	w.inbox.Book(&w.Member, &w.tally)
 	w.inbox.Yield(&w.Member)
-	w.inbox.Leave(&w.Member)
+	w.inbox.Workers().Leave(&w.Member)
 	w.joined = false
 	pm.discard(t, w)
 	if w.Instance != nil {
 		pm.stopInstance(t, w.Instance)
 		w.Instance = nil
 	}
-	w.inbox.ReturnInstance(&w.Member)
+	w.inbox.Instances().Return(&w.Member)
 }
 
 // checkBatch checks a batch, and makes an instance if the worker has none.
@@ -498,7 +498,7 @@ func (pm *poolModel) handOver(t *rapid.T, w *poolWorker, park bool) bool {
 			continue
 		}
 		pm.updateQueue(t, x)
-		n := x.HandOver(&w.Member, es, pm.pipeline.Now(), w.pool != nil, park)
+		n := x.Senders().HandOver(&w.Member, es, pm.pipeline.Now(), w.pool != nil, park)
 		if w.pool != nil && n < len(es) {
 			t.Fatalf("a shared worker would have to wait at %s", x.Name())
 		}
@@ -593,12 +593,12 @@ func (pm *poolModel) crashed(t *rapid.T, w *poolWorker, rest []command.Envelope,
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)
 		mi.Yield(&w.Member)
-		mi.ReturnInstance(&w.Member)
+		mi.Instances().Return(&w.Member)
 	} else {
 		if all {
 			mi.Yield(&w.Member)
 		}
-		mi.ReturnInstance(&w.Member)
+		mi.Instances().Return(&w.Member)
 	}
 	w.joined, w.parked = false, false
 	if !all || rapid.Bool().Draw(t, "restart") {
@@ -618,10 +618,10 @@ func (pm *poolModel) start(w *poolWorker) {
 		w.pool.Join(&w.Member)
 		return
 	}
-	if w.inbox.Claim(&w.Member) {
+	if w.inbox.Instances().Claim(&w.Member) {
 		w.Instance = new(testInstance)
 	}
-	w.inbox.Join(&w.Member, false)
+	w.inbox.Workers().Join(&w.Member, false)
 }
 
 func (pm *poolModel) leave(t *rapid.T) {
@@ -641,7 +641,7 @@ func (pm *poolModel) leave(t *rapid.T) {
 func (pm *poolModel) shrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
 	if rapid.Bool().Draw(t, "own") {
-		pm.anyInbox(t).Shrink(n)
+		pm.anyInbox(t).Workers().Shrink(n)
 	} else {
 		pm.anyPool(t).Shrink(n)
 	}
@@ -650,7 +650,7 @@ func (pm *poolModel) shrink(t *rapid.T) {
 func (pm *poolModel) unshrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
 	if rapid.Bool().Draw(t, "own") {
-		pm.anyInbox(t).Unshrink(n)
+		pm.anyInbox(t).Workers().Unshrink(n)
 	} else {
 		pm.anyPool(t).Unshrink(n)
 	}
@@ -659,9 +659,9 @@ func (pm *poolModel) unshrink(t *rapid.T) {
 func (pm *poolModel) bind(t *rapid.T) {
 	mi := pm.anyInbox(t)
 	if k := rapid.IntRange(0, 2).Draw(t, "to"); k < 2 {
-		mi.Bind(pm.pools[k])
+		mi.Settings().Bind(pm.pools[k])
 	} else {
-		mi.Bind(nil)
+		mi.Settings().Bind(nil)
 	}
 }
 
@@ -692,7 +692,7 @@ func drawPlan(t *rapid.T, inboxes int) *controller.VisitPlan {
 
 func (pm *poolModel) pause(t *rapid.T) {
 	paused := rapid.Bool().Draw(t, "paused")
-	pm.stopInstances(t, pm.anyInbox(t).Adjust(func(k *Knobs) { k.Paused = paused }))
+	pm.stopInstances(t, pm.anyInbox(t).Settings().Adjust(func(k *Knobs) { k.Paused = paused }))
 }
 
 func (pm *poolModel) stopInstances(t *rapid.T, ins []any) {
@@ -704,7 +704,7 @@ func (pm *poolModel) stopInstances(t *rapid.T, ins []any) {
 func (pm *poolModel) adjust(t *rapid.T) {
 	mi := pm.anyInbox(t)
 	knob, n := rapid.IntRange(0, 4).Draw(t, "knob"), rapid.IntRange(1, 8).Draw(t, "n")
-	pm.stopInstances(t, mi.Adjust(func(k *Knobs) {
+	pm.stopInstances(t, mi.Settings().Adjust(func(k *Knobs) {
 		switch knob {
 		case 0:
 			k.Instances = 1 + n%3
@@ -726,7 +726,7 @@ func (pm *poolModel) order(t *rapid.T) {
 	pm.updateQueue(t, mi)
 	odd := queue.PriorityOf(func(id int) int { return id % 2 })
 	d := rapid.SampledFrom([]queue.Discipline{nil, nil, queue.FIFO{}, queue.LIFO{}, queue.AdaptiveLIFO{Above: 2}, odd}).Draw(t, "discipline")
-	mi.Order(d)
+	mi.Settings().Order(d)
 	if mi.Inbox.state.queue.plain {
 		have := mi.ids()
 		for _, id := range have {
@@ -767,7 +767,7 @@ func (pm *poolModel) pass(d time.Duration) {
 }
 
 func (pm *poolModel) close(t *rapid.T) {
-	pm.anyInbox(t).Close()
+	pm.anyInbox(t).Phases().Close()
 	synctest.Wait()
 }
 
@@ -775,20 +775,20 @@ func (pm *poolModel) close(t *rapid.T) {
 func (pm *poolModel) addIdleInstance(t *rapid.T) {
 	mi := pm.anyInbox(t)
 	var m Member
-	if mi.Claim(&m) && rapid.Bool().Draw(t, "starts") {
+	if mi.Instances().Claim(&m) && rapid.Bool().Draw(t, "starts") {
 		m.Instance = new(testInstance)
 	}
 	if rapid.Bool().Draw(t, "surplus") {
-		pm.stopInstances(t, mi.Adjust(func(k *Knobs) { k.Instances = 1 }))
+		pm.stopInstances(t, mi.Settings().Adjust(func(k *Knobs) { k.Instances = 1 }))
 	}
-	mi.ReturnInstance(&m)
+	mi.Instances().Return(&m)
 	if m.Surplus != nil {
 		pm.stopInstance(t, m.Surplus)
 	}
 }
 
 func (pm *poolModel) takeIdleInstances(t *rapid.T) {
-	pm.stopInstances(t, pm.anyInbox(t).TakeIdleInstances())
+	pm.stopInstances(t, pm.anyInbox(t).Instances().TakeIdle())
 }
 
 func (mi *modelInbox) ids() []int {
@@ -812,12 +812,12 @@ func (pm *poolModel) updateQueue(t *rapid.T, mi *modelInbox) {
 			}
 			mi.rejected++
 			pm.ends[x.id]++ // it was never accepted
-			if mi.IsOpen() && !x.cancelled && mi.state.cfg.Overflow != Reject {
+			if mi.Phases().IsOpen() && !x.cancelled && mi.state.cfg.Overflow != Reject {
 				t.Fatalf("%s: refused for no reason: %v", mi.Name(), err)
 			}
 			return true
 		default:
-			if x.cancelled || !mi.IsOpen() || mi.state.cfg.Overflow != Wait {
+			if x.cancelled || !mi.Phases().IsOpen() || mi.state.cfg.Overflow != Wait {
 				t.Fatalf("%s: a submitter waits, and should not", mi.Name())
 			}
 			return false
@@ -1081,12 +1081,12 @@ func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of fun
 // settle lets all workers do what they can, until none can do anything. Then nothing may be left.
 func (pm *poolModel) settle(t *rapid.T) {
 	for _, mi := range pm.inboxes {
-		pm.stopInstances(t, mi.Adjust(func(k *Knobs) {
+		pm.stopInstances(t, mi.Settings().Adjust(func(k *Knobs) {
 			k.Paused = false
 			k.Instances = max(k.Instances, 1)
 		}))
 		if mi.state.visits.pool != nil { // the stage's own workers would keep its instances
-			mi.Shrink(pm.ownWorkers(mi))
+			mi.Workers().Shrink(pm.ownWorkers(mi))
 		}
 	}
 	pm.check(t)

@@ -62,14 +62,14 @@ func newTestGraph(rnd *rand.Rand) *testGraph {
 			Retry: Retry{Attempts: rnd.IntN(3)},
 		})
 		in.Place, in.state.pace.limit = i, 4
-		in.Attach(g.Pipeline)
-		in.Open()
+		g.Pipeline.Attach(in)
+		in.Phases().Open()
 		g.inboxes = append(g.inboxes, in)
 		g.bind(in, rnd.IntN(3))
 	}
 	for i, ways := range g.edges {
 		for _, to := range ways {
-			g.inboxes[i].Ahead(g.inboxes[to])
+			g.inboxes[i].Settings().Ahead(g.inboxes[to])
 		}
 	}
 	for _, sp := range g.pools {
@@ -106,10 +106,10 @@ func (g *testGraph) notify() {
 
 func (g *testGraph) bind(in *Inbox, to int) {
 	if to < len(g.pools) {
-		in.Bind(g.pools[to])
+		in.Settings().Bind(g.pools[to])
 		return
 	}
-	in.Bind(nil)
+	in.Settings().Bind(nil)
 }
 
 func (w *graphWorker) does(what string) { w.doing.Store(&what) }
@@ -119,10 +119,10 @@ func (w *graphWorker) join() {
 		w.pool.Join(&w.Member)
 		return
 	}
-	if w.own.Claim(&w.Member) {
+	if w.own.Instances().Claim(&w.Member) {
 		w.Instance = new(testInstance)
 	}
-	w.own.Join(&w.Member, false)
+	w.own.Workers().Join(&w.Member, false)
 }
 
 // work takes turns until the worker is asked to leave.
@@ -165,9 +165,9 @@ func (w *graphWorker) leave() {
 		return
 	}
 	w.own.Yield(&w.Member)
-	w.own.Leave(&w.Member)
+	w.own.Workers().Leave(&w.Member)
 	w.Instance = nil
-	w.own.ReturnInstance(&w.Member)
+	w.own.Instances().Return(&w.Member)
 }
 
 func (w *graphWorker) turn(park bool) (*Inbox, int) {
@@ -182,7 +182,7 @@ func (w *graphWorker) deliver(park bool) bool {
 		if len(es) == 0 {
 			continue
 		}
-		n := w.graph.inboxes[i].HandOver(&w.Member, es, 0, w.pool != nil, park)
+		n := w.graph.inboxes[i].Senders().HandOver(&w.Member, es, 0, w.pool != nil, park)
 		w.outboxes[i] = slices.Clone(es[n:])
 		if len(w.outboxes[i]) > 0 {
 			return false
@@ -225,12 +225,12 @@ func (w *graphWorker) crash(in *Inbox, i, n int) {
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)
 		in.Yield(&w.Member)
-		in.ReturnInstance(&w.Member)
+		in.Instances().Return(&w.Member)
 	} else {
 		if all {
 			in.Yield(&w.Member)
 		}
-		in.ReturnInstance(&w.Member)
+		in.Instances().Return(&w.Member)
 	}
 	w.Instance = nil
 	w.join()
@@ -254,10 +254,10 @@ func (g *testGraph) changeSomething(rnd *rand.Rand) {
 		}
 	case 4:
 		paused := rnd.IntN(3) == 0
-		in.Adjust(func(k *Knobs) { k.Paused = paused })
+		in.Settings().Adjust(func(k *Knobs) { k.Paused = paused })
 	case 5:
 		n := rnd.IntN(3)
-		in.Adjust(func(k *Knobs) { k.Instances, k.Capacity, k.Priority = 2+n%2, 1+2*n, n })
+		in.Settings().Adjust(func(k *Knobs) { k.Instances, k.Capacity, k.Priority = 2+n%2, 1+2*n, n })
 	case 6:
 		in.Rest(time.Duration(rnd.IntN(100)) * time.Microsecond)
 	case 7:
@@ -274,7 +274,7 @@ func (g *testGraph) unblock() {
 		sp.Unshrink(100)
 	}
 	for _, in := range g.inboxes {
-		in.Adjust(func(k *Knobs) { k.Paused = false })
+		in.Settings().Adjust(func(k *Knobs) { k.Paused = false })
 	}
 }
 
@@ -375,7 +375,7 @@ func runGraph(t *testing.T, seed uint64) {
 	require.Equal(t, g.accepted.Load(), g.through.Load()+g.dead.Load(), "seed %d", seed)
 	g.ending.Store(true)
 	for _, in := range g.inboxes {
-		in.Shrink(1)
+		in.Workers().Shrink(1)
 	}
 	gone := make(chan struct{})
 	go func() { defer close(gone); workers.Wait() }()

@@ -15,7 +15,7 @@ import (
 // A stage may have more workers than instances.
 func TestAnIdleWorkerWithoutAnInstanceIsNotWokenInPlaceOfOneThatHasIt(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Instances = 1 })
-	tb.inboxes[0].Bind(nil)
+	tb.inboxes[0].Settings().Bind(nil)
 	has, lacks := tb.addOwnWorker(tb.inboxes[0]), tb.addOwnWorker(tb.inboxes[0])
 	has.turn(true)
 	lacks.turn(true)
@@ -34,11 +34,11 @@ func TestAnIdleWorkerWithoutAnInstanceIsNotWokenInPlaceOfOneThatHasIt(t *testing
 func TestABlockedWorkerIsWokenUnderASmallLimit(t *testing.T) {
 	tb := newTestbed(t, 2)
 	in := tb.inboxes[1]
-	in.Bind(nil)
-	in.SetAdmission(controller.Admission{Limit: 2})
+	in.Settings().Bind(nil)
+	in.Settings().SetAdmission(controller.Admission{Limit: 2})
 	up, down := tb.addOwnWorker(tb.inboxes[0]), tb.addOwnWorker(in)
 	tb.submitN(1, 2)
-	require.Zero(t, in.HandOver(&up.Member, []command.Envelope{{Load: 1}}, 0, false, true))
+	require.Zero(t, in.Senders().HandOver(&up.Member, []command.Envelope{{Load: 1}}, 0, false, true))
 	for range 3 {
 		down.turn(true)
 	}
@@ -50,8 +50,8 @@ func TestADismissedWorkerMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTestbed(t, 1)
 		in := tb.inboxes[0]
-		in.Bind(nil)
-		in.SetAdmission(controller.Admission{Limit: 1})
+		in.Settings().Bind(nil)
+		in.Settings().SetAdmission(controller.Admission{Limit: 1})
 		w := tb.addOwnWorker(in)
 		tb.submit(0, 1)
 		w.turn(true)
@@ -60,7 +60,7 @@ func TestADismissedWorkerMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T)
 		entered := make(chan error, 1)
 		go func() { entered <- submitTo(ctx, in, 2) }()
 		synctest.Wait()
-		in.Shrink(1)
+		in.Workers().Shrink(1)
 		_, gone := w.turn(true)
 		require.Equal(t, []any{"gone"}, gone)
 		require.NoError(t, <-entered, "the inbox is empty")
@@ -76,7 +76,7 @@ func TestACrashMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T) {
 			if ofPipeline {
 				tb.SetAdmission(limit)
 			} else {
-				tb.inboxes[0].SetAdmission(limit)
+				tb.inboxes[0].Settings().SetAdmission(limit)
 			}
 			w := tb.addWorker()
 			tb.submit(0, 1)
@@ -104,7 +104,7 @@ func TestAHaltEndsTheWaitForThePipelinesLimit(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- submitTo(ctx, tb.inboxes[0], 2) }()
 		synctest.Wait()
-		tb.inboxes[0].Halt()()
+		tb.inboxes[0].Phases().Halt()()
 		require.ErrorIs(t, <-result, ErrClosed)
 		require.NoError(t, ctx.Err(), "the submitter was not signalled")
 	})
@@ -129,7 +129,7 @@ func TestTokensGivenWhileTheModeChangesAreTakenBackToo(t *testing.T) {
 		}
 	}
 	es := []command.Envelope{{Load: 1}, {Load: 2}, {Load: 3}}
-	require.Equal(t, 3, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
+	require.Equal(t, 3, tb.inboxes[0].Senders().HandOver(&Member{}, es, 0, false, false))
 	<-changed
 	require.EqualValues(t, 1, tb.pool.noted.Load(), "one inbox has work")
 }
@@ -141,7 +141,7 @@ func TestAWorkerWithATokenMayArriveAfterTheModeHasChanged(t *testing.T) {
 	in, era := tb.pool.next(&w.Member)
 	require.Same(t, tb.inboxes[0], in)
 	tb.pool.SetDispatch(controller.Polled)
-	in.Adjust(func(k *Knobs) { k.Paused = true })
+	in.Settings().Adjust(func(k *Knobs) { k.Paused = true })
 	require.NotPanics(t, func() { require.Zero(t, tb.pool.enter(in, era, &w.Member)) })
 }
 
@@ -187,7 +187,7 @@ func TestAnInboxThatDropsAlsoDropsCommandsFromASharedPool(t *testing.T) {
 	for _, rule := range []Overflow{Reject, DropNewest, DropOldest} {
 		tb := newTestbed(t, 2, func(c *Config) { c.Capacity, c.Overflow = 2, rule })
 		w := tb.addWorker()
-		tb.inboxes[1].Adjust(func(k *Knobs) { k.Paused = true })
+		tb.inboxes[1].Settings().Adjust(func(k *Knobs) { k.Paused = true })
 		for i := range 10 {
 			tb.submit(0, i)
 			w.next(false)
@@ -213,10 +213,10 @@ func TestACrashedWorkerKeepsItsPlaceAtTheInboxUntilItHasHandedOver(t *testing.T)
 	tb.inboxes[0].Crash(&w.Member, &w.tally, &batch[1], batch[2:], false, ErrStopped)
 	_, cmds = w2.turn(true)
 	require.Empty(t, cmds, "%v overtake %v", cmds, done[0].Load)
-	require.Equal(t, 1, tb.inboxes[1].HandOver(&w.Member, done, 0, true, false))
+	require.Equal(t, 1, tb.inboxes[1].Senders().HandOver(&w.Member, done, 0, true, false))
 	tb.pool.Leave(&w.Member, &w.tally)
 	tb.inboxes[0].Yield(&w.Member)
-	tb.inboxes[0].ReturnInstance(&w.Member)
+	tb.inboxes[0].Instances().Return(&w.Member)
 	_, cmds = w2.turn(true)
 	require.Equal(t, []any{0}, cmds, "the command that was handed over comes first")
 	_, cmds = w2.turn(true)
@@ -225,12 +225,12 @@ func TestACrashedWorkerKeepsItsPlaceAtTheInboxUntilItHasHandedOver(t *testing.T)
 
 func TestTheEndOfARoundIsReportedOnceThoughAnInboxJoinsThePoolMeanwhile(t *testing.T) {
 	tb := newTestbed(t, 3)
-	tb.inboxes[2].Bind(nil)
+	tb.inboxes[2].Settings().Bind(nil)
 	tb.polled(&controller.VisitPlan{})
 	w := tb.addWorker()
 	tb.submitN(1, 2)
 	w.turn(false) // A, then to B
-	tb.inboxes[2].Bind(tb.pool)
+	tb.inboxes[2].Settings().Bind(tb.pool)
 	for range 8 {
 		w.turn(false)
 	}
@@ -252,14 +252,14 @@ func TestAnIdleWorkerFollowsAPlanThatTakesEffectNow(t *testing.T) {
 // An inbox that is stalled because one ahead is full is served again when that one is halted.
 func TestAHaltUnstallsTheInboxesBehind(t *testing.T) {
 	tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 2 })
-	tb.inboxes[0].Ahead(tb.inboxes[1])
+	tb.inboxes[0].Settings().Ahead(tb.inboxes[1])
 	w := tb.addWorker()
-	tb.inboxes[1].Adjust(func(k *Knobs) { k.Paused = true })
+	tb.inboxes[1].Settings().Adjust(func(k *Knobs) { k.Paused = true })
 	tb.submitN(1, 2)
 	tb.submitN(0, 2)
 	in, _ := w.turn(true)
 	require.Nil(t, in)
-	tb.inboxes[1].Halt()()
+	tb.inboxes[1].Phases().Halt()()
 	require.True(t, w.Ready())
 	in, _ = w.turn(true)
 	require.Same(t, tb.inboxes[0], in)

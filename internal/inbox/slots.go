@@ -120,21 +120,21 @@ func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
 }
 
 // InLine reports whether a worker waits here to hand over.
-func (in *Inbox) InLine(m *Member) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
+func (sn Senders) InLine(m *Member) bool {
+	sn.in.mu.Lock()
+	defer sn.in.mu.Unlock()
 	match := func(p sender) bool { return p.m == m }
-	return slices.ContainsFunc(in.state.senders.forSlots, match) || slices.ContainsFunc(in.state.senders.barred, match) || slices.ContainsFunc(in.state.senders.forPlaces, match)
+	return slices.ContainsFunc(sn.in.state.senders.forSlots, match) || slices.ContainsFunc(sn.in.state.senders.barred, match) || slices.ContainsFunc(sn.in.state.senders.forPlaces, match)
 }
 
 // Withdraw removes a worker that continues with other work from the line.
 // Others get the slots that it was promised.
-func (in *Inbox) Withdraw(m *Member) {
+func (sn Senders) Withdraw(m *Member) {
 	var fx effects
-	in.mu.Lock()
-	in.state.unpark(m)
-	in.state.grantSlots(&fx)
-	in.unlock(&fx)
+	sn.in.mu.Lock()
+	sn.in.state.unpark(m)
+	sn.in.state.grantSlots(&fx)
+	sn.in.unlock(&fx)
 }
 
 // releaseSenders wakes all parked workers of an inbox that is halted.
@@ -169,10 +169,10 @@ func (s *state) unbar(fx *effects) {
 
 // Parked returns the workers that hold commands for the inbox and wait to hand
 // them over.
-func (in *Inbox) Parked() (all []*Member) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, p := range slices.Concat(in.state.senders.forSlots, in.state.senders.barred, in.state.senders.forPlaces) {
+func (sn Senders) Parked() (all []*Member) {
+	sn.in.mu.Lock()
+	defer sn.in.mu.Unlock()
+	for _, p := range slices.Concat(sn.in.state.senders.forSlots, sn.in.state.senders.barred, sn.in.state.senders.forPlaces) {
 		all = append(all, p.m)
 	}
 	return all

@@ -139,7 +139,7 @@ func TestAQueueIsLeftToAWorkerThatIsAboutToLookOnceMore(t *testing.T) {
 		require.Equal(t, []int{0, 1}, in.wakes())
 		require.Equal(t, 2, in.Turn(in.members[1], new(Tally), true))
 		require.Zero(t, in.Turn(in.members[1], &Tally{OK: 2}, false))
-		in.Leave(in.members[1])
+		in.Workers().Leave(in.members[1])
 		in.submit(t, 1)
 		require.Equal(t, []int{1, 1}, in.wakes(), "it has left")
 	})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
@@ -38,7 +37,7 @@ type state struct {
 	unstarted   unstarted
 	counts      counts
 	crashStreak *CrashStreak // the present one, or the last; nil: no handler has crashed. Use lastStreak
-	holding     *Member      // the first of the workers that were given commands in this visit; see abandon.go
+	holding     *Member      // the first of the workers that were given commands in this visit; see batches.go
 	timers      timers
 }
 
@@ -53,69 +52,6 @@ type shared struct {
 	opened        bool                     // it was open once; guarded by the lock
 	marks         atomic.Pointer[Mark]     // the present mark; nil if none is being waited for
 	emittedSingly atomic.Uint64            // commands emitted one by one; written with the lock of the inbox that takes them
-}
-
-// instances are the values that handle commands, with the state of user code in
-// them: at most as many as the knob says. made = out + len(idle) + claims of
-// workers that hold none at the moment.
-type instances struct {
-	busy   int   // workers that are here, each with an instance
-	made   int   // instances that there are, claims included
-	idle   []any // instances that no worker uses
-	marked marked
-}
-
-// marked counts the workers that may still hold commands sent before the mark.
-// A worker gets the present mark with its first batch, and is uncounted when it
-// has handed over every command of its batches, also if it crashes, is
-// abandoned or is replaced. A worker that carries commands for longer gets the
-// new mark as soon as none of them is for an inbox in Mark.To. So when left is
-// 0, no command that a handler sent before the mark is on its way to these
-// inboxes, except commands of suspended handlers and results of an ordered
-// inbox.
-//
-// Invariant: left is how many of busy have another mark.
-type marked struct {
-	mark uint32
-	left int32
-}
-
-// Mark is a mark of an inbox. It asks for the commands that are on their way to
-// the inboxes in To.
-type Mark struct{ To []*Inbox }
-
-// slots are the places for commands that the capacity bounds. A command holds a
-// slot while it is queued, waits for its next try, or is carried by a worker. A
-// reserved slot counts as held, too.
-type slots struct {
-	carried  int32    // commands that the inbox's workers could not hand over; they keep their slots
-	reserved int32    // slots promised to parked workers: the sum of promises
-	promises []sender // workers that were woken from forSlots, each with slots of its own
-	ceiling  int      // commands that may be here at once, queued or not; 0: any number
-	outside  bool     // the next free slot is for a submitter, not for a parked worker
-	full     bool     // the inbox was full, and the pipeline knows
-}
-
-// sender is a worker of another inbox that could not hand over all its commands
-// here: how many are left, or how many slots it was promised.
-type sender struct {
-	m      *Member
-	n      int
-	back   bool       // it comes along a back edge
-	lane   *line.Lane // of which it waits for places, or has some; nil: of none
-	places int        // that it has
-}
-
-// senders are the workers of other inboxes that wait here until they can hand
-// over.
-type senders struct {
-	forSlots     []sender               // for free slots; first come, first served
-	forPlaces    []sender               // for places of keys; see key_places.go
-	atLanes      map[*line.Lane]*atLane // by lane, the waiters for places of its key
-	linedAtLanes int                    // how many of these
-	overKeys     []overKey              // inboxes behind that wait until a key has a place
-	barred       []sender               // until the phase lets them, whether there are free slots or not
-	unbarred     chan struct{}          // closed when barred senders may try again; nil if none waits on it
 }
 
 // visits is the state for the visits of a shared pool: whether the pool may
@@ -149,17 +85,6 @@ type soleWorker struct {
 	over    bool // the watch has seen that the queue is not to be left to one worker
 }
 
-// unstarted are the stage's own workers that have neither an actor nor a member
-// until they are called. They count as workers of the stage. They are called
-// after the idle workers, one at a time. A stage has a worker for each
-// processor, and most stages of a large pipeline rest: a fresh stage takes some
-// 4 KB with any number of unstarted workers, and 5, 13 or 76 KB with 1, 8 or 64
-// started ones.
-type unstarted struct {
-	n      int32 // the called one included
-	called bool  // one is called; StartWorker has not brought it yet
-}
-
 // CrashStreak describes a streak of crashes, beside its length.
 type CrashStreak struct {
 	Number uint64        // distinguishes it from the streak before
@@ -181,23 +106,6 @@ type news struct {
 	at     int64 // when
 	length int   // 0: there was none
 }
-
-// atLane has the waiters for a place of one key.
-type atLane struct {
-	line    waiters // callers, and handlers that emit
-	senders int     // workers, which are in forPlaces
-	stalls  bool    // inboxes behind, which are in overKeys
-	outside bool    // the next place is for one in line, not for a worker
-}
-
-// overKey is a key with commands beyond its bound, which a shared pool has
-// brought, and the inbox that sent them.
-type overKey struct {
-	lane *line.Lane
-	from *Inbox
-}
-
-func (w *atLane) isEmpty() bool { return w.line.n == 0 && w.senders == 0 && !w.stalls }
 
 // Pipeline returns the pipeline the inbox belongs to, nil if there is none yet.
 func (in *Inbox) Pipeline() *Pipeline { return in.state.pipeline.Load() }
@@ -279,15 +187,15 @@ func (s *state) change(ev event) {
 func (s *shared) phase() phase { return phase(s.phases.Load()) }
 
 // InUse reports whether the stage is neither being drained nor has been.
-func (in *Inbox) InUse() bool { return in.state.phase().inUse() }
+func (ph Phases) InUse() bool { return ph.in.state.phase().inUse() }
 
 // Halted reports whether the inbox is halted. Workers ask before each command,
 // so it is one atomic load, without the lock.
-func (in *Inbox) Halted() bool { return in.state.halted.Load() }
+func (ph Phases) Halted() bool { return ph.in.state.halted.Load() }
 
 // Halts returns the flag that says whether the inbox is halted. A worker reads
 // it for as long as it is here.
-func (in *Inbox) Halts() *atomic.Bool { return &in.state.halted }
+func (ph Phases) Halts() *atomic.Bool { return &ph.in.state.halted }
 
 // wrap says which stage an error is about.
 func (s *shared) wrap(err error) error { return plain.Wrap(fmt.Sprintf("stage %q", s.cfg.Name), err) }
@@ -328,9 +236,9 @@ func (s *state) release(m *Member, n int) {
 func (s *shared) bars(from *Inbox, back bool) bool {
 	switch s.phase() {
 	case barring:
-		return from != nil && !back && from.InUse()
+		return from != nil && !back && from.Phases().InUse()
 	case drained:
-		return from != nil && from.InUse()
+		return from != nil && from.Phases().InUse()
 	default:
 		return false
 	}
@@ -390,4 +298,67 @@ func (s *state) looksFor(n int) bool {
 // ago.
 func (s *state) mayLook() bool {
 	return s.lapsing.watched && !s.lapsing.looking && s.now() >= s.lapsing.next
+}
+
+// alarm is one of the times that an inbox waits for.
+type alarm int
+
+const (
+	retryAlarm  alarm = iota // the next try of a command is due
+	lingerAlarm              // a batch that is not full has waited long enough
+	restAlarm                // an inbox whose handlers crash is served again
+	soleAlarm                // a queue is no longer left to one worker
+	rateAlarm                // the rate lets commands be started
+	keyAlarm                 // the rate of a key lets commands be started
+	lapseAlarm               // commands that wait may have lapsed
+	alarms
+)
+
+// timers are the inbox's timers. A transition sets an alarm with
+// [state.setAlarm], which only notes it; [Inbox.unlock] arms the timer before
+// it releases the lock, so that two settings cannot overtake one another.
+//
+// The timers are made with the first alarm: most stages of a large pipeline
+// rest and never have one.
+type timers struct {
+	all *[alarms]alarmTimer // nil: no alarm was ever set
+	set uint8               // alarms that must be armed, a bit for each
+}
+
+type alarmTimer struct {
+	after time.Duration // until the alarm, if it must be armed
+	timer Timer         // nil: never armed
+}
+
+// setAlarm has an alarm fire after a time. An earlier setting of the same alarm
+// is void. A halted inbox has no alarms.
+func (s *state) setAlarm(a alarm, after time.Duration) {
+	if s.halted.Load() {
+		return
+	}
+	if s.timers.all == nil {
+		s.timers.all = new([alarms]alarmTimer)
+	}
+	s.timers.all[a].after = after
+	s.timers.set |= 1 << a
+}
+
+// StopTimers stops the inbox's timers: each would keep a stopped pipeline in
+// memory until it fires. The inbox must have no workers any more.
+func (ph Phases) StopTimers() {
+	ph.in.mu.Lock()
+	defer ph.in.mu.Unlock()
+	ph.in.state.timers.stop()
+}
+
+func (t *timers) stop() {
+	t.set = 0
+	if t.all == nil {
+		return
+	}
+	for _, a := range t.all {
+		if a.timer != nil {
+			a.timer.Stop()
+		}
+	}
 }

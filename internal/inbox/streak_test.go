@@ -34,10 +34,10 @@ func TestThePausesThatACommandWaitsForAddUpToNoMoreThanTheDelay(t *testing.T) {
 func TestAnInboxWithAsManyAbandonedHandlersAsThereMayBeGivesOutNothing(t *testing.T) {
 	in := newTestInbox(1, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
 	for i := range mostAbandoned {
-		require.Equal(t, i == mostAbandoned-1, in.AddAbandoned())
+		require.Equal(t, i == mostAbandoned-1, in.Batches().AddAbandoned())
 	}
 	require.Zero(t, in.state.takeable())
-	in.EndAbandoned()
+	in.Batches().EndAbandoned()
 	in.state.queue.next()
 	require.Equal(t, 1, in.state.takeable())
 }

@@ -50,14 +50,14 @@ func newChainWorker(in, out *Inbox, done func(int)) *chainWorker {
 
 // work takes turns until the worker is asked to leave.
 func (w *chainWorker) work() {
-	w.in.Join(&w.Member, false)
-	defer w.in.Leave(&w.Member)
+	w.in.Workers().Join(&w.Member, false)
+	defer w.in.Workers().Leave(&w.Member)
 	for {
 		for !w.Ready() {
 			<-w.wakeup
 		}
 		if len(w.load) > 0 {
-			n := w.out.HandOver(&w.Member, w.load, 0, false, true)
+			n := w.out.Senders().HandOver(&w.Member, w.load, 0, false, true)
 			w.load = w.load[:copy(w.load, w.load[n:])]
 			if len(w.load) > 0 {
 				continue
@@ -107,8 +107,8 @@ func runChain(t *testing.T, capacity, perInbox int) {
 	cfg := Config{Name: "r", Capacity: capacity, Batch: 8, StreakEnds: time.Minute}
 	first, last := New(cfg), New(cfg)
 	for _, in := range []*Inbox{first, last} {
-		in.Attach(pl)
-		in.Open()
+		pl.Attach(in)
+		in.Phases().Open()
 	}
 	var accepted, through atomic.Int64
 	bell := make(chan struct{}, 1)
@@ -155,8 +155,8 @@ func runChain(t *testing.T, capacity, perInbox int) {
 	for through.Load() < accepted.Load() {
 		wait(bell)
 	}
-	first.Shrink(perInbox)
-	last.Shrink(perInbox)
+	first.Workers().Shrink(perInbox)
+	last.Workers().Shrink(perInbox)
 	workers.Wait()
 	for _, s := range Snapshot([]*Inbox{first, last}) {
 		require.Equal(t, s.Counts.Accepted, s.Counts.OK+s.Counts.Forwarded, "%+v", s)
@@ -187,8 +187,8 @@ func runAndWatch(t *testing.T, rule Overflow) {
 	last := New(Config{Name: "last", Capacity: 2, Batch: 8, Overflow: rule})
 	inboxes := []*Inbox{first, last}
 	for _, in := range inboxes {
-		in.Attach(pl)
-		in.Open()
+		pl.Attach(in)
+		in.Phases().Open()
 	}
 	var workers, submitters sync.WaitGroup
 	for range 3 {
@@ -224,15 +224,15 @@ func runAndWatch(t *testing.T, rule Overflow) {
 		}
 	})
 	submitters.Wait()
-	first.Close()
+	first.Phases().Close()
 	pl.Draining.Store(true)
 	for !atRest(Snapshot(inboxes)) {
 		<-pl.Quiet
 	}
 	close(over)
 	watch.Wait()
-	first.Shrink(3)
-	last.Shrink(3)
+	first.Workers().Shrink(3)
+	last.Workers().Shrink(3)
 	workers.Wait()
 	s := Snapshot(inboxes)
 	require.EqualValues(t, 4*500, s[1].Counts.OK+s[1].Counts.Shed)
@@ -260,12 +260,12 @@ func TestASlotGrantedTooLateGoesToTheNextInLine(t *testing.T) {
 	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}
 	for i := range rounds {
 		in := New(Config{Name: "r", Capacity: 1, Batch: 1})
-		in.Attach(pl)
-		in.Open()
+		pl.Attach(in)
+		in.Phases().Open()
 		require.NoError(t, in.Submit(context.Background(), &command.Envelope{Load: 0}))
 		var m Member
 		m.Wake = func() {}
-		in.Join(&m, false)
+		in.Workers().Join(&m, false)
 		var submitters sync.WaitGroup
 		var accepted atomic.Int64
 		cancels := make([]context.CancelFunc, 4)
@@ -284,7 +284,7 @@ func TestASlotGrantedTooLateGoesToTheNextInLine(t *testing.T) {
 			}
 		})
 		if i%2 == 0 {
-			submitters.Go(in.Close)
+			submitters.Go(in.Phases().Close)
 		}
 		var tally Tally
 		took := 0

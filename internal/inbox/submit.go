@@ -152,7 +152,7 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 		case err == errAskSubmitter: //nolint:errorlint // it is never wrapped
 			sub.by = in.submitterOf(ctx)
 		case err == errLook: //nolint:errorlint // it is never wrapped either
-			in.EndLapsed()
+			in.endLapsed()
 		default:
 			return err
 		}
@@ -245,6 +245,16 @@ func (in *Inbox) Mistyped() {
 	_ = in.state.refuse(reason.Type, nil)
 }
 
+// RefuseNew reports a command that a handler could not emit within a loop. It
+// was not accepted, so the accounts count it as rejected, and it leaves a
+// letter.
+func (in *Inbox) RefuseNew(load any, err error) {
+	in.mu.Lock()
+	_ = in.state.refuse(reason.MaxInFlight, nil)
+	in.mu.Unlock()
+	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: link.Bare(load), Reason: reason.MaxInFlight, Err: err})
+}
+
 // await waits until the inbox has queued a command that is in line. It returns
 // errDismissed if the inbox has changed, so that the caller has to try again,
 // or why ctx ended.
@@ -296,7 +306,7 @@ type holder interface {
 // would wait for the end of the handler, and the handler for the end of the
 // command.
 func (in *Inbox) CallsItself(ctx context.Context, load any) bool {
-	if !in.HoldsLanes() {
+	if !in.Config().HoldsLanes() {
 		return false
 	}
 	h, ok := ctx.Value(link.EmitterKey{}).(holder)
@@ -310,7 +320,7 @@ func (in *Inbox) submitterOf(ctx context.Context) submitter {
 	if h == nil {
 		return by
 	}
-	by.drained = h.Attempt() > 0 && !h.Inbox().InUse()
+	by.drained = h.Attempt() > 0 && !h.Inbox().Phases().InUse()
 	back, ours := in.Pipeline().Reach(h.Inbox(), in)
 	switch {
 	case ours && back: // its stage lies behind this one

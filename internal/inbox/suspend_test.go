@@ -37,15 +37,15 @@ func newSuspendModel(t *rapid.T, workers int) *suspendModel {
 	model := &suspendModel{t: t, instances: cfg.Instances}
 	model.testInbox = &testInbox{Inbox: New(cfg)}
 	model.state.pace.limit = cfg.Batch
-	model.SetSuspends()
-	model.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { model.deadLetters = append(model.deadLetters, e.Cmd) }})
-	model.Open()
+	model.Settings().SetSuspends()
+	(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { model.deadLetters = append(model.deadLetters, e.Cmd) }}).Attach(model.Inbox)
+	model.Phases().Open()
 	for range workers {
 		model.members = append(model.members, &Member{Wake: func() {}})
 	}
 	for _, m := range model.members {
-		model.Claim(m)
-		model.Join(m, false)
+		model.Instances().Claim(m)
+		model.Workers().Join(m, false)
 	}
 	model.tallies, model.todo, model.crashed = make([]Tally, workers), make([][]int, workers), make([]bool, workers)
 	return model
@@ -99,9 +99,9 @@ func (model *suspendModel) turn(t *rapid.T) {
 	}
 	m := model.members[i]
 	if model.crashed[i] {
-		model.ReturnInstance(m)
-		model.Claim(m)
-		model.Join(m, true)
+		model.Instances().Return(m)
+		model.Instances().Claim(m)
+		model.Workers().Join(m, true)
 		model.crashed[i] = false
 	}
 	model.Book(m, &model.tallies[i])
@@ -176,7 +176,7 @@ func (model *suspendModel) wake(t *rapid.T) {
 	}
 	i := rapid.IntRange(0, len(model.suspendedCmds)-1).Draw(t, "which")
 	cmd := model.suspendedCmds[i]
-	model.Resume(command.Envelope{Load: &cmd})
+	model.Batches().Resume(command.Envelope{Load: &cmd})
 	if model.halted {
 		return
 	}
@@ -220,12 +220,12 @@ func (model *suspendModel) crash(t *rapid.T) {
 
 func (model *suspendModel) pause(t *rapid.T) {
 	model.paused = rapid.Bool().Draw(t, "paused")
-	model.Adjust(func(k *Knobs) { k.Paused = model.paused })
+	model.Settings().Adjust(func(k *Knobs) { k.Paused = model.paused })
 }
 
 func (model *suspendModel) resize(t *rapid.T) {
 	model.instances = rapid.IntRange(1, 10).Draw(t, "instances")
-	model.Adjust(func(k *Knobs) { k.Instances = model.instances })
+	model.Settings().Adjust(func(k *Knobs) { k.Instances = model.instances })
 }
 
 // halt halts the inbox, in one case of ten.
@@ -234,7 +234,7 @@ func (model *suspendModel) halt(t *rapid.T) {
 		return
 	}
 	model.halted = true
-	model.Halt()()
+	model.Phases().Halt()()
 	model.dead += len(model.fresh)
 	model.suspendedCmds = append(model.suspendedCmds, model.woken...)
 	model.fresh, model.woken = nil, nil
@@ -246,7 +246,7 @@ func (model *suspendModel) finishOutside(t *rapid.T) {
 		return
 	}
 	var m Member
-	model.TakeSuspended(&m)
+	model.Batches().TakeSuspended(&m)
 	model.Book(&m, &Tally{OK: 1})
 	model.ok++
 	model.suspendedCmds = model.suspendedCmds[1:]
@@ -291,12 +291,12 @@ func TestSuspendedCommandsAreAccountedForAsTheModelSays(t *testing.T) {
 func TestCommandsGivenBackByACrashGoBeforeAllOthersOfTheirKind(t *testing.T) {
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Instances: 9, StreakEnds: time.Minute})
 	in.state.pace.limit = 4
-	in.SetSuspends()
-	in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
-	in.Open()
+	in.Settings().SetSuspends()
+	(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}).Attach(in)
+	in.Phases().Open()
 	m := &Member{Wake: func() {}}
-	in.Claim(m)
-	in.Join(m, false)
+	in.Instances().Claim(m)
+	in.Workers().Join(m, false)
 	var tally Tally
 	for cmd := range 8 {
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd}))
@@ -306,15 +306,15 @@ func TestCommandsGivenBackByACrashGoBeforeAllOthersOfTheirKind(t *testing.T) {
 	}
 	require.Zero(t, in.Turn(m, &tally, true))
 	for run := range 6 {
-		in.Resume(command.Envelope{Load: run})
+		in.Batches().Resume(command.Envelope{Load: run})
 	}
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: "a"}))
 	require.Equal(t, 4, in.Turn(m, &tally, true))
 	require.Equal(t, []any{0, 1, 2, "a"}, commands(m.Batch[:4]))
 	in.Crash(m, &tally, &m.Batch[0], slices.Clone(m.Batch[1:4]), false, ErrStopped)
-	in.ReturnInstance(m)
-	in.Claim(m)
-	in.Join(m, true)
+	in.Instances().Return(m)
+	in.Instances().Claim(m)
+	in.Workers().Join(m, true)
 	require.Equal(t, 4, in.Turn(m, &tally, true))
 	require.Equal(t, []any{1, 2, 3, 4}, commands(m.Batch[:4]))
 }

@@ -13,10 +13,10 @@ import (
 func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Linger: time.Hour, Retry: Retry{Attempts: 2, Backoff: time.Hour, Max: time.Hour}})
-	in.Attach(pl)
-	in.Open()
+	pl.Attach(in)
+	in.Phases().Open()
 	m := Member{Wake: func() {}}
-	in.Join(&m, false)
+	in.Workers().Join(&m, false)
 	require.NoError(t, in.Submit(context.Background(), &command.Envelope{Load: 1}))
 	require.Zero(t, in.Turn(&m, &Tally{}, false), "the batch lingers")
 	set := func() {
@@ -31,7 +31,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 		in.unlock(&fx)
 	}
 	set()
-	in.Halt()()
+	in.Phases().Halt()()
 	set() // as a worker may that had a batch when the inbox was halted
 	for a, x := range in.state.timers.all {
 		require.NotNil(t, x.timer, "alarm %d", a)

@@ -15,7 +15,7 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 	in := newTestInbox(0, Config{Name: "r", Capacity: 4, Batch: 4, Instances: 4, StreakEnds: time.Minute})
 	calls := 0
 	in.StartWorker = func() { calls++ }
-	in.AddUnstarted(2)
+	in.Workers().AddUnstarted(2)
 	require.Zero(t, calls)
 	require.Equal(t, 2, in.state.accounts(0).Workers.Live)
 	for cmd := range 2 {
@@ -23,10 +23,10 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 		require.Equal(t, 1, calls, "one worker is on its way")
 	}
 	var m, other Member
-	require.True(t, in.TakeCalled(&m))
-	require.False(t, in.TakeCalled(&other))
+	require.True(t, in.Workers().TakeCalled(&m))
+	require.False(t, in.Workers().TakeCalled(&other))
 	var tally Tally
-	in.Join(&m, false)
+	in.Workers().Join(&m, false)
 	require.Equal(t, 2, in.state.accounts(0).Workers.Live)
 	require.Equal(t, 1, in.Turn(&m, &tally, true), "a fair share")
 	require.Equal(t, 2, calls, "it has the other one started")
@@ -46,13 +46,13 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 		in.StartWorker = func() { calls++ }
 		join := func() {
 			m := &Member{Wake: func() {}}
-			in.Join(m, false)
+			in.Workers().Join(m, false)
 			members = append(members, m)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"add unstarted": func(t *rapid.T) {
 				n := rapid.IntRange(0, 3).Draw(t, "n")
-				in.AddUnstarted(n)
+				in.Workers().AddUnstarted(n)
 				want += n
 			},
 			"submit": func(*rapid.T) { _ = in.Submit(over, &command.Envelope{Load: 1}) },
@@ -61,7 +61,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 					t.Skip()
 				}
 				calls--
-				if m := (&Member{Wake: func() {}}); in.TakeCalled(m) {
+				if m := (&Member{Wake: func() {}}); in.Workers().TakeCalled(m) {
 					coming = append(coming, m)
 				}
 			},
@@ -69,7 +69,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				if len(coming) == 0 {
 					t.Skip()
 				}
-				in.Join(coming[0], false)
+				in.Workers().Join(coming[0], false)
 				members, coming = append(members, coming[0]), coming[1:]
 			},
 			"one cannot start": func(t *rapid.T) {
@@ -77,7 +77,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 					t.Skip()
 				}
 				want--
-				in.Leave(coming[0])
+				in.Workers().Leave(coming[0])
 				coming = coming[1:]
 			},
 			"another joins": func(*rapid.T) {
@@ -97,27 +97,27 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				if in.Turn(m, &tally, true) >= 0 {
 					return
 				}
-				in.Leave(m)
+				in.Workers().Leave(m)
 				members = append(members[:i], members[i+1:]...)
 			},
 			"shrink": func(t *rapid.T) {
 				if want == 0 {
 					t.Skip()
 				}
-				in.Shrink(1)
+				in.Workers().Shrink(1)
 				want--
 			},
 			"all leave": func(*rapid.T) {
-				in.DropUnstarted()
+				in.Workers().DropUnstarted()
 				for _, m := range members {
 					tally.OK = int(m.custody.inHand)
 					in.Book(m, &tally)
 					in.Yield(m)
-					in.Leave(m)
+					in.Workers().Leave(m)
 				}
-				in.ForgetShrink()
+				in.Workers().ForgetShrink()
 				for _, m := range coming {
-					in.Leave(m)
+					in.Workers().Leave(m)
 				}
 				members, coming, want = nil, nil, 0 // calls to StartWorker may still be unanswered
 			},

@@ -36,7 +36,7 @@ func TestUserCodeUnderTheLock(t *testing.T) {
 		"the key of a rate":                          {cfg: Config{RateBy: limit, RateKey: key}},
 		"the priority of a command":                  {cfg: Config{Discipline: priority}},
 		"the method of a command":                    {cfg: Config{Guards: &line.Guards{Method: func(any) string { look(); return "m" }}}},
-		"the priorities when the discipline changes": {under: true, then: func() { in.Order(priority) }},
+		"the priorities when the discipline changes": {under: true, then: func() { in.Settings().Order(priority) }},
 		"a guard": {under: true, cfg: Config{Guards: &line.Guards{
 			Method: func(any) string { return "m" },
 			State:  []line.StateGuard{{Method: "m", Guard: func(func(string) guard.Counters) bool { look(); return true }}},
@@ -46,13 +46,13 @@ func TestUserCodeUnderTheLock(t *testing.T) {
 			locked = nil
 			kind.cfg.Name, kind.cfg.Capacity, kind.cfg.Batch = "s", 4, 4
 			in = New(kind.cfg)
-			in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
-			in.Open()
-			defer func() { in.Halt()(); in.StopTimers() }()
+			(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}).Attach(in)
+			in.Phases().Open()
+			defer func() { in.Phases().Halt()(); in.Phases().StopTimers() }()
 			m := &Member{Wake: func() {}}
-			in.Join(m, false)
+			in.Workers().Join(m, false)
 			require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
-			require.Equal(t, 1, in.HandOver(nil, []command.Envelope{{Load: 2}}, 0, true, false))
+			require.Equal(t, 1, in.Senders().HandOver(nil, []command.Envelope{{Load: 2}}, 0, true, false))
 			if kind.then != nil {
 				kind.then()
 			}

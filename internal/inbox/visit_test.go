@@ -265,14 +265,14 @@ func TestANewPlanIsAdoptedWhenAWalkRestarts(t *testing.T) {
 
 func TestAWorkerVisitsAnInboxThatJoinsThePool(t *testing.T) {
 	tb := newTestbed(t, 3)
-	tb.inboxes[1].Bind(nil)
+	tb.inboxes[1].Settings().Bind(nil)
 	tb.polled(&controller.VisitPlan{Gating: controller.Bounded})
 	w := tb.addWorker()
 	for i := range tb.inboxes {
 		tb.submitN(i, 4)
 	}
 	trail := w.trail(1)
-	tb.inboxes[1].Bind(tb.pool)
+	tb.inboxes[1].Settings().Bind(tb.pool)
 	trail = append(trail, w.trail(4)...)
 	require.Equal(t, "A A B C A", strings.Join(trail, " "))
 	require.Equal(t, []*Inbox{tb.inboxes[0], tb.inboxes[1], tb.inboxes[2]}, tb.pool.Inboxes())
@@ -346,7 +346,7 @@ func TestTheDispatchModeDecidesBetweenDepthFirstAndBreadthFirst(t *testing.T) {
 			tb.pool.SetPlan(test.plan)
 			for i, in := range tb.inboxes {
 				in.state.pace.limit = 8
-				in.Adjust(func(k *Knobs) { k.Priority = i })
+				in.Settings().Adjust(func(k *Knobs) { k.Priority = i })
 			}
 			w := tb.addWorker()
 			tb.submit(0, "a", "b")
@@ -366,11 +366,11 @@ func TestThereAreNoMoreTokensThanFreeInstances(t *testing.T) {
 	require.Zero(t, in.state.visits.tokens.Load())
 	require.Equal(t, []string{"-"}, x.trail(1), "as many workers are at the inbox as may be")
 	x.turn(true)
-	in.Adjust(func(k *Knobs) { k.Instances = 3 })
+	in.Settings().Adjust(func(k *Knobs) { k.Instances = 3 })
 	require.Equal(t, 1, x.woken)
 	require.Equal(t, []string{"A"}, x.trail(1))
 	require.Equal(t, 3, in.state.instances.made)
-	in.Adjust(func(k *Knobs) { k.Instances = 1 })
+	in.Settings().Adjust(func(k *Knobs) { k.Instances = 1 })
 	w.next(true)
 	w2.tally.OK = 1
 	_, n := tb.pool.Turn(&w2.Member, &w2.tally, true)
@@ -386,7 +386,7 @@ func TestANewPriorityAppliesToExistingTokens(t *testing.T) {
 	tb.submitN(0, 3)
 	tb.submitN(1, 3)
 	require.Equal(t, []string{"A"}, w.trail(1), "with equal priorities first come, first served")
-	tb.inboxes[1].Adjust(func(k *Knobs) { k.Priority = 1 })
+	tb.inboxes[1].Settings().Adjust(func(k *Knobs) { k.Priority = 1 })
 	require.Equal(t, []string{"B", "B", "B", "A", "A", "-"}, w.trail(6))
 }
 
@@ -395,10 +395,10 @@ func TestAnInboxIsNotServedWhileOneAheadIsFull(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 4 })
 			tb.pool.SetDispatch(mode)
-			tb.inboxes[0].Ahead(tb.inboxes[1])
-			tb.inboxes[0].Ahead(tb.inboxes[1])
+			tb.inboxes[0].Settings().Ahead(tb.inboxes[1])
+			tb.inboxes[0].Settings().Ahead(tb.inboxes[1])
 			require.Len(t, *tb.inboxes[0].state.ahead.Load(), 1)
-			tb.inboxes[1].Bind(nil)
+			tb.inboxes[1].Settings().Bind(nil)
 			w, own := tb.addWorker(), tb.addOwnWorker(tb.inboxes[1])
 			tb.submitN(1, 4)
 			tb.submitN(0, 2)
@@ -412,7 +412,7 @@ func TestAnInboxIsNotServedWhileOneAheadIsFull(t *testing.T) {
 			tb.submitN(1, 2)
 			require.Equal(t, []string{"-"}, w.trail(1), "full again, in the middle of a visit")
 			w.turn(true)
-			tb.inboxes[1].Adjust(func(k *Knobs) { k.Capacity = 8 })
+			tb.inboxes[1].Settings().Adjust(func(k *Knobs) { k.Capacity = 8 })
 			require.Equal(t, []string{"A", "-"}, w.trail(2))
 		})
 	}
@@ -420,7 +420,7 @@ func TestAnInboxIsNotServedWhileOneAheadIsFull(t *testing.T) {
 
 func TestAnInboxIsNotAheadOfItself(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Capacity = 1 })
-	tb.inboxes[0].Ahead(tb.inboxes[0])
+	tb.inboxes[0].Settings().Ahead(tb.inboxes[0])
 	tb.submitN(0, 1)
 	require.Equal(t, []string{"A"}, tb.addWorker().trail(1))
 }
@@ -440,8 +440,8 @@ func TestTheBoundOfASharedQueueIsThatOfThePresentPlan(t *testing.T) {
 
 func TestAFullInboxThatDropsStallsNoInboxBehind(t *testing.T) {
 	tb := newTestbed(t, 2, func(c *Config) { c.Capacity, c.Overflow = 1, Reject })
-	tb.inboxes[0].Ahead(tb.inboxes[1])
-	tb.inboxes[1].Adjust(func(k *Knobs) { k.Paused = true })
+	tb.inboxes[0].Settings().Ahead(tb.inboxes[1])
+	tb.inboxes[1].Settings().Adjust(func(k *Knobs) { k.Paused = true })
 	tb.submitN(1, 1)
 	tb.submitN(0, 1)
 	w := tb.addWorker()
@@ -454,13 +454,13 @@ func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
 	tb.submitN(0, 2)
 	tb.submitN(1, 3)
 	require.Equal(t, 5, tb.pool.Len())
-	require.Same(t, tb.pool, tb.inboxes[0].Pool())
+	require.Same(t, tb.pool, tb.inboxes[0].Settings().Pool())
 	require.Nil(t, tb.pool.Plan())
 	w := tb.addWorker()
 	w.turn(true)
-	require.Zero(t, tb.inboxes[0].Streak())
+	require.Zero(t, tb.inboxes[0].Workers().Streak())
 	w.crash(false)
-	require.Equal(t, 1, tb.inboxes[0].Streak())
+	require.Equal(t, 1, tb.inboxes[0].Workers().Streak())
 	require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Counts.Restarts, "the inbox counts the restart, for a shared pool does not know where the worker crashed")
 	tb.pool.CrashIdle(nil)
 	tb.pool.Shrink(3)
@@ -481,10 +481,10 @@ func TestAWorkerThatLeavesWakesAnotherForTheToken(t *testing.T) {
 			tb := newTestbed(t, 1)
 			w, w2 := tb.addWorker(), tb.addWorker()
 			w.turn(true)
-			tb.inboxes[0].Adjust(func(k *Knobs) { k.Paused = true })
+			tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Paused = true })
 			w2.turn(true)
 			tb.submitN(0, 1)
-			tb.inboxes[0].Adjust(func(k *Knobs) { k.Paused = false })
+			tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Paused = false })
 			require.Equal(t, []int{0, 1}, []int{w.woken, w2.woken}, "the one that was parked last is woken")
 			tb.pool.Join(&Member{Wake: func() {}})
 			if name == "dismissed" {
@@ -504,11 +504,11 @@ func TestAWorkerThatLeavesWakesAnotherForTheToken(t *testing.T) {
 
 func TestATokenThatWasTakenBackStartsNoVisit(t *testing.T) {
 	changes := map[string]func(*testbed){
-		"another pool":     func(tb *testbed) { tb.inboxes[0].Bind(NewSharedPool("other", tb.Pipeline)) },
-		"its own workers":  func(tb *testbed) { tb.inboxes[0].Bind(nil) },
-		"another priority": func(tb *testbed) { tb.inboxes[0].Adjust(func(k *Knobs) { k.Priority++ }) },
+		"another pool":     func(tb *testbed) { tb.inboxes[0].Settings().Bind(NewSharedPool("other", tb.Pipeline)) },
+		"its own workers":  func(tb *testbed) { tb.inboxes[0].Settings().Bind(nil) },
+		"another priority": func(tb *testbed) { tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Priority++ }) },
 		"another mode":     func(tb *testbed) { tb.pool.SetDispatch(controller.SharedPriority) },
-		"halted":           func(tb *testbed) { tb.inboxes[0].Halt()() },
+		"halted":           func(tb *testbed) { tb.inboxes[0].Phases().Halt()() },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
@@ -532,13 +532,13 @@ func TestAPollingWorkerDoesNotServeAnInboxThatHasLeftThePool(t *testing.T) {
 	tb.submitN(0, 5)
 	in, era := tb.pool.next(&w.Member)
 	require.Same(t, tb.inboxes[0], in)
-	in.Bind(other)
+	in.Settings().Bind(other)
 	require.Zero(t, tb.pool.enter(in, era, &w.Member), "on its way")
 	require.EqualValues(t, 2, tb.pool.Accounts().Visits+tb.pool.Accounts().Empties)
 	require.EqualValues(t, 1, in.state.visits.empties.Load())
-	in.Bind(tb.pool)
+	in.Settings().Bind(tb.pool)
 	require.Equal(t, []string{"A"}, w.trail(1))
-	in.Bind(other)
+	in.Settings().Bind(other)
 	require.Equal(t, []string{"-"}, w.trail(1), "in the middle of a visit")
 	require.Len(t, in.state.instances.idle, 1)
 }
@@ -550,12 +550,12 @@ func TestASharedWorkerNeverWaitsForAFreeSlot(t *testing.T) {
 	own.Wake = func() { own.woken++ }
 	tb.submitN(0, 1)
 	tb.submitN(1, 2)
-	require.Zero(t, tb.inboxes[1].HandOver(&own.Member, []command.Envelope{{Load: 9}}, 0, false, true))
+	require.Zero(t, tb.inboxes[1].Senders().HandOver(&own.Member, []command.Envelope{{Load: 9}}, 0, false, true))
 	w.next(false)
 	require.Equal(t, 1, w.forward(tb.inboxes[1], true))
 	require.True(t, w.Ready())
 	require.Equal(t, 3, tb.inboxes[1].Len())
-	require.NoError(t, tb.inboxes[1].Send(t.Context(), command.Envelope{Load: 10}, nil, false, true))
+	require.NoError(t, tb.inboxes[1].Senders().Send(t.Context(), command.Envelope{Load: 10}, nil, false, true))
 	require.Equal(t, []string{"B", "B"}, w.trail(2))
 	require.Zero(t, own.woken)
 	require.Equal(t, []string{"B"}, w.trail(1))
@@ -579,7 +579,7 @@ func TestCommandsFromOutsideDoNotStarveAnInboxBehind(t *testing.T) {
 	for _, mode := range []controller.Dispatch{controller.SharedFIFO, controller.Polled} {
 		synctest.Test(t, func(t *testing.T) {
 			tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 8 })
-			tb.inboxes[0].Ahead(tb.inboxes[1])
+			tb.inboxes[0].Settings().Ahead(tb.inboxes[1])
 			tb.pool.SetDispatch(mode)
 			tb.pool.SetPlan(&controller.VisitPlan{Gating: controller.Gated})
 			tb.submitN(1, 8)
@@ -600,7 +600,7 @@ func TestCommandsFromOutsideDoNotStarveAnInboxBehind(t *testing.T) {
 				require.LessOrEqual(t, tb.inboxes[1].Len(), 8+seen)
 			}
 			require.Equal(t, 3, seen, mode)
-			tb.inboxes[1].Halt()()
+			tb.inboxes[1].Phases().Halt()()
 		})
 	}
 }

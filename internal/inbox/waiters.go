@@ -120,3 +120,54 @@ func (w *waiter) signal() {
 	}
 	w.ready <- struct{}{}
 }
+
+// slots are the places for commands that the capacity bounds. A command holds a
+// slot while it is queued, waits for its next try, or is carried by a worker. A
+// reserved slot counts as held, too.
+type slots struct {
+	carried  int32    // commands that the inbox's workers could not hand over; they keep their slots
+	reserved int32    // slots promised to parked workers: the sum of promises
+	promises []sender // workers that were woken from forSlots, each with slots of its own
+	ceiling  int      // commands that may be here at once, queued or not; 0: any number
+	outside  bool     // the next free slot is for a submitter, not for a parked worker
+	full     bool     // the inbox was full, and the pipeline knows
+}
+
+// sender is a worker of another inbox that could not hand over all its commands
+// here: how many are left, or how many slots it was promised.
+type sender struct {
+	m      *Member
+	n      int
+	back   bool       // it comes along a back edge
+	lane   *line.Lane // of which it waits for places, or has some; nil: of none
+	places int        // that it has
+}
+
+// senders are the workers of other inboxes that wait here until they can hand
+// over.
+type senders struct {
+	forSlots     []sender               // for free slots; first come, first served
+	forPlaces    []sender               // for places of keys; see key_places.go
+	atLanes      map[*line.Lane]*atLane // by lane, the waiters for places of its key
+	linedAtLanes int                    // how many of these
+	overKeys     []overKey              // inboxes behind that wait until a key has a place
+	barred       []sender               // until the phase lets them, whether there are free slots or not
+	unbarred     chan struct{}          // closed when barred senders may try again; nil if none waits on it
+}
+
+// atLane has the waiters for a place of one key.
+type atLane struct {
+	line    waiters // callers, and handlers that emit
+	senders int     // workers, which are in forPlaces
+	stalls  bool    // inboxes behind, which are in overKeys
+	outside bool    // the next place is for one in line, not for a worker
+}
+
+// overKey is a key with commands beyond its bound, which a shared pool has
+// brought, and the inbox that sent them.
+type overKey struct {
+	lane *line.Lane
+	from *Inbox
+}
+
+func (w *atLane) isEmpty() bool { return w.line.n == 0 && w.senders == 0 && !w.stalls }

@@ -87,7 +87,7 @@ var disciplines = map[string]struct {
 func newOrdered(t *testing.T, d queue.Discipline, change ...func(*Config)) (*testbed, *testWorker) {
 	t.Helper()
 	tb := newTestbed(t, 1, append(change, func(c *Config) { c.Discipline = d })...)
-	tb.inboxes[0].Bind(nil)
+	tb.inboxes[0].Settings().Bind(nil)
 	return tb, tb.addOwnWorker(tb.inboxes[0])
 }
 
@@ -99,11 +99,11 @@ func TestADisciplineOrdersSubmittedAndHandedOverCommands(t *testing.T) {
 				tb.submit(0, e.Load)
 			}
 			require.Equal(t, test.want, names(w), "submitted")
-			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
 			require.Equal(t, test.want, names(w), "handed over")
-			require.Equal(t, 2, tb.inboxes[0].HandOver(&Member{}, fiveJobs[:2], 0, false, false))
-			require.NoError(t, tb.inboxes[0].Send(t.Context(), fiveJobs[3], nil, false, false))
-			require.Equal(t, 1, tb.inboxes[0].HandOver(&Member{}, fiveJobs[2:3], 0, false, false))
+			require.Equal(t, 2, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs[:2], 0, false, false))
+			require.NoError(t, tb.inboxes[0].Senders().Send(t.Context(), fiveJobs[3], nil, false, false))
+			require.Equal(t, 1, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs[2:3], 0, false, false))
 			require.Len(t, strings.Fields(names(w)), 4, "and sent")
 		})
 	}
@@ -114,7 +114,7 @@ func TestDropOldestDropsTheCommandThatCameFirstWhateverTheDiscipline(t *testing.
 		for _, handed := range []bool{false, true} {
 			tb, w := newOrdered(t, test.d, func(c *Config) { c.Capacity, c.Overflow = 3, DropOldest })
 			if handed {
-				require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+				require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
 			} else {
 				for _, e := range fiveJobs {
 					tb.submit(0, e.Load)
@@ -136,7 +136,7 @@ func TestCommandsGivenBackByACrashComeFirstWhateverTheDiscipline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 2 })
 			tb.inboxes[0].state.pace.limit = 2
-			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
 			_, cmds := w.turn(false)
 			require.Len(t, cmds, 2)
 			w.crash(false)
@@ -145,7 +145,7 @@ func TestCommandsGivenBackByACrashComeFirstWhateverTheDiscipline(t *testing.T) {
 			require.Equal(t, fmt.Sprint(cmds[1]), strings.Fields(names(w))[0])
 			require.Equal(t, fmt.Sprint(cmds[0]), fmt.Sprint(tb.ends[0].Cmd))
 
-			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
 			_, cmds = w.turn(false)
 			w.crash(false)
 			w = tb.addOwnWorker(tb.inboxes[0])
@@ -158,19 +158,19 @@ func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
 			tb, w := newOrdered(t, nil)
-			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
 			_, first := w.turn(false)
 			require.Equal(t, "a", fmt.Sprint(first[0]))
-			tb.inboxes[0].Order(test.d)
+			tb.inboxes[0].Settings().Order(test.d)
 			require.Equal(t, test.switched, names(w))
 
-			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			tb.inboxes[0].Order(queue.LIFO{})
-			tb.inboxes[0].Order(test.d)
+			require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
+			tb.inboxes[0].Settings().Order(queue.LIFO{})
+			tb.inboxes[0].Settings().Order(test.d)
 			require.Equal(t, test.want, names(w), "after another discipline")
 
-			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			tb.inboxes[0].Order(nil)
+			require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
+			tb.inboxes[0].Settings().Order(nil)
 			require.Equal(t, test.switchedBack, names(w))
 			require.True(t, tb.inboxes[0].state.queue.plain, "first in, first out is the ring")
 		})
@@ -184,12 +184,12 @@ func TestCommandsGivenBackStayFirstWhenTheDisciplineChanges(t *testing.T) {
 		}
 		tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
 		tb.inboxes[0].state.pace.limit = 3
-		require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+		require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
 		_, cmds := w.turn(false)
 		w.crash(false)
 		w = tb.addOwnWorker(tb.inboxes[0])
-		tb.inboxes[0].Order(queue.Deadline{})
-		tb.inboxes[0].Order(queue.LIFO{})
+		tb.inboxes[0].Settings().Order(queue.Deadline{})
+		tb.inboxes[0].Settings().Order(queue.LIFO{})
 		got := strings.Fields(names(w))
 		require.Equal(t, fmt.Sprint(cmds[1:]), fmt.Sprint(got[:2]), name)
 		require.Len(t, got, 4)
@@ -219,11 +219,11 @@ func TestACommandWhoseKeyPanicsHasKeyZero(t *testing.T) {
 			}
 			require.Equal(t, test.want, names(w), "submitted")
 			es := append(append([]command.Envelope{fiveJobs[0]}, command.Envelope{Load: bad}), fiveJobs[1:]...)
-			require.Equal(t, 6, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
+			require.Equal(t, 6, tb.inboxes[0].Senders().HandOver(&Member{}, es, 0, false, false))
 			require.Equal(t, test.want, names(w), "handed over")
-			tb.inboxes[0].Order(nil)
-			require.Equal(t, 6, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
-			tb.inboxes[0].Order(test.d)
+			tb.inboxes[0].Settings().Order(nil)
+			require.Equal(t, 6, tb.inboxes[0].Senders().HandOver(&Member{}, es, 0, false, false))
+			tb.inboxes[0].Settings().Order(test.d)
 			require.Equal(t, test.want, names(w), "by a change of the discipline")
 
 			tb.submit(0, bad)
@@ -249,7 +249,7 @@ type switcher struct {
 }
 
 func (c switcher) Priority() int {
-	c.inbox.Order(c.to)
+	c.inbox.Settings().Order(c.to)
 	return c.prio
 }
 
@@ -264,7 +264,7 @@ func TestAKeyFromAnotherDisciplineIsIgnored(t *testing.T) {
 			}
 			tb.submit(0, late)
 			es := []command.Envelope{{Load: switcher{job{name: "switcher", prio: math.MaxInt}, tb.inboxes[0], to}}}
-			require.Equal(t, 1, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
+			require.Equal(t, 1, tb.inboxes[0].Senders().HandOver(&Member{}, es, 0, false, false))
 			want := "late switcher"
 			if name == "LIFO" {
 				want = "switcher first"
@@ -330,7 +330,7 @@ func TestABatchLingersUntilItIsFullOrItsOldestCommandHasWaited(t *testing.T) {
 
 					w.turn(true)
 					tb.submitN(0, 1)
-					tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 0 })
+					tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Linger = 0 })
 					require.Equal(t, []string{"A", "-"}, w.trail(2), "it does not linger any more")
 				})
 			})
@@ -343,18 +343,18 @@ func newLingering(t *testing.T, shared bool, mode controller.Dispatch) (*testbed
 	tb := newTestbed(t, 1, func(c *Config) { c.Batch = 4 })
 	tb.pool.SetDispatch(mode)
 	tb.inboxes[0].state.pace.limit = 1 // a batch that lingered is given out whole all the same
-	tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 10 * time.Millisecond })
+	tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Linger = 10 * time.Millisecond })
 	if shared {
 		return tb, tb.addWorker()
 	}
-	tb.inboxes[0].Bind(nil)
+	tb.inboxes[0].Settings().Bind(nil)
 	return tb, tb.addOwnWorker(tb.inboxes[0])
 }
 
 func TestAFullInboxDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, w := newLingering(t, true, controller.SharedFIFO)
-		tb.inboxes[0].Adjust(func(k *Knobs) { k.Capacity = 2 })
+		tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Capacity = 2 })
 		w.turn(true)
 		tb.submitN(0, 2)
 		require.Equal(t, []string{"A", "A"}, w.trail(1))
@@ -368,14 +368,14 @@ func TestADrainWaitsNoLongerThanABatchLingers(t *testing.T) {
 		tb, w := newLingering(t, true, controller.SharedFIFO)
 		w.turn(true)
 		tb.submitN(0, 1)
-		tb.inboxes[0].Close()
+		tb.inboxes[0].Phases().Close()
 		tb.Draining.Store(true)
 		tb.pass(10 * time.Millisecond)
 		require.Equal(t, 1, w.woken)
 		require.Equal(t, []string{"A"}, w.trail(1))
 		w.turn(true)
 		require.Len(t, tb.Quiet, 1)
-		tb.inboxes[0].HandOver(&Member{}, []command.Envelope{{Load: 1}}, tb.Now(), false, false)
+		tb.inboxes[0].Senders().HandOver(&Member{}, []command.Envelope{{Load: 1}}, tb.Now(), false, false)
 		require.Equal(t, 2, w.woken)
 		require.Equal(t, []string{"A"}, w.trail(1))
 	})
@@ -401,10 +401,10 @@ func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 			in := tb.inboxes[0]
 			in.state.pace.limit = test.limit
 			if test.knobs != nil {
-				in.Adjust(test.knobs)
+				in.Settings().Adjust(test.knobs)
 			}
 			es := make([]command.Envelope, 100)
-			require.Equal(t, 100, in.HandOver(&Member{}, es, 1000, false, false))
+			require.Equal(t, 100, in.Senders().HandOver(&Member{}, es, 1000, false, false))
 			stamped := 0
 			in.state.queue.line.Count(func(e *command.Envelope) bool {
 				if d, known := e.Waited(1500); known {
@@ -427,7 +427,7 @@ func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 func TestACommandThatFindsNoFreeSlotGetsNoTimestamp(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Capacity = 3 })
 	es := make([]command.Envelope, 6)
-	require.Equal(t, 3, tb.inboxes[0].HandOver(&Member{}, es, 1000, false, false))
+	require.Equal(t, 3, tb.inboxes[0].Senders().HandOver(&Member{}, es, 1000, false, false))
 	for i := range es {
 		_, known := es[i].Waited(1500)
 		require.Equal(t, i < 3, known, "of command %d", i)
@@ -440,7 +440,7 @@ func TestTheOldestHasWaitedAsLongAsThoseThatCameWithIt(t *testing.T) {
 		in.state.pace.limit = limit
 		const n = 20
 		for _, now := range []int64{1000, 5000} {
-			require.Equal(t, n, in.HandOver(&Member{}, make([]command.Envelope, n), now, false, false))
+			require.Equal(t, n, in.Senders().HandOver(&Member{}, make([]command.Envelope, n), now, false, false))
 		}
 		for i := range 2 * n {
 			want := 5000
@@ -470,7 +470,7 @@ func TestTheOldestHasWaitedAtLeastAsLongAsTheNextWithATimestamp(t *testing.T) {
 
 func TestCommandsHandedOverWithoutATimeGetNoTimestamp(t *testing.T) {
 	in := newTestbed(t, 1, func(*Config) {}).inboxes[0]
-	require.Equal(t, 3, in.HandOver(&Member{}, make([]command.Envelope, 3), 0, false, false))
+	require.Equal(t, 3, in.Senders().HandOver(&Member{}, make([]command.Envelope, 3), 0, false, false))
 	require.Zero(t, in.state.queue.waited(1500, 256))
 }
 
@@ -517,7 +517,7 @@ func TestNoCommandLingersForEver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, w := newLingering(t, false, controller.SharedFIFO)
 				tb.inboxes[0].state.cfg.Retry.Attempts = 2
-				tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 30 * 24 * time.Hour })
+				tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Linger = 30 * 24 * time.Hour })
 				tb.submitN(0, 4)
 				_, cmds := w.turn(false)
 				require.Len(t, cmds, 4)
@@ -546,7 +546,7 @@ func TestPacksOfOneAreHandledOneByOneWhateverTheDiscipline(t *testing.T) {
 	for name, test := range disciplines {
 		tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
 		tb.inboxes[0].state.pace.limit = 3
-		require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+		require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
 		w.turn(false)
 		for i := range w.Batch[:w.n] {
 			w.Batch[i].SetPack(1)
@@ -577,7 +577,7 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tb, w := newOrdered(t, nil, func(c *Config) { c.Batch = 3 })
 			tb.inboxes[0].state.pace.limit = 3
-			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			require.Equal(t, 5, tb.inboxes[0].Senders().HandOver(&Member{}, fiveJobs, 0, false, false))
 			_, cmds := w.turn(false)
 			require.Len(t, cmds, 3)
 			for i := range w.Batch[:w.n] {
@@ -586,7 +586,7 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 			tb.inboxes[0].Crash(&w.Member, &w.tally, nil, append([]command.Envelope(nil), w.Batch[:w.n]...), false, ErrStopped)
 			tb.inboxes[0].Yield(&w.Member)
 			w = tb.addOwnWorker(tb.inboxes[0])
-			tb.inboxes[0].Order(test.d)
+			tb.inboxes[0].Settings().Order(test.d)
 			for {
 				tb.inboxes[0].state.pace.limit = 3
 				_, cmds := w.turn(false)

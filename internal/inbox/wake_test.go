@@ -18,11 +18,11 @@ type testInbox struct {
 
 func newTestInbox(workers int, cfg Config) *testInbox {
 	in := &testInbox{Inbox: New(cfg), woken: make([]int, workers)}
-	in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
-	in.Open()
+	(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}).Attach(in.Inbox)
+	in.Phases().Open()
 	for i := range workers {
 		m := &Member{Wake: func() { in.woken[i]++ }}
-		in.Join(m, false)
+		in.Workers().Join(m, false)
 		in.members = append(in.members, m)
 	}
 	return in
@@ -34,7 +34,7 @@ func TestAWorkerThatLeavesWakesAnotherForACommandThatCameMeanwhile(t *testing.T)
 	var tally Tally
 	require.Zero(t, in.Turn(in.members[0], &tally, true))
 	require.Zero(t, in.Turn(in.members[1], &tally, true))
-	in.Shrink(1)
+	in.Workers().Shrink(1)
 	require.Equal(t, []int{1, 0}, in.woken, "the one that has been idle for longest is to leave")
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 	require.Equal(t, []int{1, 0}, in.woken, "a worker is on its way already")
@@ -73,12 +73,12 @@ func TestAWokenWorkerThatFindsNoInstanceWakesTheWorkerThatHasIt(t *testing.T) {
 		first, second := in.members[0], in.members[1]
 		require.Zero(t, in.Turn(first, &tally, true))
 		require.Zero(t, in.Turn(second, &tally, true))
-		in.Leave(first)
+		in.Workers().Leave(first)
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 		require.Equal(t, []int{0, 1}, in.woken, "it may make an instance")
-		require.True(t, in.Claim(first))
+		require.True(t, in.Instances().Claim(first))
 		first.Instance = "the only one"
-		in.Join(first, true)
+		in.Workers().Join(first, true)
 		require.Equal(t, 1, in.Turn(first, &tally, true))
 		tally.OK = 1
 		require.Zero(t, in.Turn(first, &tally, true))
@@ -99,15 +99,15 @@ func TestAWorkerThatMayMakeNoInstanceWakesOneThatHasOne(t *testing.T) {
 		m := &Member{Wake: func() { in.woken[i]++ }}
 		in.members = append(in.members, m)
 		if i == 0 {
-			require.True(t, in.Claim(m))
+			require.True(t, in.Instances().Claim(m))
 			m.Instance = "the one"
 		}
-		in.Join(m, false)
+		in.Workers().Join(m, false)
 		require.Zero(t, in.Turn(m, &tally, true))
 	}
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 	require.Equal(t, []int{0, 1}, in.woken, "the one that has been idle for the shortest time")
-	in.Adjust(func(k *Knobs) { k.Instances = 1 })
+	in.Settings().Adjust(func(k *Knobs) { k.Instances = 1 })
 	require.Zero(t, in.Turn(in.members[1], &tally, true))
 	require.Equal(t, []int{1, 1}, in.woken)
 	require.Equal(t, 1, in.Turn(in.members[0], &tally, true))
@@ -125,13 +125,13 @@ func TestAHandOverLeavesTheWakeUpToASenderThatDefersWakes(t *testing.T) {
 	require.Zero(t, in.Turn(in.members[0], &tally, true))
 	require.Zero(t, e.Turn(e.members[0], &tally, true))
 	from := deferringSender()
-	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Load: 1}}, 0, false, false))
+	require.Equal(t, 1, in.Senders().HandOver(from, []command.Envelope{{Load: 1}}, 0, false, false))
 	require.Same(t, in.members[0], from.Called)
 	require.Equal(t, []int{0}, in.woken)
 	require.True(t, in.members[0].Ready(), "the called worker is ready without being woken")
-	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Load: 2}}, 0, false, false))
+	require.Equal(t, 1, in.Senders().HandOver(from, []command.Envelope{{Load: 2}}, 0, false, false))
 	require.Same(t, in.members[0], from.Called, "it counts as on its way: no other is called")
-	require.Equal(t, 1, e.HandOver(from, []command.Envelope{{Load: 1}}, 0, false, false))
+	require.Equal(t, 1, e.Senders().HandOver(from, []command.Envelope{{Load: 1}}, 0, false, false))
 	require.Same(t, e.members[0], from.Called)
 	require.Equal(t, []int{1}, in.woken, "only the last wake-up is left to the sender")
 	require.Equal(t, []int{0}, e.woken)
@@ -147,22 +147,22 @@ func TestAHandOverWakesTheWorkerBeforeDroppedCommandsAreReported(t *testing.T) {
 		require.Equal(t, []int{1}, in.woken)
 	}
 	from := deferringSender()
-	require.Equal(t, 2, in.HandOver(from, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, false))
+	require.Equal(t, 2, in.Senders().HandOver(from, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, false))
 	require.Equal(t, 1, reported)
 	require.Nil(t, from.Called)
 }
 
 func TestARetiringWorkerDoesNotStayParkedOnceItCarriesNothing(t *testing.T) {
 	for name, ask := range map[string]func(in *Inbox, m *Member){
-		"asked while idle":    func(in *Inbox, m *Member) { require.Zero(t, in.Turn(m, new(Tally), true)); in.Shrink(1) },
-		"asked while working": func(in *Inbox, _ *Member) { in.Shrink(1) },
+		"asked while idle":    func(in *Inbox, m *Member) { require.Zero(t, in.Turn(m, new(Tally), true)); in.Workers().Shrink(1) },
+		"asked while working": func(in *Inbox, _ *Member) { in.Workers().Shrink(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := New(Config{Name: "r", Capacity: 8, Batch: 8})
-			in.Attach(newPipeline())
-			in.Open()
+			newPipeline().Attach(in)
+			in.Phases().Open()
 			m := &Member{Wake: func() {}}
-			in.Join(m, false)
+			in.Workers().Join(m, false)
 			in.Carry(m, 2)
 			ask(in, m)
 			require.Zero(t, in.Turn(m, new(Tally), true), "it stays while it carries commands")
@@ -176,7 +176,7 @@ func TestARetiringWorkerDoesNotStayParkedOnceItCarriesNothing(t *testing.T) {
 func TestAWorkerThatCarriesCommandsKeepsItsInstance(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Instances, c.Batch = 1, 4 })
 	in := tb.inboxes[0]
-	in.Bind(nil)
+	in.Settings().Bind(nil)
 	own := tb.addOwnWorker(in)
 	tb.submitN(0, 1)
 	_, cmds := own.turn(true)
@@ -186,7 +186,7 @@ func TestAWorkerThatCarriesCommandsKeepsItsInstance(t *testing.T) {
 	_, cmds = own.next(true)
 	require.Empty(t, cmds)
 
-	in.Bind(tb.pool)
+	in.Settings().Bind(tb.pool)
 	visitor := tb.addWorker()
 	tb.submitN(0, 1)
 	require.Zero(t, visitor.woken)

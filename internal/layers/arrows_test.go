@@ -26,12 +26,10 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 11
-	limit config phase lock budget waiting delayed inbox
-	waiters pack member worker_set lapsing state timers effects streak
-	available worktime instances shared_pool tokens
-	call key_places slots retry suspend keyed guarding mark book abandon lapsed alarms
-	unstarted submit loop report membership entry handover ordered drain
-	turn crash stall knobs visit bind accounts doc
+	config lock phase waiting delayed inbox member waiters
+	state effects instances available key_places slots shared_pool retry
+	book batches turn visit crash workers accounts
+	entry lapsed settings submit handover drain doc
 
 internal/line: 2
 	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lanes lane_rates lane_places lane_holds sequence inspect

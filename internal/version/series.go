@@ -63,7 +63,7 @@ func (s *Series) Replace(to *Version) (before *Version) {
 	before.giveWay(to, func() { s.present.Store(to) })
 	before.discard()
 	s.sweep()
-	s.Inbox.WakeAll()
+	s.Inbox.Workers().WakeAll()
 	return before
 }
 
@@ -90,11 +90,11 @@ func (s *Series) sweep() {
 	stale := func(inst any) bool { return inst.(Instance).Of() != s.Present() }
 	for {
 		var borrower inbox.Member
-		if !s.Inbox.Borrow(&borrower, stale) {
+		if !s.Inbox.Instances().Borrow(&borrower, stale) {
 			return
 		}
 		borrower.Instance = nilOr(s.Renew(borrower.Instance.(Instance)))
-		s.Inbox.ReturnInstance(&borrower)
+		s.Inbox.Instances().Return(&borrower)
 		if inst, ok := borrower.Surplus.(Instance); ok {
 			s.Stop(inst)
 		}
@@ -104,15 +104,15 @@ func (s *Series) sweep() {
 // Stock makes one idle instance, unless there is one.
 func (s *Series) Stock() error {
 	var borrower inbox.Member
-	if !s.Inbox.Claim(&borrower) {
-		s.Inbox.ReturnInstance(&borrower)
+	if !s.Inbox.Instances().Claim(&borrower) {
+		s.Inbox.Instances().Return(&borrower)
 		return nil
 	}
 	inst, err := s.NewInstance(s.Context)
 	if err == nil {
 		borrower.Instance = inst
 	}
-	s.Inbox.ReturnInstance(&borrower)
+	s.Inbox.Instances().Return(&borrower)
 	return err
 }
 

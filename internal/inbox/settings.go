@@ -1,10 +1,43 @@
 package inbox
 
 import (
+	"math"
 	"slices"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/stage/queue"
 )
+
+// Adjust changes the knobs: change gets the present ones, under the lock.
+// Adjust returns instances that are too many now; the caller stops them.
+func (st Settings) Adjust(change func(*Knobs)) (surplus []any) {
+	var fx effects
+	st.in.mu.Lock()
+	before := st.in.state.knobs.Knobs
+	change(&st.in.state.knobs.Knobs)
+	st.in.state.knobs.quality.Store(math.Float64bits(st.in.state.knobs.Quality))
+	if before.Priority != st.in.state.knobs.Priority {
+		st.in.state.voidTokens()
+	}
+	if st.in.state.knobs.Disabled {
+		st.in.state.dismissWaiters(&fx)
+	}
+	st.in.state.queue.line.Reconsider() // a stage that is resumed has its guards evaluated again
+	st.in.state.queue.line.Resize(st.in.state.knobs.Capacity)
+	st.in.state.changed(&fx)
+	surplus = st.in.state.surplusInstances()
+	st.in.unlock(&fx)
+	return surplus
+}
+
+// Order changes the order in which the queue gives its commands out. The
+// waiting commands are put into the new order; a discipline with keys asks the
+// waiting commands for theirs here, under the lock.
+func (st Settings) Order(d queue.Discipline) {
+	st.in.mu.Lock()
+	defer st.in.mu.Unlock()
+	st.in.state.queue.order(d)
+}
 
 // SetDispatch says how the workers choose among the inboxes.
 func (sp *SharedPool) SetDispatch(m controller.Dispatch) {
@@ -30,21 +63,21 @@ func (in *Inbox) restoreTokens() {
 
 // Bind has the shared pool's workers visit the inbox; nil gives it back to the
 // stage's own.
-func (in *Inbox) Bind(sp *SharedPool) {
+func (st Settings) Bind(sp *SharedPool) {
 	var fx effects
-	in.mu.Lock()
-	if in.state.visits.pool != sp {
-		in.state.voidTokens()
-		if in.state.visits.pool != nil {
-			in.state.visits.pool.removeInbox(in)
+	st.in.mu.Lock()
+	if st.in.state.visits.pool != sp {
+		st.in.state.voidTokens()
+		if st.in.state.visits.pool != nil {
+			st.in.state.visits.pool.removeInbox(st.in)
 		}
-		in.state.visits.pool, in.state.visits.stalled = sp, false
+		st.in.state.visits.pool, st.in.state.visits.stalled = sp, false
 		if sp != nil {
-			sp.addInbox(in)
+			sp.addInbox(st.in)
 		}
-		in.state.callWorker(&fx)
+		st.in.state.callWorker(&fx)
 	}
-	in.unlock(&fx)
+	st.in.unlock(&fx)
 }
 
 func (sp *SharedPool) removeInbox(in *Inbox) {
@@ -119,7 +152,7 @@ func (sp *SharedPool) ForgetShrink() {
 	members := slices.Clone(sp.members)
 	sp.mu.Unlock()
 	for _, in := range members {
-		in.ForgetStreak()
+		in.forgetCrashes()
 	}
 }
 

@@ -1,0 +1,192 @@
+package inbox
+
+import (
+	"slices"
+)
+
+// Join adds a worker of the stage's own. With again it replaces a worker that
+// crashed.
+func (ws Workers) Join(m *Member, again bool) {
+	m.belong(ws.in)
+	var fx effects
+	ws.in.mu.Lock()
+	if !m.attendance.joined { // otherwise it was called
+		ws.in.state.staff(1)
+		ws.in.state.workers.join(m)
+	}
+	if again {
+		ws.in.state.counts.Restarts++
+	}
+	ws.in.state.callWorker(&fx) // another may wait for an instance, if few are allowed
+	ws.in.unlock(&fx)
+}
+
+// Leave removes a worker, for good or until it is started afresh. If its
+// instance is still wanted it is taken back; otherwise it stays with the
+// worker, which stops it and then calls [Instances.Return].
+func (ws Workers) Leave(m *Member) {
+	var fx effects
+	ws.in.mu.Lock()
+	ws.in.state.leave(m)
+	ws.in.state.forgetLanes(m)
+	ws.in.state.changed(&fx) // commands that it carried hold no slots here any more
+	ws.in.unlock(&fx)
+}
+
+// Yield gives up a worker's place at the inbox after its last batch, when all
+// results of the batch have been handed over.
+func (in *Inbox) Yield(m *Member) {
+	var fx effects
+	in.mu.Lock()
+	in.state.yield(m)
+	in.state.callWorker(&fx)
+	in.state.checkQuiet(&fx)
+	in.unlock(&fx)
+}
+
+// Succeed puts another member in the place of one that is not used any more: if
+// that still held an instance, because its worker had something to hand over,
+// its successor does.
+func (ws Workers) Succeed(from, to *Member) {
+	ws.in.mu.Lock()
+	defer ws.in.mu.Unlock()
+	from.custody.inUse, to.custody.inUse, to.custody.mark, to.custody.fault = false, from.custody.inUse, from.custody.mark, from.custody.fault
+	ws.in.state.queue.line.Succeed(from.Part, to.Part)
+}
+
+// ForgetShrink forgets what the workers of a stage that broke had still to do
+// and had done wrong: requests to leave, and the streak of their crashes. It is
+// called when none of them is left.
+func (ws Workers) ForgetShrink() {
+	ws.in.mu.Lock()
+	defer ws.in.mu.Unlock()
+	ws.in.state.workers.excess = 0
+	ws.in.state.forgetStreak()
+}
+
+// Shrink asks n workers to leave, first workers that were not started yet.
+func (ws Workers) Shrink(n int) {
+	var fx effects
+	ws.in.mu.Lock()
+	for _, m := range ws.in.state.workers.shrink(n - ws.in.state.dropUnstarted(n)) {
+		fx.wakeWorker(m)
+	}
+	ws.in.unlock(&fx)
+}
+
+// Unshrink takes back up to n requests to leave that no worker has followed
+// yet, and returns how many.
+func (ws Workers) Unshrink(n int) int {
+	ws.in.mu.Lock()
+	defer ws.in.mu.Unlock()
+	return ws.in.state.workers.unshrink(n)
+}
+
+// WakeAll wakes the idle workers that have an instance, though there may be
+// nothing to do: they check their instances then. The others stay idle: a woken
+// worker that cannot work would count as the worker that was called for the
+// next command.
+func (ws Workers) WakeAll() {
+	var fx effects
+	ws.in.mu.Lock()
+	idle := ws.in.state.workers.idle[:0]
+	for _, m := range ws.in.state.workers.idle {
+		if m.custody.owns {
+			ws.in.state.workers.markWoken(m)
+			fx.wakeWorker(m)
+		} else {
+			idle = append(idle, m)
+		}
+	}
+	clear(ws.in.state.workers.idle[len(idle):])
+	ws.in.state.workers.idle = idle
+	ws.in.unlock(&fx)
+}
+
+// Claim asks for an instance for a worker of the stage's own, before it joins.
+// An idle one is lent; with make, the worker must make one. If neither, there
+// are as many as there may be, and the worker gets one with its first commands.
+func (is Instances) Claim(m *Member) (make bool) {
+	is.in.mu.Lock()
+	defer is.in.mu.Unlock()
+	return is.in.state.equip(m)
+}
+
+// Return adds a claimed instance to the idle ones, or gives up the
+// claim.
+func (is Instances) Return(m *Member) {
+	var fx effects
+	is.in.mu.Lock()
+	is.in.state.returnInstance(m)
+	is.in.state.callWorker(&fx)
+	is.in.unlock(&fx)
+}
+
+// Borrow lends a member, which belongs to no worker, the first idle instance
+// that fits. It is given back, or another or none in its place, with
+// [Instances.Return].
+func (is Instances) Borrow(m *Member, fits func(inst any) bool) bool {
+	is.in.mu.Lock()
+	defer is.in.mu.Unlock()
+	i := slices.IndexFunc(is.in.state.instances.idle, fits)
+	if i < 0 {
+		return false
+	}
+	m.Instance, m.custody.owns = is.in.state.instances.idle[i], true
+	is.in.state.instances.idle = slices.Delete(is.in.state.instances.idle, i, i+1)
+	return true
+}
+
+// AddUnstarted counts n workers as joined that are started when they are
+// called, and not before. StartWorker is called for each, and then
+// [Workers.TakeCalled] says whether the worker is still wanted.
+func (ws Workers) AddUnstarted(n int) {
+	var fx effects
+	ws.in.mu.Lock()
+	ws.in.state.staff(n)
+	ws.in.state.unstarted.n += int32(n)
+	ws.in.state.workers.live += n
+	ws.in.state.workers.most = max(ws.in.state.workers.most, ws.in.state.workers.live)
+	ws.in.state.callWorker(&fx)
+	ws.in.unlock(&fx)
+}
+
+// TakeCalled makes a worker that is about to be started join in the place of
+// the called worker. It reports whether one was called.
+func (ws Workers) TakeCalled(m *Member) bool {
+	m.belong(ws.in)
+	ws.in.mu.Lock()
+	defer ws.in.mu.Unlock()
+	if !ws.in.state.unstarted.called {
+		return false
+	}
+	ws.in.state.unstarted.called = false
+	ws.in.state.unstarted.n--
+	m.attendance.joined = true
+	m.ready.Store(true)
+	ws.in.state.workers.expect(m)
+	return true
+}
+
+// DropUnstarted dismisses all workers that were not started, the called one
+// too.
+func (ws Workers) DropUnstarted() {
+	ws.in.mu.Lock()
+	defer ws.in.mu.Unlock()
+	ws.in.state.unstarted.called = false
+	ws.in.state.dropUnstarted(int(ws.in.state.unstarted.n))
+}
+
+// dropUnstarted dismisses up to n workers that were not called, and returns how
+// many.
+func (s *state) dropUnstarted(n int) int {
+	most := int(s.unstarted.n)
+	if s.unstarted.called {
+		most--
+	}
+	n = min(n, most)
+	s.staff(-n)
+	s.unstarted.n -= int32(n)
+	s.workers.live -= n
+	return n
+}
