@@ -11,6 +11,24 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
+// calls returns what the worker needs for commands with callers' contexts, and
+// makes it the first time.
+func (w *Worker) calls() *called {
+	if w.called == nil {
+		w.called = new(called)
+	}
+	return w.called
+}
+
+// End ends the context of a handler that has returned, if it is registered with
+// the caller's context.
+func (w *Worker) End() {
+	if w.called != nil && w.called.present != nil {
+		w.called.present.Release()
+		w.called.present = nil
+	}
+}
+
 // Begin returns the context for the handler of the present command. If the
 // caller's context has ended, or the command has expired, Begin settles the
 // command, moves on to the next one and returns nil. Otherwise [Worker.End]
@@ -21,15 +39,15 @@ func (w *Worker) Begin() context.Context {
 		return nil
 	}
 	if !e.Caller() {
-		return w.handling()
+		return &w.base
 	}
 	c := w.calls()
 	if e.From.Ends() {
-		c.present = &calling{valued: valued{w, e.From}}
+		c.present = w.base.Calling(e.From)
 		return c.present
 	}
-	if c.last == nil || c.last.from != e.From {
-		c.last = &valued{w, e.From}
+	if c.last == nil || c.last.Origin() != e.From {
+		c.last = w.base.Valued(e.From)
 	}
 	return c.last
 }
@@ -47,7 +65,7 @@ func (w *Worker) limit(within context.Context, from *command.Origin) context.Con
 	w.arm()
 	ctx, cancel := context.WithTimeoutCause(within, w.stage.Timeout, ErrTimeout)
 	w.watchdog.cancel = cancel
-	return &timed{ctx, from, w.pipeline}
+	return w.base.Timed(ctx, from)
 }
 
 // unlimit releases the context of the last call, if it had one of its own.

@@ -75,7 +75,7 @@
 //   - the parts of a worker: fate.go, emit_wait.go, watchdog.go (the time limit), outbox.go, outgoing.go, emits.go,
 //     in_order.go, progress.go; worker.go has the struct, instance.go the instance that it uses
 //   - commands that leave it: deliver.go, emit.go
-//   - handlers: context.go, begin.go, settle.go; run.go (on a coroutine)
+//   - handlers, whose contexts are in internal/handling: begin.go, settle.go; run.go (on a coroutine)
 //   - executors, one for each form of handlers: executors.go, suspension.go
 //   - its actor, crashes and stuck handlers: actor.go, crash.go, stuck.go, abandon.go
 //   - turns and batches: loop.go

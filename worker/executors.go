@@ -57,7 +57,7 @@ func (single) takesMore(w *Worker) bool {
 type each struct{ single }
 
 func (each) execute(w *Worker, batch []command.Envelope) {
-	w.gear.instance.HandleEach(w.handling(), w, batch)
+	w.gear.instance.HandleEach(&w.base, w, batch)
 }
 
 // stepwise handles one command after the other in a loop of the worker: between
@@ -157,9 +157,9 @@ func (many) refusesEmit() error { return errBatchEmit }
 // limit. It returns an outcome for each command.
 func (w *Worker) callMany(batch []command.Envelope) (outcomes []behaviour.Outcome) {
 	if w.stage.Timeout == 0 {
-		return checked(w.gear.instance.HandleMany(w.handling(), batch), len(batch))
+		return checked(w.gear.instance.HandleMany(&w.base, batch), len(batch))
 	}
-	ctx, inst := w.limit(w.handling(), nil), w.gear.instance
+	ctx, inst := w.limit(&w.base, nil), w.gear.instance
 	given := slices.Clone(batch) // if the watchdog gives the worker up, the batch is the watchdog's
 	w.watched(ctx, func() { outcomes = inst.HandleMany(ctx, given) })
 	w.unlimit()

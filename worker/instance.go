@@ -47,7 +47,7 @@ func (w *Worker) equip() error {
 
 // makeInstance makes an instance and starts it.
 func (w *Worker) makeInstance() error {
-	inst, err := w.stage.Versions.NewInstance(w.handling())
+	inst, err := w.stage.Versions.NewInstance(&w.base)
 	if err != nil {
 		return err
 	}

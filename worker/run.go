@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/crash"
+	"github.com/golda-dev/golda/internal/handling"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
@@ -154,7 +155,7 @@ func (run *runContext) Value(key any) any {
 	case command.OriginKey:
 		return run.Origin()
 	}
-	if key != profileKey {
+	if key != handling.ProfileKey {
 		if value := run.envelope.From.Value(key); value != nil {
 			return value
 		}

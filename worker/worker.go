@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/handling"
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
@@ -43,7 +44,7 @@ type post struct {
 	pipeline *inbox.Pipeline
 	pool     *inbox.SharedPool     // nil for a worker of a stage's own
 	stage    *Stage                // nil until the first turn of a shared worker
-	base     context.Context       // the parent of handlers' contexts
+	base     handling.Plain        // the context of handlers whose commands have none
 	seen     atomic.Pointer[Stage] // stage, for other goroutines
 }
 
@@ -101,6 +102,12 @@ type gear struct {
 	executor executor // of the last instance; nil before the first
 }
 
+// called is what a worker needs for commands with callers' contexts.
+type called struct {
+	last    *handling.Valued  // of the last command whose caller's context gives values only; the next command may have the same
+	present *handling.Calling // of the present command, if it may end with its caller's context
+}
+
 // New returns a worker of the stage's own, without an actor.
 func New(stage *Stage) *Worker {
 	w := newWorker(stage.Context, stage.Inbox.Pipeline())
@@ -120,7 +127,8 @@ func NewShared(ctx context.Context, sp *inbox.SharedPool, pl *inbox.Pipeline) *W
 
 func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 	w := new(Worker)
-	w.pipeline, w.base, w.out.lane = pl, ctx, noLane
+	w.pipeline, w.out.lane = pl, noLane
+	w.base = handling.Plain{Base: ctx, Host: pl, Emitter: (*emitter)(w)}
 	w.Member.Owner = w
 	w.follow(inbox.NoneBegun)
 	w.Member.Wake = func() {

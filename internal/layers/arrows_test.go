@@ -34,11 +34,11 @@ internal/inbox: 11
 internal/line: 2
 	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lanes lane_rates lane_places lane_holds sequence inspect
 
-worker: 9
+worker: 8
 	hang stage fate emit_wait watchdog
 	outbox outgoing emits in_order progress
 	worker instance
-	deliver emit context begin settle
+	deliver emit begin settle
 	run run_emit executors
 	actor crash suspension report stuck abandon
 	loop doc

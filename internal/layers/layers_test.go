@@ -58,6 +58,7 @@ internal/lockfile:
 internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/link internal/yield
+internal/handling:  internal/command internal/link
 internal/feed:      internal/ring
 internal/crash:     internal/plain internal/stacks
 internal/plain/apart: internal/plain
@@ -71,7 +72,7 @@ internal/inbox:      behaviour controller stage/queue stage/reason stage/stats
 internal/version:   behaviour internal/crash internal/inbox internal/plain
 
 -- first
-worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/crash internal/inbox internal/line internal/link internal/plain internal/stacks
+worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/crash internal/handling internal/inbox internal/line internal/link internal/plain internal/stacks
                     internal/version internal/yield
 internal/engine:    behaviour stage/queue stage/reason worker
                     internal/actor internal/bigstack internal/command internal/crash internal/inbox internal/part internal/plain internal/stacks internal/states

@@ -1,4 +1,4 @@
-package worker
+package handling
 
 import (
 	"context"
@@ -7,136 +7,124 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// There are three contexts of handlers. A command without a caller's context is
-// handled with its worker's context, which is always the same: handling. Other
-// commands have contexts of their own: valued has the values of the caller's
-// context, and calling ends with it too. So a context that a handler keeps
-// still has the values of its command, whatever the worker does by then.
+var _ = []command.Handling{(*Plain)(nil), (*Valued)(nil), (*Calling)(nil), (*Timed)(nil)}
 
-// called is what a worker needs for commands with callers' contexts.
-type called struct {
-	last    *valued  // of the last command whose caller's context gives values only; the next command may have the same
-	present *calling // of the present command, if it may end with its caller's context
+// Plain is the context of a handler whose command has no caller's context. It
+// ends when the pipeline stops hard. A worker has one, which all its handlers
+// share.
+type Plain struct {
+	Base    context.Context // the pipeline's, with the labels of the stage
+	Host    any             // the pipeline
+	Emitter any             // the worker as the handler sees it
 }
-
-// calls returns what the worker needs for commands with callers' contexts, and
-// makes it the first time.
-func (w *Worker) calls() *called {
-	if w.called == nil {
-		w.called = new(called)
-	}
-	return w.called
-}
-
-// End ends the context of a handler that has returned, if it is registered with
-// the caller's context.
-func (w *Worker) End() {
-	if w.called != nil && w.called.present != nil {
-		w.called.present.release()
-		w.called.present = nil
-	}
-}
-
-// handling is the context of a handler whose command has no caller's context.
-// It ends when the pipeline stops hard.
-type handling Worker
-
-func (w *Worker) handling() context.Context { return (*handling)(w) }
 
 // Deadline returns the deadline of the context that handlers' contexts end
 // with.
-func (h *handling) Deadline() (deadline time.Time, ok bool) { return h.base.Deadline() }
+func (p *Plain) Deadline() (deadline time.Time, ok bool) { return p.Base.Deadline() }
 
 // Done is closed when the pipeline stops hard.
-func (h *handling) Done() <-chan struct{} { return h.base.Done() }
+func (p *Plain) Done() <-chan struct{} { return p.Base.Done() }
 
 // Err returns why the context has ended.
-func (h *handling) Err() error { return h.base.Err() }
+func (p *Plain) Err() error { return p.Base.Err() }
 
 // Value returns the worker as the emitter, and otherwise what the pipeline's
 // context has.
-func (h *handling) Value(key any) any {
+func (p *Plain) Value(key any) any {
 	if _, ok := key.(link.EmitterKey); ok {
-		return (*emitter)(h)
+		return p.Emitter
 	}
-	return h.base.Value(key)
+	return p.Base.Value(key)
 }
 
 // Origin returns nil, because there is no caller's context.
-func (h *handling) Origin() *command.Origin { return nil }
+func (p *Plain) Origin() *command.Origin { return nil }
 
 // Pipeline returns the worker's pipeline.
-func (h *handling) Pipeline() any { return h.pipeline }
+func (p *Plain) Pipeline() any { return p.Host }
 
 // Lasts returns true: the context ends with the pipeline.
-func (h *handling) Lasts() bool { return true }
+func (p *Plain) Lasts() bool { return true }
 
-// valued is the context of a handler whose command has the values of its
+// Valued returns the context of a handler whose command has an origin that does
+// not end it.
+func (p *Plain) Valued(from *command.Origin) *Valued { return &Valued{p, from} }
+
+// Calling returns the context of a handler whose command has an origin that may
+// end it. It must be released.
+func (p *Plain) Calling(from *command.Origin) *Calling { return &Calling{Valued: Valued{p, from}} }
+
+// Timed returns the context of a handler with a time limit, with which ctx
+// ends. The origin may be nil.
+func (p *Plain) Timed(ctx context.Context, from *command.Origin) *Timed {
+	return &Timed{ctx, from, p.Host}
+}
+
+// Valued is the context of a handler whose command has the values of its
 // caller's context.
-type valued struct {
-	w    *Worker
-	from *command.Origin
+type Valued struct {
+	plain *Plain
+	from  *command.Origin
 }
 
 // Deadline returns the deadline of the pipeline's context.
-func (v *valued) Deadline() (deadline time.Time, ok bool) { return v.w.base.Deadline() }
+func (v *Valued) Deadline() (deadline time.Time, ok bool) { return v.plain.Base.Deadline() }
 
 // Done is closed when the pipeline stops hard.
-func (v *valued) Done() <-chan struct{} { return v.w.base.Done() }
+func (v *Valued) Done() <-chan struct{} { return v.plain.Base.Done() }
 
 // Err returns why the pipeline has stopped hard.
-func (v *valued) Err() error { return v.w.base.Err() }
+func (v *Valued) Err() error { return v.plain.Base.Err() }
 
 // Value returns the worker as the emitter, then what the caller's context has,
 // and then what the pipeline's context has.
-func (v *valued) Value(key any) any {
+func (v *Valued) Value(key any) any {
 	if known, ok := v.own(key); ok {
 		return known
 	}
 	if value := v.from.Value(key); value != nil {
 		return value
 	}
-	return v.w.base.Value(key)
+	return v.plain.Base.Value(key)
 }
 
 // own returns the values that are never the caller's: the caller may be a
 // handler itself.
-func (v *valued) own(key any) (value any, known bool) {
+func (v *Valued) own(key any) (value any, known bool) {
 	switch key.(type) {
 	case link.EmitterKey:
-		return (*emitter)(v.w), true
+		return v.plain.Emitter, true
 	case command.OriginKey:
 		return v.from, true
 	case link.SuspenderKey:
 		return nil, true
 	}
-	if key == profileKey {
-		return v.w.base.Value(key), true
+	if key == ProfileKey {
+		return v.plain.Base.Value(key), true
 	}
 	return nil, false
 }
 
 // Origin returns the origin of the command.
-func (v *valued) Origin() *command.Origin { return v.from }
+func (v *Valued) Origin() *command.Origin { return v.from }
 
 // Pipeline returns the worker's pipeline.
-func (v *valued) Pipeline() any { return v.w.pipeline }
+func (v *Valued) Pipeline() any { return v.plain.Host }
 
 // Lasts returns true: the context ends with the pipeline.
-func (v *valued) Lasts() bool { return true }
+func (v *Valued) Lasts() bool { return true }
 
-// calling is the context of a handler whose command ends with its caller's
+// Calling is the context of a handler whose command ends with its caller's
 // context. It ends with that, when the pipeline stops hard, and when the
 // handler has returned.
 //
 // Most handlers never wait for the end of their context, so the context that
 // can be waited for is made on demand.
-type calling struct {
-	valued
+type Calling struct {
+	Valued
 
 	mu     sync.Mutex      // guards the rest
 	proper context.Context // derived from the caller's; nil until it is needed
@@ -147,8 +135,8 @@ type calling struct {
 
 // Deadline returns the deadline of the caller or of the pipeline, whichever is
 // earlier.
-func (c *calling) Deadline() (deadline time.Time, ok bool) {
-	deadline, ok = c.w.base.Deadline()
+func (c *Calling) Deadline() (deadline time.Time, ok bool) {
+	deadline, ok = c.plain.Base.Deadline()
 	if theirs, limited := c.from.Context().Deadline(); limited && (!ok || theirs.Before(deadline)) {
 		return theirs, true
 	}
@@ -156,10 +144,10 @@ func (c *calling) Deadline() (deadline time.Time, ok bool) {
 }
 
 // Done is closed when the context has ended.
-func (c *calling) Done() <-chan struct{} { return c.ending().Done() }
+func (c *Calling) Done() <-chan struct{} { return c.ending().Done() }
 
 // Err returns why the context has ended.
-func (c *calling) Err() error {
+func (c *Calling) Err() error {
 	c.mu.Lock()
 	proper, over := c.proper, c.over
 	c.mu.Unlock()
@@ -169,15 +157,15 @@ func (c *calling) Err() error {
 	case over:
 		return context.Canceled
 	}
-	if err := c.w.base.Err(); err != nil {
+	if err := c.plain.Base.Err(); err != nil {
 		return err
 	}
 	return c.from.Context().Err()
 }
 
-// Value returns the same value as a valued. With it package context also
+// Value returns the same value as a Valued. With it package context also
 // looks up which context ends, and with what cause; that is the proper one.
-func (c *calling) Value(key any) any {
+func (c *Calling) Value(key any) any {
 	value := (*upstream)(c).Value(key)
 	if _, suspect := value.(context.Context); suspect {
 		return c.ending().Value(key)
@@ -186,17 +174,17 @@ func (c *calling) Value(key any) any {
 }
 
 // Lasts returns false: the context may end with the caller's.
-func (c *calling) Lasts() bool { return false }
+func (c *Calling) Lasts() bool { return false }
 
 // ending returns the proper context, and makes it the first time.
-func (c *calling) ending() context.Context {
+func (c *Calling) ending() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.proper != nil {
 		return c.proper
 	}
 	c.proper, c.cancel = context.WithCancelCause((*upstream)(c))
-	base := c.w.base
+	base := c.plain.Base
 	switch {
 	case c.over:
 		c.cancel(nil)
@@ -209,8 +197,8 @@ func (c *calling) ending() context.Context {
 	return c.proper
 }
 
-// release ends the context: its handler has returned.
-func (c *calling) release() {
+// Release ends the context: its handler has returned.
+func (c *Calling) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
@@ -222,9 +210,9 @@ func (c *calling) release() {
 	}
 }
 
-// upstream is a calling that does not end with the pipeline. It is the parent
+// upstream is a Calling that does not end with the pipeline. It is the parent
 // of the proper context, which has its error and its cause from the caller's.
-type upstream calling
+type upstream Calling
 
 // Deadline returns the caller's deadline.
 func (c *upstream) Deadline() (deadline time.Time, ok bool) { return c.from.Context().Deadline() }
@@ -235,7 +223,7 @@ func (c *upstream) Done() <-chan struct{} { return c.from.Context().Done() }
 // Err returns why the caller's context has ended.
 func (c *upstream) Err() error { return c.from.Context().Err() }
 
-// Value returns the same value as valued. If package context looks up which
+// Value returns the same value as Valued. If package context looks up which
 // context ends, it finds the caller's.
 func (c *upstream) Value(key any) any {
 	if known, ok := c.own(key); ok {
@@ -244,31 +232,31 @@ func (c *upstream) Value(key any) any {
 	if value := c.from.Context().Value(key); value != nil {
 		return value
 	}
-	return c.w.base.Value(key)
+	return c.plain.Base.Value(key)
 }
 
-// timed is the context of a handler with a time limit.
-type timed struct {
+// Timed is the context of a handler with a time limit.
+type Timed struct {
 	context.Context // ends with the limit
 
 	from *command.Origin
-	host *inbox.Pipeline
+	host any
 }
 
 // Origin returns the origin of the command, nil if there is none.
-func (t *timed) Origin() *command.Origin { return t.from }
+func (t *Timed) Origin() *command.Origin { return t.from }
 
 // Pipeline returns the worker's pipeline.
-func (t *timed) Pipeline() any { return t.host }
+func (t *Timed) Pipeline() any { return t.host }
 
 // Lasts returns false: the context ends with the limit.
-func (t *timed) Lasts() bool { return false }
+func (t *Timed) Lasts() bool { return false }
 
-// profileKey is the key under which package runtime/pprof keeps the labels of a
+// ProfileKey is the key under which package runtime/pprof keeps the labels of a
 // context. A handler's context always has the labels of its stage, not the
 // caller's. Otherwise pprof.Do would leave the worker's goroutine with the
 // labels of another stage.
-var profileKey = func() any {
+var ProfileKey = func() any {
 	var spy keySpy
 	pprof.Label(&spy, "")
 	return spy.key
