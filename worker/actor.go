@@ -73,7 +73,7 @@ func (w *Worker) startActor(ctx actor.Context) {
 // pool, and returns the instance or stops it.
 func (w *Worker) endActor() {
 	if w.stage != nil {
-		w.stage.Inbox.Book(&w.Member, &w.progress.tally)
+		w.stage.Inbox.Book(&w.Member, &w.progress.tally, nil)
 		w.deliver(false)
 	}
 	if w.pool != nil {

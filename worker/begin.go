@@ -174,7 +174,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 // failUnstarted ends commands that were not started, with an error each. Rest
 // is the remainder of the batch, if they were not the next ones.
 func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []command.Envelope) {
-	if !w.stage.Inbox.Unbegun(&w.Member, &w.progress.tally, es, rest) {
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Unbegun{Commands: es, Rest: rest}) {
 		panic(unwind{})
 	}
 	for i := range es {
@@ -185,7 +185,7 @@ func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []comma
 // shed ends commands that have expired. Rest is the remainder of the batch, if
 // they were not the next ones.
 func (w *Worker) shed(es, rest []command.Envelope) {
-	if !w.stage.Inbox.Expire(&w.Member, &w.progress.tally, es, rest) {
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Expired{Commands: es, Rest: rest}) {
 		panic(unwind{})
 	}
 	w.progress.mark = 0 // subscribers of letters may have taken long
@@ -198,7 +198,7 @@ func (w *Worker) skip(to int32) {
 		return
 	}
 	w.order.endNumbers(w.progress.cur, to)
-	if !w.stage.Inbox.End(&w.Member, &w.progress.tally, w.Member.Batch[w.progress.cur:to]) {
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Stopped{Commands: w.Member.Batch[w.progress.cur:to]}) {
 		panic(unwind{})
 	}
 	w.progress.cur = to

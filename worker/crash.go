@@ -87,7 +87,7 @@ func (w *Worker) settleCrash(how *crash.Thrown) bool {
 		retry, err = w.triesAgain(culprit, failure, false)
 	}
 	w.keepState()
-	if !w.stage.Inbox.Crash(&w.Member, &w.progress.tally, culprit, rest, retry, err) {
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Crashed{Culprit: culprit, Rest: rest, Retry: retry, Err: err}) {
 		return false
 	}
 	w.out.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing

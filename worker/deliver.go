@@ -26,7 +26,7 @@ func (w *Worker) deliverOutboxes(park bool) bool {
 		return true
 	}
 	if w.out.mustBook {
-		w.stage.Inbox.Book(&w.Member, &w.progress.tally)
+		w.stage.Inbox.Book(&w.Member, &w.progress.tally, nil)
 		w.out.mustBook = false
 	}
 	if n := w.out.lane.n; n > 0 {
@@ -151,7 +151,7 @@ func (w *Worker) bookMidBatch() {
 		defer w.emitting.Unlock()
 		defer func() { w.out.pledge(w.Member.Batch) }()
 	}
-	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally) {
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, nil) {
 		panic(unwind{})
 	}
 }

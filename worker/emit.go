@@ -139,7 +139,7 @@ func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 		w.load(out, ticket).Continue(load, e)
 	}
 	if ticket != nil { // it waits for them, whatever becomes of this worker
-		if !w.stage.Inbox.Book(&w.Member, &w.progress.tally) {
+		if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, nil) {
 			panic(unwind{})
 		}
 		w.out.pledge(w.Member.Batch)

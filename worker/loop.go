@@ -134,7 +134,7 @@ func (w *Worker) ensureInstance(n int) bool {
 		return true
 	}
 	w.acting.failure = err
-	if !w.stage.Inbox.NoInstance(&w.Member, &w.progress.tally, w.Member.Batch[:n], err) {
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, inbox.Unequipped(w.Member.Batch[:n], err)) {
 		w.comeBack(w.gear.instance)
 		return false
 	}

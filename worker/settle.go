@@ -103,7 +103,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		if w.out.pending() {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
-		if w.stage.Inbox.RetryLater(&w.Member, &w.progress.tally, *e, w.Member.Batch[w.progress.cur+1:max(w.progress.n, w.progress.cur+1)], asked) {
+		if w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Retried{Command: *e, Rest: w.Member.Batch[w.progress.cur+1 : max(w.progress.n, w.progress.cur+1)], Asked: asked}) {
 			if w.stage.Inbox.Config().TakesBack() {
 				w.progress.n = w.progress.cur + 1
 			}

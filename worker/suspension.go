@@ -284,7 +284,7 @@ func (s *Stage) finishRun(run *Run) {
 	}
 	w.Settle(o)
 	w.progress.n = 0
-	s.Inbox.Book(&w.Member, &w.progress.tally)
+	s.Inbox.Book(&w.Member, &w.progress.tally, nil)
 	w.deliver(false)
 }
 

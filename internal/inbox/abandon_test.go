@@ -26,7 +26,7 @@ func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.
 	require.Equal(t, []*Member{m}, in.Batches().Holders())
 	require.Nil(t, in.Batches().Abandon(m, ErrStopped), "the inbox is not halted")
 	tally.OK = 1
-	require.True(t, in.Book(m, &tally))
+	require.True(t, in.Book(m, &tally, nil))
 	in.Phases().Halt()()
 	m.Delivers = true
 	require.Nil(t, in.Batches().Abandon(m, ErrStopped), "the worker delivers")
@@ -40,11 +40,11 @@ func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.
 	require.Nil(t, in.Batches().Abandon(m, ErrStopped), "it was abandoned already")
 	before := Counts([]*Inbox{in})
 	late := Tally{OK: 2}
-	require.False(t, in.Book(m, &late))
-	require.False(t, in.RetryLater(m, &late, command.Envelope{Load: 1}, nil, 0))
-	require.False(t, in.Crash(m, &late, &m.Batch[1], m.Batch[2:3], true, ErrStopped))
-	require.False(t, in.NoInstance(m, &late, m.Batch[1:3], ErrStopped))
-	require.False(t, in.End(m, &late, m.Batch[1:3]))
+	require.False(t, in.Book(m, &late, nil))
+	require.False(t, in.Book(m, &late, &Retried{Command: command.Envelope{Load: 1}}))
+	require.False(t, in.Book(m, &late, &Crashed{Culprit: &m.Batch[1], Rest: m.Batch[2:3], Retry: true, Err: ErrStopped}))
+	require.False(t, in.Book(m, &late, Unequipped(m.Batch[1:3], ErrStopped)))
+	require.False(t, in.Book(m, &late, &Stopped{Commands: m.Batch[1:3]}))
 	require.Equal(t, before, Counts([]*Inbox{in}))
 	require.Len(t, ends, 2)
 }

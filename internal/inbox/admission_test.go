@@ -428,7 +428,7 @@ func TestASubmitterEntersWhenAWorkerThatEndsBooksTheLastCommand(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, result, "one command is in flight")
 		tally.OK = 1
-		in.Book(m, &tally)
+		in.Book(m, &tally, nil)
 		in.Workers().Leave(m)
 		synctest.Wait()
 		require.Len(t, result, 1)

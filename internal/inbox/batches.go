@@ -137,6 +137,25 @@ func (b Batches) Abandon(m *Member, err error) (report func()) {
 	return fx.later(b.in)
 }
 
+// AddAbandoned counts a handler that was given up and still runs. It returns
+// true if there are now as many as there may be.
+func (b Batches) AddAbandoned() (most bool) {
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	b.in.state.counts.abandoned++
+	b.in.state.counts.Stuck++
+	return b.in.state.counts.abandoned == mostAbandoned
+}
+
+// EndAbandoned counts that a handler which was given up has returned.
+func (b Batches) EndAbandoned() {
+	var fx effects
+	b.in.mu.Lock()
+	b.in.state.counts.abandoned--
+	b.in.state.callWorker(&fx)
+	b.in.unlock(&fx)
+}
+
 // errHandled is the error of a command whose handler had returned.
 var errHandled = fmt.Errorf("%w: the command was handled, and what came of it is lost", ErrStopped)
 
@@ -159,7 +178,7 @@ func (s *state) endLeft(m *Member, left []command.Envelope, given int, err error
 }
 
 // EndWith ends the last commands of the batch of a worker, whose inbox is
-// halted: the first of them with err, and the others as [Inbox.End] does. The
+// halted: the first of them with err, and the others as [Stopped]. The
 // caller owns the worker. EndWith returns the function that reports these ends.
 func (b Batches) EndWith(m *Member, t *Tally, es []command.Envelope, err error) (report func()) {
 	var fx effects

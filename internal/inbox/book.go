@@ -4,10 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/stage/reason"
 )
 
 // Held returns how many commands guards hold back, as far as is known.
@@ -154,10 +152,14 @@ func (s *state) times(now int64) (busy, blocked, idle time.Duration) {
 	return s.counts.BusyTime, blocked, max(idle, 0)
 }
 
-// Book books what a worker did in the middle of its batch: before a caller
-// learns of it that may read the accounts. It returns false, and books nothing,
-// if the worker was abandoned.
-func (in *Inbox) Book(m *Member, t *Tally) bool {
+// Book books what a worker did in the middle of its batch, before a caller
+// learns of it that may read the accounts, and a mishap in the batch; nil is
+// none. It returns false, and books nothing, if the worker was abandoned. So it
+// does if a command is not tried again; see [Retried].
+func (in *Inbox) Book(m *Member, t *Tally, x Mishap) bool {
+	if x != nil {
+		return in.bookMishap(m, t, x)
+	}
 	var fx effects
 	in.mu.Lock()
 	ours := !m.custody.abandoned
@@ -176,61 +178,6 @@ func (s *state) startOthers(fx *effects) {
 	if s.queue.woken != nil {
 		s.callWorker(fx)
 	}
-}
-
-// Unbegun books commands es of a worker's batch as failed that were not
-// started, because their callers' contexts have ended. Rest, unless it is nil,
-// are the commands that remain in the batch, in the worker's order: es may be
-// empty if only the order has changed. It returns false if the worker was
-// abandoned.
-func (in *Inbox) Unbegun(m *Member, t *Tally, es, rest []command.Envelope) bool {
-	at := in.payers(es)
-	var fx effects
-	in.mu.Lock()
-	ours := in.state.skip(m, t, es, at, rest, &fx)
-	if ours {
-		in.state.counts.Errors += uint64(len(es))
-	}
-	in.unlock(&fx)
-	return ours
-}
-
-// Expire sheds commands of a worker's batch that were not started, because
-// their time to live is over. Rest and the result are as for [Inbox.Unbegun].
-func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
-	at := in.payers(es)
-	var fx effects
-	in.mu.Lock()
-	ours := in.state.skip(m, t, es, at, rest, &fx)
-	if ours {
-		in.state.shed(es, reason.Expired, ErrExpired, &fx)
-	}
-	in.unlock(&fx)
-	return ours
-}
-
-// skip takes commands out of a worker's batch that were not started. The caller
-// counts what became of them. It returns false if the worker was abandoned.
-func (s *state) skip(m *Member, t *Tally, es []command.Envelope, at places, rest []command.Envelope, fx *effects) bool {
-	if m.custody.abandoned {
-		return false
-	}
-	s.book(m, t, fx)
-	s.release(m, len(es))
-	s.returnPermits(len(es), at)
-	if unstartedOf(es) > 0 {
-		s.cancelPermit(m)
-	}
-	s.startOthers(fx)
-	if rest != nil {
-		m.custody.copies = append(m.custody.copies[:0], rest...)
-		if m.Part != nil {
-			s.queue.line.Keep(m.Part)
-		}
-	}
-	s.checkQuiet(fx)
-	s.lookAtEntries(fx)
-	return true
 }
 
 // book adds a tally to the accounts and empties it.
@@ -269,90 +216,6 @@ func (s *state) measure(t *Tally) {
 	s.pace.limit = min(max(fit, 1), 2*s.pace.limit, s.knobs.Batch)
 }
 
-// RetryLater takes back the present command of a worker, whose try ended in an
-// error, to be tried once more. It returns false if the command has been tried
-// often enough, and then leaves it in the worker's batch, or if the worker was
-// abandoned. The command waits at least as long as asked. A keyed stage may
-// also take back the rest of the batch, so that no later command of the same
-// key is handled before; see [Config.TakesBack].
-func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []command.Envelope, asked time.Duration) bool {
-	if e.Tries() >= in.state.cfg.Retry.Attempts {
-		return false
-	}
-	at := in.placeBack(m, e.Load, len(rest))
-	var back places
-	if in.Config().TakesBack() {
-		back = in.placesBack(m, rest)
-	}
-	var fx effects
-	in.mu.Lock()
-	ok := in.state.mayRetry(m, t, &fx)
-	if ok {
-		if in.Config().TakesBack() {
-			in.state.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
-		}
-		if m.Part != nil {
-			in.state.queue.line.Lose(m.Part, len(rest))
-		}
-		in.state.retryLater(m, e, at, asked, &fx)
-	}
-	in.unlock(&fx)
-	return ok
-}
-
-// mayRetry books what a worker did and reports whether its present command may
-// wait for another try.
-func (s *state) mayRetry(m *Member, t *Tally, fx *effects) bool {
-	if m.custody.abandoned {
-		return false
-	}
-	s.book(m, t, fx)
-	return !s.halted.Load()
-}
-
-// SpendRetry takes a retry out of the budget, and reports whether there was
-// one. If not, it counts that. The tally is what the worker has not booked yet.
-func (in *Inbox) SpendRetry(t *Tally) bool {
-	if in.state.cfg.Retry.Budget == 0 {
-		return true
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	ended := in.state.counts.Handled() + in.state.counts.byReason().DeadLettered[reason.Crash] + uint64(t.completed())
-	if in.state.retryBudget.spend(int64(ended)) {
-		return true
-	}
-	in.state.counts.RetriesRefused++
-	return false
-}
-
-func (s *state) retryLater(m *Member, e command.Envelope, at place, asked time.Duration, fx *effects) {
-	e.SetPack(0)
-	s.postpone(e, at, asked)
-	s.endStreak(fx)
-	s.release(m, 1)
-	s.callWorker(fx)
-}
-
-// End ends the commands at the end of a worker's batch that were not started
-// when the inbox was halted, as [Phases.Halt] ends queued commands. It returns
-// false if the worker was abandoned.
-func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
-	var fx effects
-	in.mu.Lock()
-	ours := !m.custody.abandoned
-	if ours {
-		in.state.book(m, t, &fx)
-		in.state.cancelPermit(m)
-		rest = in.state.suspendWoken(m, rest)
-		in.state.release(m, len(rest))
-		in.state.endStopped(rest, &fx)
-		in.state.checkQuiet(&fx)
-	}
-	in.unlock(&fx)
-	return ours
-}
-
 // bookTime books how long a batch took, if the tally has it. The batch is done.
 func (s *state) bookTime(m *Member, t *Tally) {
 	if t.Timed > 0 {
@@ -361,23 +224,4 @@ func (s *state) bookTime(m *Member, t *Tally) {
 		s.measure(t)
 		t.Timed, t.Busy = 0, 0
 	}
-}
-
-// backToLanes takes the rest of a batch back.
-func (s *state) backToLanes(m *Member, rest []command.Envelope, at places, fx *effects) {
-	s.giveBack(m, rest, at, fx)
-	s.release(m, len(rest))
-}
-
-// giveBack returns the rest of a batch to the front of the queue. A halted
-// inbox takes nothing back: the rest ends.
-func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
-	if s.halted.Load() {
-		s.endStopped(s.suspendWoken(m, rest), fx)
-		s.queue.line.Release(at.ranks...)
-		return
-	}
-	s.watchLapses(rest)
-	s.queue.pushFront(rest, at)
-	s.queue.countPacked(rest)
 }

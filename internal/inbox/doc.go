@@ -95,8 +95,8 @@
 //   - state.go, all that the lock guards; effects.go, the actions that a
 //     transition leaves to be done
 //   - the commands here, and which of them a worker may take: instances.go,
-//     available.go, key_places.go, slots.go, shared_pool.go
-//   - the transitions of workers: retry.go, book.go, batches.go, turn.go,
-//     visit.go, crash.go, workers.go
+//     available.go, streak.go, key_places.go, slots.go, shared_pool.go
+//   - the transitions of workers: book.go, batches.go, mishap.go, turn.go,
+//     visit.go, workers.go
 //   - what submitters, other inboxes and the pipeline call: the others
 package inbox

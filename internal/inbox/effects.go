@@ -37,6 +37,7 @@ type others struct {
 	failed    []failure
 	slowed    int        // the length of a streak of crashes whose pause must be reported
 	recovered int        // the length of a streak of crashes with pauses that has ended
+	flush     bool       // results may leave a halted inbox, and there may be no worker to hand them over
 	first     [1]endings // the store of ended, and of one command: most often there is no more
 	one       [1]command.Envelope
 }
@@ -160,6 +161,7 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 //  5. Commands that ended are reported, one after the other: the letter is kept, then the ticket is settled, so that a
 //     caller that learns of the end finds the letter. Subscribers come after all tickets, for they may take their time.
 //  6. The pipeline logs that a streak of crashes slows the stage down, or has ended.
+//  7. The results that may leave a halted inbox are handed over.
 //
 // No other function wakes workers or signals waiters on behalf of an inbox.
 // There are two exceptions: a worker that hands over with [Member.DefersWakes]
@@ -217,6 +219,9 @@ func (fx *effects) apply(in *Inbox) {
 		in.report(e)
 	}
 	x.reportStreak(in)
+	if x.flush {
+		in.Results().Flush()
+	}
 }
 
 func (x *others) wakeAll() {

@@ -234,7 +234,7 @@ func (w *walk) work(m *Member, r *rand.Rand) {
 		e := todo[0]
 		e.Failed()
 		retry := e.Tries() < 3
-		require.True(w.t, w.Crash(m, w.tallies[m], &e, todo[1:], retry, errors.New("crash")))
+		require.True(w.t, w.Book(m, w.tallies[m], &Crashed{Culprit: &e, Rest: todo[1:], Retry: retry, Err: errors.New("crash")}))
 		w.todo[m] = nil
 		w.Instances().Claim(m)
 		w.Workers().Join(m, true)
@@ -242,7 +242,7 @@ func (w *walk) work(m *Member, r *rand.Rand) {
 	case r.IntN(5) == 0:
 		e := todo[0]
 		e.Failed()
-		if !w.RetryLater(m, w.tallies[m], e, nil, 0) {
+		if !w.Book(m, w.tallies[m], &Retried{Command: e}) {
 			w.tallies[m].Errors++
 		}
 		w.todo[m] = todo[1:]

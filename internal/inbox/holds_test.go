@@ -56,9 +56,9 @@ func TestAWorkerThatCarriesResultsOfKeysStartsNothing(t *testing.T) {
 
 func TestACommandThatEndsInTheMiddleOfABatchMakesRoomForAnother(t *testing.T) {
 	for name, end := range map[string]func(in *Inbox, m *Member, tally *Tally){
-		"it is done":      func(in *Inbox, m *Member, tally *Tally) { tally.OK++; in.Book(m, tally) },
-		"it has expired":  func(in *Inbox, m *Member, tally *Tally) { in.Expire(m, tally, m.Batch[:1], nil) },
-		"it is not begun": func(in *Inbox, m *Member, tally *Tally) { in.Unbegun(m, tally, m.Batch[:1], nil) },
+		"it is done":      func(in *Inbox, m *Member, tally *Tally) { tally.OK++; in.Book(m, tally, nil) },
+		"it has expired":  func(in *Inbox, m *Member, tally *Tally) { in.Book(m, tally, &Expired{Commands: m.Batch[:1]}) },
+		"it is not begun": func(in *Inbox, m *Member, tally *Tally) { in.Book(m, tally, &Unbegun{Commands: m.Batch[:1]}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, m := newSuspendingKeyed()

@@ -565,7 +565,7 @@ func (m *keyedModel) finish(t *rapid.T) {
 		m.done(w, true)
 	}
 	if rapid.Bool().Draw(t, "book") {
-		m.inbox.Book(&w.Member, &w.tally)
+		m.inbox.Book(&w.Member, &w.tally, nil)
 	}
 }
 
@@ -573,9 +573,9 @@ func (m *keyedModel) finish(t *rapid.T) {
 func (m *keyedModel) skip(t *rapid.T) {
 	w := m.worker(t, func(w *keyedWorker) bool { return len(w.todo) > 0 && !w.todo[0].Woken() })
 	if rapid.Bool().Draw(t, "expired") {
-		m.inbox.Expire(&w.Member, &w.tally, w.todo[:1], nil)
+		m.inbox.Book(&w.Member, &w.tally, &Expired{Commands: w.todo[:1]})
 	} else {
-		m.inbox.Unbegun(&w.Member, &w.tally, w.todo[:1], nil)
+		m.inbox.Book(&w.Member, &w.tally, &Unbegun{Commands: w.todo[:1]})
 	}
 	m.done(w, true)
 }
@@ -587,7 +587,7 @@ func (m *keyedModel) retry(t *rapid.T) {
 	}
 	e := w.todo[0]
 	e.Failed()
-	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:], 0) {
+	if m.inbox.Book(&w.Member, &w.tally, &Retried{Command: e, Rest: w.todo[1:]}) {
 		if m.suspends {
 			m.back(w.todo[0])
 			m.done(w, false)
@@ -614,10 +614,10 @@ func (m *keyedModel) crash(t *rapid.T) {
 	culprit.Failed()
 	retry := culprit.Tries() < 3 && rapid.Bool().Draw(t, "again")
 	if none {
-		m.inbox.NoInstance(&w.Member, &w.tally, w.todo, ErrStopped)
+		m.inbox.Book(&w.Member, &w.tally, Unequipped(w.todo, ErrStopped))
 		culprit, rest = nil, w.todo
 	} else {
-		m.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
+		m.inbox.Book(&w.Member, &w.tally, &Crashed{Culprit: culprit, Rest: rest, Retry: retry, Err: ErrStopped})
 	}
 	if m.halted {
 		for _, e := range rest {
@@ -646,7 +646,7 @@ func (m *keyedModel) end(w *keyedWorker) {
 		m.pool.Leave(&w.Member, &w.tally)
 		m.inbox.Instances().Return(&w.Member)
 	} else {
-		m.inbox.Book(&w.Member, &w.tally)
+		m.inbox.Book(&w.Member, &w.tally, nil)
 		m.inbox.Workers().Leave(&w.Member)
 	}
 	m.inbox.Yield(&w.Member)

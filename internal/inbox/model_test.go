@@ -571,7 +571,7 @@ func (m *inboxModel) finish(w *modelWorker, how int) {
 
 func (m *inboxModel) book(t *rapid.T) {
 	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")]
-	m.inbox.Book(&w.Member, &w.tally)
+	m.inbox.Book(&w.Member, &w.tally, nil)
 }
 
 func (m *inboxModel) retryLater(t *rapid.T) {
@@ -580,7 +580,7 @@ func (m *inboxModel) retryLater(t *rapid.T) {
 	e.Failed()
 	id := e.Load.(int)
 	m.tries[id] = e.Tries()
-	ok := m.inbox.RetryLater(&w.Member, &w.tally, *e, nil, 0)
+	ok := m.inbox.Book(&w.Member, &w.tally, &Retried{Command: *e})
 	want := e.Tries() < 3 && !m.halted
 	if ok != want {
 		t.Fatalf("RetryLater is %v after %d tries", ok, e.Tries())
@@ -608,7 +608,7 @@ func (m *inboxModel) crash(t *rapid.T) {
 		Narrow(rest)
 	}
 	retry = retry && culprit != nil && culprit.Tries() < 3
-	m.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
+	m.inbox.Book(&w.Member, &w.tally, &Crashed{Culprit: culprit, Rest: rest, Retry: retry, Err: ErrStopped})
 	if retry && !m.halted {
 		m.packs.retry(*culprit)
 		m.delayed = append(m.delayed, culprit.Load.(int))
@@ -670,7 +670,7 @@ func (m *inboxModel) leave(t *rapid.T) {
 	if len(w.todo) > 0 {
 		t.Skip()
 	}
-	m.inbox.Book(&w.Member, &w.tally)
+	m.inbox.Book(&w.Member, &w.tally, nil)
 	m.inbox.Workers().Leave(&w.Member)
 	w.joined, w.parked = false, false
 	synctest.Wait()
@@ -942,7 +942,7 @@ func (m *inboxModel) move(t *rapid.T) bool {
 			for len(w.todo) > 0 {
 				m.finish(w, 0)
 			}
-			m.inbox.Book(&w.Member, &w.tally)
+			m.inbox.Book(&w.Member, &w.tally, nil)
 			return true
 		case w.joined && (!w.parked || w.woken.Load()):
 			m.takeTurn(t, w, true)

@@ -109,7 +109,7 @@ func TestSearchingForACulpritIsNotAStreakOfCrashes(t *testing.T) {
 		} else {
 			batch = batch[1:]
 		}
-		tb.inboxes[0].Crash(&w.Member, &w.tally, culprit, batch, false, ErrStopped)
+		tb.inboxes[0].Book(&w.Member, &w.tally, &Crashed{Culprit: culprit, Rest: batch, Err: ErrStopped})
 		tb.inboxes[0].Yield(&w.Member)
 		w = tb.addOwnWorker(tb.inboxes[0])
 		tb.inboxes[0].state.pace.limit = 9
@@ -138,12 +138,12 @@ func TestARetryLeavesItsPack(t *testing.T) {
 		pack  int
 	}{
 		"after an error": {func(in *Inbox, w *testWorker, e command.Envelope) {
-			require.True(t, in.RetryLater(&w.Member, &w.tally, e, nil, 0))
+			require.True(t, in.Book(&w.Member, &w.tally, &Retried{Command: e}))
 			w.tally.OK = w.n - 1
 		}, 0},
 		"after a crash": {func(in *Inbox, w *testWorker, e command.Envelope) {
 			rest := slices.Clone(w.Batch[1:w.n])
-			require.True(t, in.Crash(&w.Member, &w.tally, &e, rest, true, ErrStopped))
+			require.True(t, in.Book(&w.Member, &w.tally, &Crashed{Culprit: &e, Rest: rest, Retry: true, Err: ErrStopped}))
 		}, 1},
 	}
 	for name, test := range tests {

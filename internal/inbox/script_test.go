@@ -452,7 +452,7 @@ func (s *script) finish(t *testing.T, d *datadriven.TestData) *Tally {
 
 func (s *script) book(_ *testing.T, d *datadriven.TestData) {
 	w := s.worker(d)
-	s.in.Book(&w.Member, &w.tally)
+	s.in.Book(&w.Member, &w.tally, nil)
 }
 
 func (s *script) later(t *testing.T, d *datadriven.TestData) {
@@ -462,7 +462,7 @@ func (s *script) later(t *testing.T, d *datadriven.TestData) {
 		asked = span(t, d, scanned(t, d, "after"))
 	}
 	e.Failed()
-	if !s.in.RetryLater(&w.Member, &w.tally, e, w.todo, asked) {
+	if !s.in.Book(&w.Member, &w.tally, &Retried{Command: e, Rest: w.todo, Asked: asked}) {
 		s.note("%s: not tried again after %d tries", nameOf(&e), e.Tries())
 		w.tally.Errors++
 		return
@@ -483,7 +483,7 @@ func (s *script) suspend(t *testing.T, d *datadriven.TestData) {
 	e.Load = &suspendedScript{name}
 	s.held[name] = e
 	w.tally.Suspended++
-	s.in.Book(&w.Member, &w.tally)
+	s.in.Book(&w.Member, &w.tally, nil)
 }
 
 func (s *script) resume(_ *testing.T, d *datadriven.TestData) {
@@ -509,7 +509,7 @@ func (s *script) crash(_ *testing.T, d *datadriven.TestData) {
 		Narrow(rest)
 	}
 	w.todo = nil
-	s.in.Crash(&w.Member, &w.tally, culprit, rest, d.HasArg("tried"), errCrash)
+	s.in.Book(&w.Member, &w.tally, &Crashed{Culprit: culprit, Rest: rest, Retry: d.HasArg("tried"), Err: errCrash})
 	s.in.Yield(&w.Member)
 }
 

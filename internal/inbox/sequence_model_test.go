@@ -297,7 +297,7 @@ func (m *sequenceModel) finish(t *rapid.T) {
 	}
 	if rapid.Bool().Draw(t, "book") {
 		m.book(w)
-		m.inbox.Book(&w.Member, &w.tally)
+		m.inbox.Book(&w.Member, &w.tally, nil)
 	}
 }
 
@@ -326,9 +326,9 @@ func (m *sequenceModel) skip(t *rapid.T) {
 	m.end(w)
 	m.book(w)
 	if rapid.Bool().Draw(t, "expired") {
-		m.inbox.Expire(&w.Member, &w.tally, e, nil)
+		m.inbox.Book(&w.Member, &w.tally, &Expired{Commands: e})
 	} else {
-		m.inbox.Unbegun(&w.Member, &w.tally, e, nil)
+		m.inbox.Book(&w.Member, &w.tally, &Unbegun{Commands: e})
 	}
 }
 
@@ -337,7 +337,7 @@ func (m *sequenceModel) retry(t *rapid.T) {
 	e := w.todo[0]
 	e.Failed()
 	m.book(w)
-	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:], 0) {
+	if m.inbox.Book(&w.Member, &w.tally, &Retried{Command: e, Rest: w.todo[1:]}) {
 		m.back = append(m.back, e.Load.(int))
 		w.todo = w.todo[1:]
 		w.cur++
@@ -357,10 +357,10 @@ func (m *sequenceModel) crash(t *rapid.T) {
 	retry := culprit.Tries() < 3 && rapid.Bool().Draw(t, "again")
 	m.book(w)
 	if rapid.IntRange(0, 4).Draw(t, "no instance") == 0 {
-		m.inbox.NoInstance(&w.Member, &w.tally, w.todo, ErrStopped)
+		m.inbox.Book(&w.Member, &w.tally, Unequipped(w.todo, ErrStopped))
 		culprit, rest = nil, w.todo
 	} else {
-		m.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
+		m.inbox.Book(&w.Member, &w.tally, &Crashed{Culprit: culprit, Rest: rest, Retry: retry, Err: ErrStopped})
 	}
 	for i := range rest {
 		m.came(rest[i].Load.(int), !m.halted)
@@ -391,7 +391,7 @@ func (m *sequenceModel) remove(w *sequenceWorker) {
 		m.pool.Leave(&w.Member, &w.tally)
 		m.inbox.Instances().Return(&w.Member)
 	} else {
-		m.inbox.Book(&w.Member, &w.tally)
+		m.inbox.Book(&w.Member, &w.tally, nil)
 		m.inbox.Workers().Leave(&w.Member)
 	}
 	m.inbox.Yield(&w.Member)

@@ -182,7 +182,7 @@ func (w *testWorker) forward(to *Inbox, park bool) int {
 func (w *testWorker) crash(retry bool) {
 	batch := slices.Clone(w.Batch[:w.n])
 	batch[0].Failed()
-	w.lastInbox.Crash(&w.Member, &w.tally, &batch[0], batch[1:], retry, ErrStopped)
+	w.lastInbox.Book(&w.Member, &w.tally, &Crashed{Culprit: &batch[0], Rest: batch[1:], Retry: retry, Err: ErrStopped})
 	w.n = 0
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)

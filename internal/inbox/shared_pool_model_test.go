@@ -324,7 +324,7 @@ func (pm *poolModel) ownTurn(t *rapid.T, w *poolWorker, park bool) int {
 
 // leaveOwn ends a worker of a stage's own.
 func (pm *poolModel) leaveOwn(t *rapid.T, w *poolWorker) {
-	w.inbox.Book(&w.Member, &w.tally)
+	w.inbox.Book(&w.Member, &w.tally, nil)
 	w.inbox.Yield(&w.Member)
 	w.inbox.Workers().Leave(&w.Member)
 	w.joined = false
@@ -450,7 +450,7 @@ func (pm *poolModel) done(t *rapid.T) {
 		pm.finish(t, w)
 	}
 	if rapid.Bool().Draw(t, "book") {
-		w.inbox.Book(&w.Member, &w.tally)
+		w.inbox.Book(&w.Member, &w.tally, nil)
 	}
 }
 
@@ -523,7 +523,7 @@ func (pm *poolModel) retryLater(t *rapid.T) {
 	e := w.todo[0]
 	e.Failed()
 	pm.updateQueue(t, w.inbox)
-	ok := w.inbox.RetryLater(&w.Member, &w.tally, e, nil, 0)
+	ok := w.inbox.Book(&w.Member, &w.tally, &Retried{Command: e})
 	if ok != (e.Tries() < 3) {
 		t.Fatalf("RetryLater is %v after %d tries", ok, e.Tries())
 	}
@@ -554,7 +554,7 @@ func (pm *poolModel) crash(t *rapid.T) {
 	}
 	retry := culprit != nil && culprit.Tries() < 3 && rapid.Bool().Draw(t, "retry")
 	pm.crashed(t, w, rest, culprit, retry, func() {
-		w.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
+		w.inbox.Book(&w.Member, &w.tally, &Crashed{Culprit: culprit, Rest: rest, Retry: retry, Err: ErrStopped})
 	})
 }
 
@@ -564,7 +564,7 @@ func (pm *poolModel) noInstance(t *rapid.T) {
 	pm.stopInstance(t, w.Instance)
 	w.Instance = nil
 	pm.crashed(t, w, w.todo, nil, false, func() {
-		w.inbox.NoInstance(&w.Member, &w.tally, w.todo, ErrStopped)
+		w.inbox.Book(&w.Member, &w.tally, Unequipped(w.todo, ErrStopped))
 	})
 }
 

@@ -220,7 +220,7 @@ func (w *graphWorker) crash(in *Inbox, i, n int) {
 	batch := slices.Clone(w.Batch[:n])
 	culprit := &batch[i]
 	culprit.Failed()
-	in.Crash(&w.Member, &w.tally, culprit, batch[i+1:], culprit.Tries() < in.state.cfg.Retry.Attempts, ErrStopped)
+	in.Book(&w.Member, &w.tally, &Crashed{Culprit: culprit, Rest: batch[i+1:], Retry: culprit.Tries() < in.state.cfg.Retry.Attempts, Err: ErrStopped})
 	all := w.deliver(false)
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)

@@ -210,7 +210,7 @@ func TestACrashedWorkerKeepsItsPlaceAtTheInboxUntilItHasHandedOver(t *testing.T)
 	done := []command.Envelope{batch[0]}
 	w.tally.Forwarded = 1
 	batch[1].Failed()
-	tb.inboxes[0].Crash(&w.Member, &w.tally, &batch[1], batch[2:], false, ErrStopped)
+	tb.inboxes[0].Book(&w.Member, &w.tally, &Crashed{Culprit: &batch[1], Rest: batch[2:], Err: ErrStopped})
 	_, cmds = w2.turn(true)
 	require.Empty(t, cmds, "%v overtake %v", cmds, done[0].Load)
 	require.Equal(t, 1, tb.inboxes[1].Senders().HandOver(&w.Member, done, 0, true, false))

@@ -301,7 +301,7 @@ func TestASlotGrantedTooLateGoesToTheNextInLine(t *testing.T) {
 			tally.OK = n
 			took += n
 		}
-		in.Book(&m, &tally)
+		in.Book(&m, &tally, nil)
 		cancels[3]()
 		for range 2 {
 			n := in.Turn(&m, &tally, false)

@@ -104,7 +104,7 @@ func (model *suspendModel) turn(t *rapid.T) {
 		model.Workers().Join(m, true)
 		model.crashed[i] = false
 	}
-	model.Book(m, &model.tallies[i])
+	model.Book(m, &model.tallies[i], nil)
 	due, going := model.due(), len(model.woken)
 	n := model.Turn(m, &model.tallies[i], true)
 	if due == 0 {
@@ -206,7 +206,7 @@ func (model *suspendModel) crash(t *rapid.T) {
 			fresh = append(fresh, e.Load.(int))
 		}
 	}
-	model.Crash(m, &model.tallies[i], &culprit, slices.Clone(rest), false, ErrStopped)
+	model.Book(m, &model.tallies[i], &Crashed{Culprit: &culprit, Rest: slices.Clone(rest), Err: ErrStopped})
 	model.Yield(m)
 	model.todo[i], model.crashed[i] = nil, true
 	model.dead++
@@ -247,7 +247,7 @@ func (model *suspendModel) finishOutside(t *rapid.T) {
 	}
 	var m Member
 	model.Batches().TakeSuspended(&m)
-	model.Book(&m, &Tally{OK: 1})
+	model.Book(&m, &Tally{OK: 1}, nil)
 	model.ok++
 	model.suspendedCmds = model.suspendedCmds[1:]
 }
@@ -311,7 +311,7 @@ func TestCommandsGivenBackByACrashGoBeforeAllOthersOfTheirKind(t *testing.T) {
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: "a"}))
 	require.Equal(t, 4, in.Turn(m, &tally, true))
 	require.Equal(t, []any{0, 1, 2, "a"}, commands(m.Batch[:4]))
-	in.Crash(m, &tally, &m.Batch[0], slices.Clone(m.Batch[1:4]), false, ErrStopped)
+	in.Book(m, &tally, &Crashed{Culprit: &m.Batch[0], Rest: slices.Clone(m.Batch[1:4]), Err: ErrStopped})
 	in.Instances().Return(m)
 	in.Instances().Claim(m)
 	in.Workers().Join(m, true)

@@ -111,7 +111,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				in.Workers().DropUnstarted()
 				for _, m := range members {
 					tally.OK = int(m.custody.inHand)
-					in.Book(m, &tally)
+					in.Book(m, &tally, nil)
 					in.Yield(m)
 					in.Workers().Leave(m)
 				}

@@ -230,7 +230,7 @@ func TestACommandWhoseKeyPanicsHasKeyZero(t *testing.T) {
 			w.turn(false)
 			e := w.Batch[0]
 			e.Failed()
-			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e, nil, 0), "a retry asks for the key too")
+			require.True(t, tb.inboxes[0].Book(&w.Member, &w.tally, &Retried{Command: e}), "a retry asks for the key too")
 			w.n = 0
 			w.turn(false)
 			w.crash(true)
@@ -284,7 +284,7 @@ func TestARetryTakesItsPlaceInTheOrder(t *testing.T) {
 			w.turn(false)
 			e := w.Batch[0]
 			e.Failed()
-			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e, nil, 0))
+			require.True(t, tb.inboxes[0].Book(&w.Member, &w.tally, &Retried{Command: e}))
 			w.n = 0
 			tb.pass(backoff)
 			require.Equal(t, "dear middling cheap", names(w), backoff)
@@ -496,7 +496,7 @@ func TestARetryLingersLikeANewCommand(t *testing.T) {
 		_, cmds := w.turn(false)
 		require.Len(t, cmds, 4)
 		w.Batch[0].Failed()
-		require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, w.Batch[0], nil, 0))
+		require.True(t, tb.inboxes[0].Book(&w.Member, &w.tally, &Retried{Command: w.Batch[0]}))
 		w.tally.OK = 3
 		_, cmds = w.turn(true)
 		require.Empty(t, cmds)
@@ -523,7 +523,7 @@ func TestNoCommandLingersForEver(t *testing.T) {
 				require.Len(t, cmds, 4)
 				if tried {
 					w.Batch[0].Failed()
-					require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, w.Batch[0], nil, 0))
+					require.True(t, tb.inboxes[0].Book(&w.Member, &w.tally, &Retried{Command: w.Batch[0]}))
 					w.tally.OK = 3
 				} else {
 					w.tally.OK = 4
@@ -551,7 +551,7 @@ func TestPacksOfOneAreHandledOneByOneWhateverTheDiscipline(t *testing.T) {
 		for i := range w.Batch[:w.n] {
 			w.Batch[i].SetPack(1)
 		}
-		tb.inboxes[0].Crash(&w.Member, &w.tally, nil, append([]command.Envelope(nil), w.Batch[:w.n]...), false, ErrStopped)
+		tb.inboxes[0].Book(&w.Member, &w.tally, &Crashed{Rest: append([]command.Envelope(nil), w.Batch[:w.n]...), Err: ErrStopped})
 		tb.inboxes[0].Yield(&w.Member)
 		w = tb.addOwnWorker(tb.inboxes[0])
 		tb.inboxes[0].state.pace.limit = 3
@@ -583,7 +583,7 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 			for i := range w.Batch[:w.n] {
 				w.Batch[i].SetPack(1)
 			}
-			tb.inboxes[0].Crash(&w.Member, &w.tally, nil, append([]command.Envelope(nil), w.Batch[:w.n]...), false, ErrStopped)
+			tb.inboxes[0].Book(&w.Member, &w.tally, &Crashed{Rest: append([]command.Envelope(nil), w.Batch[:w.n]...), Err: ErrStopped})
 			tb.inboxes[0].Yield(&w.Member)
 			w = tb.addOwnWorker(tb.inboxes[0])
 			tb.inboxes[0].Settings().Order(test.d)
@@ -653,7 +653,7 @@ func TestACommandThatWaitsForItsRetryKeepsItsSlot(t *testing.T) {
 				w.turn(false)
 				e := w.Batch[0]
 				e.Failed()
-				require.True(t, in.RetryLater(&w.Member, &w.tally, e, nil, 0))
+				require.True(t, in.Book(&w.Member, &w.tally, &Retried{Command: e}))
 				w.n = 0
 			}
 			tb.submit(0, "c")

@@ -58,7 +58,7 @@ func TestAnIdleWorkerIsWokenForCommandsThatACrashGaveBack(t *testing.T) {
 	require.Zero(t, in.Turn(in.members[1], &tally, true), "idle")
 	batch := in.members[0].Batch
 	batch[0].Failed()
-	in.Crash(in.members[0], &tally, &batch[0], batch[1:n], false, ErrStopped)
+	in.Book(in.members[0], &tally, &Crashed{Culprit: &batch[0], Rest: batch[1:n], Err: ErrStopped})
 	require.Equal(t, []int{0, 1}, in.woken)
 	require.Equal(t, 1, in.Turn(in.members[1], &tally, true))
 	require.Equal(t, 1, in.members[1].Batch[0].Load)

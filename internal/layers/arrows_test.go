@@ -27,8 +27,8 @@ import (
 const files = `
 internal/inbox: 11
 	config lock phase waiting delayed inbox member waiters
-	state effects instances available key_places slots shared_pool retry
-	book batches turn visit crash workers accounts
+	state effects instances available streak key_places slots shared_pool
+	book batches mishap turn visit workers accounts
 	entry lapsed settings submit handover drain doc
 
 internal/line: 2
