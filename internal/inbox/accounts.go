@@ -121,7 +121,7 @@ func (s *state) workerStats() stats.Workers {
 		Live: s.workers.live, Busy: s.counts.busy, Blocked: s.counts.blocked,
 		Idle:      max(s.workers.live-s.counts.busy-s.counts.blocked, 0),
 		Most:      max(s.workers.most, s.counts.mostOut),
-		Instances: s.knobs.Instances, CrashStreak: int(s.counts.streak), Abandoned: int(s.counts.abandoned),
+		Instances: s.knobs.Instances, CrashStreak: int(s.streak.length), Abandoned: int(s.counts.abandoned),
 	}
 }
 

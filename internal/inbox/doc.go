@@ -91,11 +91,11 @@
 // in internal/layers counts:
 //
 //   - the components of an inbox: config.go, lock.go, phase.go, waiting.go,
-//     delayed.go, inbox.go, member.go, waiters.go
+//     delayed.go, inbox.go, member.go, waiters.go, streak.go
 //   - state.go, all that the lock guards; effects.go, the actions that a
 //     transition leaves to be done
 //   - the commands here, and which of them a worker may take: instances.go,
-//     available.go, streak.go, key_places.go, slots.go, shared_pool.go
+//     available.go, key_places.go, slots.go, shared_pool.go
 //   - the transitions of workers: book.go, batches.go, mishap.go, turn.go,
 //     visit.go, workers.go
 //   - what submitters, other inboxes and the pipeline call: the others

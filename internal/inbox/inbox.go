@@ -255,8 +255,6 @@ type counts struct {
 	stats.Counts // totals; [state.totals] adds counts that are written elsewhere
 
 	reasons    *stats.Reasons // nil if there is none yet
-	streak     int32          // crashes since a command was last completed
-	unstarted  int32          // crashes at the end of the streak of workers that could not start
 	abandoned  int32          // handlers that were given up and still run
 	wait, work histogram.Histogram
 }

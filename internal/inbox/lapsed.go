@@ -259,8 +259,8 @@ func (s *state) retriesDue(fx *effects) {
 
 // restOver ends a rest, if it is over.
 func (s *state) restOver(fx *effects) {
-	if left := s.lastStreak().rested - s.now(); left > 0 {
-		s.setAlarm(restAlarm, time.Duration(left))
+	if left := s.streak.restLeft(s.now()); left > 0 {
+		s.setAlarm(restAlarm, left)
 		return
 	}
 	s.visits.resting = false

@@ -208,11 +208,7 @@ func (x *Crashed) fault() fault {
 func (x *Crashed) befall(s *state, m *Member, fx *effects) bool {
 	s.credit(m, s.now())
 	m.finishTime()
-	f := x.fault()
-	s.countCrash(m, f)
-	if f != faultless && s.counts.streak == 1 {
-		s.lastStreak().First = x.Err
-	}
+	s.countCrash(m, x.fault(), x.Err)
 	retries := x.Retry && !s.halted.Load()
 	if x.Culprit != nil && !retries {
 		s.counts.addDeadLettered(reason.Crash, 1)
@@ -265,17 +261,36 @@ func (s *state) crashedWorker(m *Member, fx *effects) {
 // grows: the inbox's handlers crash, and the workers have other inboxes to go
 // to.
 func (s *state) leaveAlone(pause time.Duration) {
-	now := s.now()
-	until := now + int64(pause)
-	streak := s.lastStreak()
-	if until <= streak.rested {
+	if !s.streak.rest(s.now(), pause) {
 		return
 	}
-	streak.Rests++
-	streak.Rested += time.Duration(until - max(now, streak.rested))
-	streak.rested, s.visits.resting = until, true
+	s.visits.resting = true
 	s.voidTokens()
 	s.setAlarm(restAlarm, pause)
+}
+
+// countCrash counts a crash of a worker.
+func (s *state) countCrash(m *Member, f fault, err error) {
+	s.counts.Crashes++
+	m.custody.fault = f
+	s.streak.add(f, err, s.now(), s.cfg.StreakEnds)
+}
+
+// endStreak ends a streak of crashes: a command was completed.
+func (s *state) endStreak(fx *effects) {
+	if recovered := s.streak.end(); recovered > 0 {
+		fx.other().recovered = recovered
+	}
+}
+
+// slowDown returns how long the stage must pause after the crash of a worker.
+// Workers is how many workers there are.
+func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration) {
+	pause = s.streak.pause(s.cfg.Pauses, f, workers, s.load())
+	if pause > 0 && s.streak.report(s.now()) {
+		fx.other().slowed = int(s.streak.length)
+	}
+	return pause
 }
 
 // giveBack returns the rest of a batch to the front of the queue. A halted

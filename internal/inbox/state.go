@@ -36,8 +36,8 @@ type state struct {
 	sole        soleWorker
 	unstarted   unstarted
 	counts      counts
-	crashStreak *CrashStreak // the present one, or the last; nil: no handler has crashed. Use lastStreak
-	holding     *Member      // the first of the workers that were given commands in this visit; see batches.go
+	streak      streak
+	holding     *Member // the first of the workers that were given commands in this visit; see batches.go
 	timers      timers
 }
 
@@ -83,28 +83,6 @@ type soleWorker struct {
 	done    uint64 // how many commands had been completed when the watch last looked
 	watched bool
 	over    bool // the watch has seen that the queue is not to be left to one worker
-}
-
-// CrashStreak describes a streak of crashes, beside its length.
-type CrashStreak struct {
-	Number uint64        // distinguishes it from the streak before
-	First  error         // how it started
-	Rests  int           // how often shared pools have left the inbox alone; the rests that are over
-	Rested time.Duration // for how long in all
-
-	crashed  int64         // when a handler crashed last
-	unable   int64         // when the first of the workers at its end could not start
-	rested   int64         // until when the inbox is left alone
-	share    time.Duration // the longest pause after a crash, for the next crashes
-	left     int           // how many crashes share is for
-	reported int           // the length at which Slowed was called last; 0: not in this streak
-	news     news          // of all streaks
-}
-
-// news is the last streak that was reported.
-type news struct {
-	at     int64 // when
-	length int   // 0: there was none
 }
 
 // Pipeline returns the pipeline the inbox belongs to, nil if there is none yet.

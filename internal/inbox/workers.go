@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"slices"
+	"time"
 )
 
 // Join adds a worker of the stage's own. With again it replaces a worker that
@@ -61,7 +62,7 @@ func (ws Workers) ForgetShrink() {
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
 	ws.in.state.workers.excess = 0
-	ws.in.state.forgetStreak()
+	ws.in.state.streak.forget()
 }
 
 // Shrink asks n workers to leave, first workers that were not started yet.
@@ -189,4 +190,60 @@ func (s *state) dropUnstarted(n int) int {
 	s.unstarted.n -= int32(n)
 	s.workers.live -= n
 	return n
+}
+
+// Verdict is what a supervisor has to know of a crash.
+type Verdict struct {
+	Streak    int           // crashes one after another, without a completed command between them
+	Unstarted int           // those at the end of the streak that were workers which could not start
+	Since     time.Duration // the time since the first of these
+	Pause     time.Duration // how long to wait before the worker is replaced
+}
+
+// Judge returns the facts for the supervisor of a worker that has crashed: the
+// length of the streak, and the pause before a restart. It is called once for
+// each crash that the worker's supervisor learns of. The workers of a shared
+// pool do not pause: the pool leaves the inbox alone instead.
+func (ws Workers) Judge(m *Member, workers int) Verdict {
+	var fx effects
+	ws.in.mu.Lock()
+	k := &ws.in.state.streak
+	v := Verdict{Streak: int(k.length), Unstarted: int(k.unstarted), Since: k.unable(ws.in.state.now())}
+	if m.visit == nil {
+		v.Pause = ws.in.state.slowDown(m.custody.fault, workers, &fx)
+	}
+	ws.in.unlock(&fx)
+	return v
+}
+
+// CrashStreak returns the present streak, or the last if there is none.
+func (ws Workers) CrashStreak() CrashStreak {
+	ws.in.mu.Lock()
+	defer ws.in.mu.Unlock()
+	if ws.in.state.streak.last == nil {
+		return CrashStreak{} // without the clock: the inbox may be in no pipeline yet
+	}
+	return ws.in.state.streak.copy(ws.in.state.now(), ws.in.state.visits.resting)
+}
+
+// Streak returns how many crashes have followed one another without a completed
+// command between them.
+func (ws Workers) Streak() int {
+	ws.in.mu.Lock()
+	defer ws.in.mu.Unlock()
+	return int(ws.in.state.streak.length)
+}
+
+// forgetCrashes forgets the streak of crashes.
+func (in *Inbox) forgetCrashes() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.state.streak.forget()
+}
+
+// CrashIdle counts a worker that did not start: there was no batch.
+func (ws Workers) CrashIdle(m *Member) {
+	ws.in.mu.Lock()
+	defer ws.in.mu.Unlock()
+	ws.in.state.countCrash(m, notStarted, nil)
 }

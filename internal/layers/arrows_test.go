@@ -26,8 +26,8 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 11
-	config lock phase waiting delayed inbox member waiters
-	state effects instances available streak key_places slots shared_pool
+	config lock phase waiting delayed inbox member waiters streak
+	state effects instances available key_places slots shared_pool
 	book batches mishap turn visit workers accounts
 	entry lapsed settings submit handover drain doc
 
