@@ -53,7 +53,7 @@ func (s *state) callWorker(fx *effects) {
 		return
 	}
 	m := s.workers.pickIdle(s.canWork)
-	if m == nil && s.visits.pool == nil && !full && s.unstarted.n > 0 && s.equippable() {
+	if m == nil && s.visits.pool == nil && !full && s.unstarted.n > 0 && s.instances.available(s.knobs.Instances) {
 		s.unstarted.called = true
 		m = &Member{Wake: s.self.StartWorker}
 	}
@@ -69,7 +69,7 @@ func (s *state) mayCome(m *Member) bool {
 // canWork reports whether a worker that is called would find work: it has an
 // instance, or will get one, and may take one of the available commands.
 func (s *state) canWork(m *Member) bool {
-	return s.mayCome(m) && (m.custody.owns || s.equippable()) && (!s.isLaden(m) || s.runnable() > 0)
+	return s.mayCome(m) && (m.custody.owns || s.instances.available(s.knobs.Instances)) && (!s.isLaden(m) || s.runnable() > 0)
 }
 
 // A queue that one worker finishes in no time is left to that worker while it

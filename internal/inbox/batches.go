@@ -124,7 +124,7 @@ func (b Batches) Abandon(m *Member, err error) (report func()) {
 	b.in.state.cancelPermit(m)
 	m.drop()
 	b.in.state.release(m, len(left))
-	b.in.state.yield(m)
+	b.in.state.instances.exit(m)
 	b.in.state.forgetLanes(m)
 	b.in.state.credit(m, b.in.state.now())
 	if m.own == b.in {
@@ -366,6 +366,6 @@ func (s *state) leave(m *Member) {
 	s.unblock(m)
 	s.leaveOwn(m)
 	if s.visits.pool != nil && m.Instance != nil {
-		s.returnInstance(m)
+		s.instances.takeBack(m, s.knobs.Instances)
 	}
 }

@@ -94,9 +94,9 @@
 //     delayed.go, inbox.go, member.go, waiters.go, streak.go
 //   - state.go, all that the lock guards; effects.go, the actions that a
 //     transition leaves to be done
-//   - the commands here, and which of them a worker may take: instances.go,
-//     available.go, key_places.go, slots.go, shared_pool.go
-//   - the transitions of workers: book.go, batches.go, mishap.go, turn.go,
-//     visit.go, workers.go
-//   - what submitters, other inboxes and the pipeline call: the others
+//   - the commands here, and which of them a worker may take: available.go,
+//     key_places.go, slots.go, shared_pool.go
+//   - what workers did: book.go, batches.go, mishap.go
+//   - commands that come and end: entry.go, lapsed.go, submit.go, handover.go
+//   - the calls of workers and of the pipeline: the others
 package inbox

@@ -70,6 +70,14 @@ func (ph Phases) UnblockSenders() {
 	ph.in.unlock(&fx)
 }
 
+// Stopped reports whether the inbox was open once and takes nothing from
+// outside any more, and whether it is halted.
+func (ph Phases) Stopped() (closed, halted bool) {
+	ph.in.mu.Lock()
+	defer ph.in.mu.Unlock()
+	return ph.in.state.opened && ph.in.state.phase() != open, ph.in.state.halted.Load()
+}
+
 // Halt ends everything that is queued or waits for its next try: it will not be
 // done. A worker finishes the command that it has started and ends the others
 // in its batch; see [Phases.Halted]. Suspended commands stay so. Halt returns

@@ -1,103 +1,45 @@
 package inbox
 
-import (
-	"github.com/golda-dev/golda/behaviour"
-)
+import "github.com/golda-dev/golda/behaviour"
 
-// equip gives a worker an instance, or the right to make one, and reports
-// whether it must make one. If that is false and the worker has none, there is
-// none to be had.
-func (s *state) equip(m *Member) (make bool) {
-	switch {
-	case m.custody.owns:
-		return m.Instance == nil
-	case len(s.instances.idle) > 0:
-		last := len(s.instances.idle) - 1
-		m.Instance, m.custody.owns = s.instances.idle[last], true
-		s.instances.idle[last] = nil
-		s.instances.idle = s.instances.idle[:last]
-		return false
-	case s.instances.made < s.knobs.Instances:
-		s.instances.made++
-		m.custody.owns = true
-		return true
-	}
-	return false
+// Claim asks for an instance for a worker of the stage's own, before it joins.
+// An idle one is lent; with make, the worker must make one. If neither, there
+// are as many as there may be, and the worker gets one with its first commands.
+func (is Instances) Claim(m *Member) (make bool) {
+	is.in.mu.Lock()
+	defer is.in.mu.Unlock()
+	return is.in.state.instances.equip(m, is.in.state.knobs.Instances)
 }
 
-// equippable reports whether a called worker will have an instance.
-func (s *state) equippable() bool {
-	return len(s.instances.idle) > 0 || s.instances.made < s.knobs.Instances
+// Return adds a claimed instance to the idle ones, or gives up the claim.
+func (is Instances) Return(m *Member) {
+	var fx effects
+	is.in.mu.Lock()
+	is.in.state.instances.takeBack(m, is.in.state.knobs.Instances)
+	is.in.state.callWorker(&fx)
+	is.in.unlock(&fx)
 }
 
-// returnInstance takes a worker's instance back, if the worker has one that is
-// fit.
-func (s *state) returnInstance(m *Member) {
-	if !m.custody.owns {
-		return
-	}
-	m.custody.owns = false
-	switch inst := m.Instance; {
-	case inst == nil: // it was never made, or crashed
-		s.instances.made--
-	case s.instances.made > s.knobs.Instances:
-		s.instances.made--
-		m.Surplus = inst
-	default:
-		s.instances.idle = append(s.instances.idle, inst)
-	}
-	m.Instance = nil
-}
-
-// surplusInstances removes the idle instances that are more than there should
-// be.
-func (s *state) surplusInstances() []any {
-	n := min(max(s.instances.made-s.knobs.Instances, 0), len(s.instances.idle))
-	if n == 0 {
-		return nil
-	}
-	left := len(s.instances.idle) - n
-	gone := append([]any(nil), s.instances.idle[left:]...)
-	clear(s.instances.idle[left:])
-	s.instances.idle, s.instances.made = s.instances.idle[:left], s.instances.made-n
-	return gone
+// Borrow lends a member, which belongs to no worker, the first idle instance
+// that fits. It is given back, or another or none in its place, with
+// [Instances.Return].
+func (is Instances) Borrow(m *Member, fits func(inst any) bool) bool {
+	is.in.mu.Lock()
+	defer is.in.mu.Unlock()
+	return is.in.state.instances.lend(m, fits)
 }
 
 // TakeIdle removes all idle instances, which the caller stops.
 func (is Instances) TakeIdle() []any {
 	is.in.mu.Lock()
 	defer is.in.mu.Unlock()
-	gone := is.in.state.instances.idle
-	is.in.state.instances.idle, is.in.state.instances.made = nil, is.in.state.instances.made-len(gone)
-	return gone
-}
-
-// Stopped reports whether the inbox was open once and takes nothing from
-// outside any more, and whether it is halted.
-func (ph Phases) Stopped() (closed, halted bool) {
-	ph.in.mu.Lock()
-	defer ph.in.mu.Unlock()
-	return ph.in.state.opened && ph.in.state.phase() != open, ph.in.state.halted.Load()
+	return is.in.state.instances.takeIdle()
 }
 
 // hold counts a worker as being at the inbox; yield ends that.
 func (s *state) hold(m *Member) {
-	if !m.custody.inUse {
-		m.custody.inUse = true
-		m.custody.mark = s.instances.marked.mark
-		s.instances.busy++
-		s.counts.mostOut = max(s.counts.mostOut, s.instances.busy)
-	}
-}
-
-func (s *state) yield(m *Member) {
-	if m.custody.inUse {
-		m.custody.inUse = false
-		s.instances.busy--
-		if m.custody.mark != s.instances.marked.mark {
-			s.instances.marked.left--
-		}
-	}
+	s.instances.enter(m)
+	s.counts.mostOut = max(s.counts.mostOut, s.instances.busy)
 }
 
 // Set marks the inbox and wakes its workers. A parked worker that has commands
@@ -106,7 +48,7 @@ func (ms Marks) Set(m *Mark) {
 	var fx effects
 	ms.in.mu.Lock()
 	ms.in.state.marks.Store(m)
-	ms.in.state.instances.marked = marked{ms.in.state.instances.marked.mark + 1, int32(ms.in.state.instances.busy)}
+	ms.in.state.instances.mark()
 	for h := ms.in.state.holding; h != nil; h = h.custody.behind {
 		if h.custody.inUse {
 			h.ready.Store(true)
@@ -137,13 +79,12 @@ func (ms Marks) Present() *Mark { return ms.in.state.marks.Load() }
 func (ms Marks) Pass(m *Member, asked *Mark) {
 	ms.in.mu.Lock()
 	defer ms.in.mu.Unlock()
-	if m.custody.inUse && m.custody.mark != ms.in.state.instances.marked.mark && ms.in.state.marks.Load() == asked {
-		m.custody.mark = ms.in.state.instances.marked.mark
-		ms.in.state.instances.marked.left--
+	if ms.in.state.marks.Load() == asked {
+		ms.in.state.instances.pass(m)
 	}
 }
 
-// HasResultsFor reports whether results of an ordered inbox wait here until
+// LeadTo reports whether results of an ordered inbox wait here until
 // they may leave for another one.
 func (r Results) LeadTo(to *behaviour.Inlet) bool {
 	if !r.in.Config().Ordered {

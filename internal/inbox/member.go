@@ -298,6 +298,112 @@ type marked struct {
 // the inboxes in To.
 type Mark struct{ To []*Inbox }
 
+// equip gives a worker an instance, or the right to make one, and reports
+// whether it must make one. If that is false and the worker has none, there is
+// none to be had. Most is how many there may be.
+func (x *instances) equip(m *Member, most int) (make bool) {
+	switch {
+	case m.custody.owns:
+		return m.Instance == nil
+	case len(x.idle) > 0:
+		last := len(x.idle) - 1
+		m.Instance, m.custody.owns = x.idle[last], true
+		x.idle[last] = nil
+		x.idle = x.idle[:last]
+		return false
+	case x.made < most:
+		x.made++
+		m.custody.owns = true
+		return true
+	}
+	return false
+}
+
+// available reports whether a worker without an instance will get one.
+func (x *instances) available(most int) bool {
+	return len(x.idle) > 0 || x.made < most
+}
+
+// takeBack takes a worker's instance back, if the worker has one that is
+// fit.
+func (x *instances) takeBack(m *Member, most int) {
+	if !m.custody.owns {
+		return
+	}
+	m.custody.owns = false
+	switch inst := m.Instance; {
+	case inst == nil: // it was never made, or crashed
+		x.made--
+	case x.made > most:
+		x.made--
+		m.Surplus = inst
+	default:
+		x.idle = append(x.idle, inst)
+	}
+	m.Instance = nil
+}
+
+// surplus removes the idle instances that are more than there should
+// be.
+func (x *instances) surplus(most int) []any {
+	n := min(max(x.made-most, 0), len(x.idle))
+	if n == 0 {
+		return nil
+	}
+	left := len(x.idle) - n
+	gone := append([]any(nil), x.idle[left:]...)
+	clear(x.idle[left:])
+	x.idle, x.made = x.idle[:left], x.made-n
+	return gone
+}
+
+// takeIdle removes all idle instances.
+func (x *instances) takeIdle() []any {
+	gone := x.idle
+	x.idle, x.made = nil, x.made-len(gone)
+	return gone
+}
+
+// lend gives a member the first idle instance that fits.
+func (x *instances) lend(m *Member, fits func(inst any) bool) bool {
+	i := slices.IndexFunc(x.idle, fits)
+	if i < 0 {
+		return false
+	}
+	m.Instance, m.custody.owns = x.idle[i], true
+	x.idle = slices.Delete(x.idle, i, i+1)
+	return true
+}
+
+// enter counts a worker as being here; exit ends that.
+func (x *instances) enter(m *Member) {
+	if !m.custody.inUse {
+		m.custody.inUse, m.custody.mark = true, x.marked.mark
+		x.busy++
+	}
+}
+
+func (x *instances) exit(m *Member) {
+	if m.custody.inUse {
+		m.custody.inUse = false
+		x.busy--
+		if m.custody.mark != x.marked.mark {
+			x.marked.left--
+		}
+	}
+}
+
+// mark begins a mark: all workers that are here count as marked.
+func (x *instances) mark() { x.marked = marked{x.marked.mark + 1, int32(x.busy)} }
+
+// pass uncounts a worker, and gives it the present mark.
+func (x *instances) pass(m *Member) {
+	if m.custody.inUse && m.custody.mark != x.marked.mark {
+		m.custody.mark = x.marked.mark
+		x.marked.left--
+	}
+}
+
 // unstarted are the stage's own workers that have neither an actor nor a member
 // until they are called. They count as workers of the stage. They are called
 // after the idle workers, one at a time. A stage has a worker for each

@@ -25,7 +25,7 @@ func (st Settings) Adjust(change func(*Knobs)) (surplus []any) {
 	st.in.state.queue.line.Reconsider() // a stage that is resumed has its guards evaluated again
 	st.in.state.queue.line.Resize(st.in.state.knobs.Capacity)
 	st.in.state.changed(&fx)
-	surplus = st.in.state.surplusInstances()
+	surplus = st.in.state.instances.surplus(st.in.state.knobs.Instances)
 	st.in.unlock(&fx)
 	return surplus
 }

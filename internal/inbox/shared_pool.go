@@ -269,7 +269,7 @@ func (s *state) addTokens(fx *effects) {
 // do here.
 func (s *state) servable() bool {
 	return s.available() > 0 && !s.visits.stalled && !s.visits.resting && !s.halted.Load() &&
-		s.instances.busy < s.knobs.Instances && s.equippable() && !s.lingering()
+		s.instances.busy < s.knobs.Instances && s.instances.available(s.knobs.Instances) && !s.lingering()
 }
 
 // voidTokens takes the inbox's tokens back: the tokens in the shared pool, and

@@ -970,7 +970,7 @@ func (pm *poolModel) checkTokens(t *rapid.T, mi *modelInbox) {
 	if mi.state.visits.noted != (mi.state.visits.pool.polled() && has == 1) || has < 0 || mi.state.visits.pool.polled() && has > 1 {
 		t.Fatalf("%s: %d tokens, noted %v, %v", mi.Name(), has, mi.state.visits.noted, mi.state.visits.pool.Dispatch())
 	}
-	if !mi.hasWork() || mi.state.visits.stalled || mi.state.visits.resting || !mi.state.equippable() {
+	if !mi.hasWork() || mi.state.visits.stalled || mi.state.visits.resting || !mi.state.instances.available(mi.state.knobs.Instances) {
 		return
 	}
 	want := int32(1)

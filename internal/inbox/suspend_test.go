@@ -112,7 +112,7 @@ func (model *suspendModel) turn(t *rapid.T) {
 		return
 	}
 	if n == 0 {
-		require.True(t, model.state.instances.busy >= model.instances || !m.custody.owns && !model.state.equippable(), "the worker was given nothing, and could have been")
+		require.True(t, model.state.instances.busy >= model.instances || !m.custody.owns && !model.state.instances.available(model.state.knobs.Instances), "the worker was given nothing, and could have been")
 		return
 	}
 	require.LessOrEqual(t, n, min(due, model.state.cfg.Batch))

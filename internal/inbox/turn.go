@@ -21,7 +21,7 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	s.cancelPermit(m)
 	m.finishTime()
 	if m.Carried == 0 { // otherwise a worker in its place would overtake the commands that it carries
-		s.yield(m)
+		s.instances.exit(m)
 	}
 	s.workers.arrive(m)
 	s.unblock(m)
@@ -70,7 +70,7 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	in.mu.Lock()
 	in.state.carry(m, int32(n))
 	if n == 0 && m.attendance.idle {
-		in.state.yield(m)
+		in.state.instances.exit(m)
 	}
 	in.state.freeLanes(m) // a worker that carries nothing any more may stay parked
 	rests = m.attendance.idle && (n > 0 || in.state.workers.excess == 0)
@@ -90,7 +90,7 @@ func (s *state) take(m *Member, most int) int {
 	if n == 0 || !s.mayCome(m) {
 		return 0
 	}
-	if !m.custody.owns && !s.equippable() || s.lingering() {
+	if !m.custody.owns && !s.instances.available(s.knobs.Instances) || s.lingering() {
 		return 0
 	}
 	n = s.share(n)
@@ -112,7 +112,7 @@ func (s *state) take(m *Member, most int) int {
 		s.pace.rate.Take(unstartedOf(m.Batch[:n]))
 	}
 	if !m.custody.owns {
-		s.equip(m)
+		s.instances.equip(m, s.knobs.Instances)
 	}
 	s.hold(m)
 	s.counts.inHand += n

@@ -248,7 +248,7 @@ func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects
 	s.book(m, t, fx)
 	s.cancelPermit(m)
 	m.finishTime()
-	s.yield(m)
+	s.instances.exit(m)
 	s.freeLanes(m)
 	if !ends && s.visits.pool == sp && !s.visits.resting {
 		most := sp.left(s, m)
@@ -263,7 +263,7 @@ func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects
 		m.visit.at = nil
 		s.unlist(m)
 		m.drop()
-		s.returnInstance(m)
+		s.instances.takeBack(m, s.knobs.Instances)
 	}
 	s.changed(fx)
 	s.checkQuiet(fx)

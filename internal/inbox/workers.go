@@ -1,9 +1,6 @@
 package inbox
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Join adds a worker of the stage's own. With again it replaces a worker that
 // crashed.
@@ -39,7 +36,7 @@ func (ws Workers) Leave(m *Member) {
 func (in *Inbox) Yield(m *Member) {
 	var fx effects
 	in.mu.Lock()
-	in.state.yield(m)
+	in.state.instances.exit(m)
 	in.state.callWorker(&fx)
 	in.state.checkQuiet(&fx)
 	in.unlock(&fx)
@@ -102,40 +99,6 @@ func (ws Workers) WakeAll() {
 	clear(ws.in.state.workers.idle[len(idle):])
 	ws.in.state.workers.idle = idle
 	ws.in.unlock(&fx)
-}
-
-// Claim asks for an instance for a worker of the stage's own, before it joins.
-// An idle one is lent; with make, the worker must make one. If neither, there
-// are as many as there may be, and the worker gets one with its first commands.
-func (is Instances) Claim(m *Member) (make bool) {
-	is.in.mu.Lock()
-	defer is.in.mu.Unlock()
-	return is.in.state.equip(m)
-}
-
-// Return adds a claimed instance to the idle ones, or gives up the
-// claim.
-func (is Instances) Return(m *Member) {
-	var fx effects
-	is.in.mu.Lock()
-	is.in.state.returnInstance(m)
-	is.in.state.callWorker(&fx)
-	is.in.unlock(&fx)
-}
-
-// Borrow lends a member, which belongs to no worker, the first idle instance
-// that fits. It is given back, or another or none in its place, with
-// [Instances.Return].
-func (is Instances) Borrow(m *Member, fits func(inst any) bool) bool {
-	is.in.mu.Lock()
-	defer is.in.mu.Unlock()
-	i := slices.IndexFunc(is.in.state.instances.idle, fits)
-	if i < 0 {
-		return false
-	}
-	m.Instance, m.custody.owns = is.in.state.instances.idle[i], true
-	is.in.state.instances.idle = slices.Delete(is.in.state.instances.idle, i, i+1)
-	return true
 }
 
 // AddUnstarted counts n workers as joined that are started when they are

@@ -27,9 +27,9 @@ import (
 const files = `
 internal/inbox: 11
 	config lock phase waiting delayed inbox member waiters streak
-	state effects instances available key_places slots shared_pool
-	book batches mishap turn visit workers accounts
-	entry lapsed settings submit handover drain doc
+	state effects available key_places slots shared_pool
+	book batches mishap entry lapsed submit handover
+	instances turn visit workers accounts settings drain doc
 
 internal/line: 2
 	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lanes lane_rates lane_places lane_holds sequence inspect
