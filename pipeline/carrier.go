@@ -72,7 +72,7 @@ type Caller interface {
 	// most once, and returns its result or error. The process learns the
 	// deadline of ctx; when ctx ends Call returns at once, and the context of
 	// the handler ends. The result is of the type want, nil, or an error such
-	// as a [*stage.ResultError]; if want is nil or an interface, of whatever
+	// as a [*stage.TypeError]; if want is nil or an interface, of whatever
 	// type the Caller can tell it to be. If no process runs the stage, or the
 	// process that has the command is lost, Call does not wait for ctx. It is
 	// called by many goroutines at once.

@@ -78,7 +78,7 @@ func (s *Stage[C]) ask(ctx context.Context, cmd C, want reflect.Type) (*Ticket, 
 
 // Call submits a command and waits for its end, in whichever stage of the
 // pipeline that is. The result is what that stage gave to [behaviour.OK]. If it
-// is of another type than R the error is a [*ResultError]. If commands that
+// is of another type than R the error is a [*TypeError]. If commands that
 // were emitted on the way failed, so does the call: with the error of the
 // failed command, or with a [*JoinedError] if several failed. If ctx ends
 // first, Call returns the error of ctx and its cause at once, and the command
@@ -107,7 +107,7 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 	}
 	result, ok := got.(R)
 	if !ok {
-		return result, &ResultError{Stage: s.Name(), Want: reflect.TypeFor[R](), Got: reflect.TypeOf(got)}
+		return result, &TypeError{Stage: s.Name(), Want: reflect.TypeFor[R]().String(), Got: reflect.TypeOf(got).String(), Result: true}
 	}
 	return result, nil
 }

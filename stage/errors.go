@@ -2,8 +2,6 @@ package stage
 
 import (
 	"errors"
-	"fmt"
-	"reflect"
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/crash"
@@ -113,31 +111,14 @@ type BrokenError = engine.BrokenError
 // [errors.As] inspect all errors that are kept.
 type JoinedError = command.JoinedError
 
-// TypeError refuses a message that is not of the stage's command type.
+// TypeError reports a value of another type than a stage or its caller wants.
+// It refuses a message that is not of the stage's command type. It is also why
+// a [Call] has no result although the command succeeded: the result, which
+// [behaviour.OK] was given at the stage that was called or at one that it
+// forwards to, is not of the type that the caller asked for.
 //
-//	Stage string // the stage's name
-//	Want  string // the stage's command type
-//	Got   string // the type of the message
+//	Stage  string // the name of the stage that was sent the message, or called
+//	Want   string // the stage's command type, or the type that the caller asked for
+//	Got    string // the type of the message or of the result
+//	Result bool   // the value is the result of a call
 type TypeError = engine.TypeError
-
-// ResultError is why a [Call] has no result: the command succeeded, and its
-// result is not of the type that the caller asked for. The result is what
-// [behaviour.OK] was given, at the stage that was called or at one that it
-// forwards to.
-type ResultError struct {
-	Stage string       // the stage that was called
-	Want  reflect.Type // the type that the caller asked for
-	Got   reflect.Type // the type that OK was given; nil if the result was made in another process
-	// GotName is the name of that type, if the result was made in another
-	// process.
-	GotName string
-}
-
-// Error names the stage and both types, and says what to do.
-func (e *ResultError) Error() string {
-	got := e.GotName
-	if got == "" {
-		got = fmt.Sprint(e.Got)
-	}
-	return fmt.Sprintf("stage %q: called for a result of type %v and got %s; use stage.Call[%s]", e.Stage, e.Want, got, got)
-}

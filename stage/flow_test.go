@@ -68,7 +68,7 @@ func TestAChainOfFlowsIsAFlowFromTheFirstTypeToTheLast(t *testing.T) {
 	_, err = parse.Call(t.Context(), "8") // its result is another stage's, and an int too
 	require.NoError(t, err)
 	_, err = halve.Call(t.Context(), 8)
-	var result *stage.ResultError
+	var result *stage.TypeError
 	require.ErrorAs(t, err, &result)
 }
 

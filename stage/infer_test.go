@@ -3,7 +3,6 @@ package stage_test
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,9 +42,9 @@ func TestACallForAnotherTypeNamesBothTypesAndTheStage(t *testing.T) {
 	s := stage.Each("s", func() *tally { return new(tally) })
 	defer must(s)()
 	_, err := stage.Call[int](t.Context(), s, "word")
-	var result *stage.ResultError
+	var result *stage.TypeError
 	require.ErrorAs(t, err, &result)
-	require.Equal(t, stage.ResultError{Stage: "s", Want: reflect.TypeFor[int](), Got: reflect.TypeFor[int64]()}, *result)
+	require.Equal(t, stage.TypeError{Stage: "s", Want: "int", Got: "int64", Result: true}, *result)
 	require.EqualError(t, err, `stage "s": called for a result of type int and got int64; use stage.Call[int64]`)
 	_, err = stage.Call[fmt.Stringer](t.Context(), s, "word")
 	require.EqualError(t, err, `stage "s": called for a result of type fmt.Stringer and got int64; use stage.Call[int64]`)

@@ -180,7 +180,7 @@ func (r *results) decode(called string, a reply, want reflect.Type) (any, error)
 	case isAny(want):
 		return r.decodeAny(called, a, want)
 	case a.Go != want.String():
-		return nil, &stage.ResultError{Stage: called, Want: want, GotName: a.Go}
+		return nil, &stage.TypeError{Stage: called, Want: want.String(), Got: a.Go, Result: true}
 	}
 	codec, err := r.codec(want)
 	if err != nil {
@@ -204,7 +204,7 @@ func (r *results) decodeAny(called string, a reply, want reflect.Type) (result a
 	}
 	result, err = decodePayload(codec, a.Payload)
 	if err == nil && want != nil && result != nil && !reflect.TypeOf(result).Implements(want) {
-		return nil, &stage.ResultError{Stage: called, Want: want, Got: reflect.TypeOf(result)}
+		return nil, &stage.TypeError{Stage: called, Want: want.String(), Got: reflect.TypeOf(result).String(), Result: true}
 	}
 	return result, err
 }

@@ -148,7 +148,7 @@ func TestAResultMayHaveACodecOfItsOwn(t *testing.T) {
 	require.NoError(t, err, "the codec knows the type")
 	require.Equal(t, veiled{"y"}, result)
 	_, err = stage.Call[error](t.Context(), far, "x")
-	var wrong *stage.ResultError
+	var wrong *stage.TypeError
 	require.ErrorAs(t, err, &wrong, "it is no error")
 }
 

@@ -202,9 +202,9 @@ var promisesOfCalls = []struct {
 		require.True(t, stage.Crashed(err), err)
 		require.ErrorContains(t, err, "oh no")
 	}},
-	{"a result of another type is a ResultError", nil, func(t *testing.T, w *workshop) {
+	{"a result of another type is a TypeError", nil, func(t *testing.T, w *workshop) {
 		_, err := stage.Call[product](t.Context(), w.work, errand{"text", 1})
-		var wrong *stage.ResultError
+		var wrong *stage.TypeError
 		require.ErrorAs(t, err, &wrong)
 		require.ErrorContains(t, err, "got string; use stage.Call[string]")
 		got, err := stage.Call[string](t.Context(), w.work, errand{"text", 1})

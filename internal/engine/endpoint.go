@@ -24,16 +24,20 @@ type Reply struct {
 	Err    error // why there is no result
 }
 
-// TypeError refuses a message that is not of the stage's command type. Package
-// stage documents it.
+// TypeError reports a message or a result of the wrong type. Package stage
+// documents it.
 type TypeError struct {
-	Stage string
-	Want  string // the stage's command type
-	Got   string // the type of the message
+	Stage  string
+	Want   string // the stage's command type, or the type that a caller asked for
+	Got    string // the type of the message or of the result
+	Result bool   // the value is the result of a call
 }
 
-// Error names the stage and both types.
+// Error names the stage and both types, and for a result says what to do.
 func (e *TypeError) Error() string {
+	if e.Result {
+		return fmt.Sprintf("stage %q: called for a result of type %s and got %s; use stage.Call[%s]", e.Stage, e.Want, e.Got, e.Got)
+	}
 	return fmt.Sprintf("stage %q: takes %s, was sent %s", e.Stage, e.Want, e.Got)
 }
 
@@ -168,7 +172,7 @@ func (c *Core) CheckType(cmd any) error {
 // error.
 func (c *Core) mistyped(cmd any) error {
 	c.inbox.Mistyped()
-	return &TypeError{c.Name(), c.Takes(), fmt.Sprintf("%T", cmd)}
+	return &TypeError{Stage: c.Name(), Want: c.Takes(), Got: fmt.Sprintf("%T", cmd)}
 }
 
 // refusalReason returns why the inbox refused a command.

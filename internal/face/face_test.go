@@ -31,7 +31,7 @@ const module = "github.com/golda-dev/golda"
 // Three more in coordination/rpc start and stop processes at other nodes.
 const budget = `
 behaviour        32
-stage            84
+stage            83
 stage/queue      18
 stage/reason     16
 stage/stats      6
