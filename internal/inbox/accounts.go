@@ -111,7 +111,7 @@ func (s *state) queueStats(kept *line.Accounts) stats.Queue {
 		Capacity: s.knobs.Capacity, KeyCapacity: s.keyCapacity(),
 		Reserved: int(s.slots.reserved), Carried: int(s.slots.carried) + kept.Results, Waiting: kept.Results,
 		Submitters: int(s.waiters.n-s.waiters.retries) + s.senders.linedAtLanes,
-		Senders:    len(s.senders.forSlots) + len(s.senders.forPlaces) + len(s.senders.barred),
+		Senders:    s.senders.number(),
 		RateKeys:   s.rateKeys(),
 	}
 }

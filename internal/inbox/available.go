@@ -53,8 +53,7 @@ func (s *state) callWorker(fx *effects) {
 		return
 	}
 	m := s.workers.pickIdle(s.canWork)
-	if m == nil && s.visits.pool == nil && !full && s.unstarted.n > 0 && s.instances.available(s.knobs.Instances) {
-		s.unstarted.called = true
+	if m == nil && s.visits.pool == nil && !full && s.instances.available(s.knobs.Instances) && s.unstarted.call() {
 		m = &Member{Wake: s.self.StartWorker}
 	}
 	fx.wakeWorker(m)

@@ -414,3 +414,35 @@ type unstarted struct {
 	n      int32 // the called one included
 	called bool  // one is called; StartWorker has not brought it yet
 }
+
+// call calls one of the workers. It returns false if there is none, or one is
+// called already.
+func (u *unstarted) call() bool {
+	if u.n == 0 || u.called {
+		return false
+	}
+	u.called = true
+	return true
+}
+
+// take takes the called worker out: it has been started. It returns false if
+// none is called.
+func (u *unstarted) take() bool {
+	if !u.called {
+		return false
+	}
+	u.called = false
+	u.n--
+	return true
+}
+
+// drop takes up to n workers out that were not called, and returns how many.
+func (u *unstarted) drop(n int) int {
+	most := int(u.n)
+	if u.called {
+		most--
+	}
+	n = min(n, most)
+	u.n -= int32(n)
+	return n
+}

@@ -123,8 +123,7 @@ func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
 func (sn Senders) InLine(m *Member) bool {
 	sn.in.mu.Lock()
 	defer sn.in.mu.Unlock()
-	match := func(p sender) bool { return p.m == m }
-	return slices.ContainsFunc(sn.in.state.senders.forSlots, match) || slices.ContainsFunc(sn.in.state.senders.barred, match) || slices.ContainsFunc(sn.in.state.senders.forPlaces, match)
+	return sn.in.state.senders.has(m)
 }
 
 // Withdraw removes a worker that continues with other work from the line.
@@ -169,13 +168,10 @@ func (s *state) unbar(fx *effects) {
 
 // Parked returns the workers that hold commands for the inbox and wait to hand
 // them over.
-func (sn Senders) Parked() (all []*Member) {
+func (sn Senders) Parked() []*Member {
 	sn.in.mu.Lock()
 	defer sn.in.mu.Unlock()
-	for _, p := range slices.Concat(sn.in.state.senders.forSlots, sn.in.state.senders.barred, sn.in.state.senders.forPlaces) {
-		all = append(all, p.m)
-	}
-	return all
+	return sn.in.state.senders.all()
 }
 
 // dropFor makes a slot for e, or drops e itself, as the overflow rule says.

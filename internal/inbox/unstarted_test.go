@@ -142,3 +142,15 @@ func countReady(members []*Member) (n int) {
 	}
 	return n
 }
+
+func TestOneUnstartedWorkerIsCalledAtATime(t *testing.T) {
+	u := unstarted{n: 3}
+	require.False(t, u.take(), "none is called")
+	require.True(t, u.call())
+	require.False(t, u.call(), "one is on its way")
+	require.Equal(t, 2, u.drop(3), "the called one stays")
+	require.True(t, u.take())
+	require.False(t, u.call(), "there is none")
+	require.Zero(t, u.drop(1))
+	require.Equal(t, unstarted{}, u)
+}

@@ -1,6 +1,8 @@
 package inbox
 
 import (
+	"slices"
+
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/line"
 )
@@ -154,6 +156,23 @@ type senders struct {
 	barred       []sender               // until the phase lets them, whether there are free slots or not
 	unbarred     chan struct{}          // closed when barred senders may try again; nil if none waits on it
 }
+
+// has reports whether a worker waits here.
+func (sn *senders) has(m *Member) bool {
+	match := func(p sender) bool { return p.m == m }
+	return slices.ContainsFunc(sn.forSlots, match) || slices.ContainsFunc(sn.barred, match) || slices.ContainsFunc(sn.forPlaces, match)
+}
+
+// all returns the workers that wait here.
+func (sn *senders) all() (all []*Member) {
+	for _, p := range slices.Concat(sn.forSlots, sn.barred, sn.forPlaces) {
+		all = append(all, p.m)
+	}
+	return all
+}
+
+// number is how many workers wait here.
+func (sn *senders) number() int { return len(sn.forSlots) + len(sn.barred) + len(sn.forPlaces) }
 
 // atLane has the waiters for a place of one key.
 type atLane struct {

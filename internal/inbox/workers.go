@@ -121,11 +121,9 @@ func (ws Workers) TakeCalled(m *Member) bool {
 	m.belong(ws.in)
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	if !ws.in.state.unstarted.called {
+	if !ws.in.state.unstarted.take() {
 		return false
 	}
-	ws.in.state.unstarted.called = false
-	ws.in.state.unstarted.n--
 	m.attendance.joined = true
 	m.ready.Store(true)
 	ws.in.state.workers.expect(m)
@@ -144,13 +142,8 @@ func (ws Workers) DropUnstarted() {
 // dropUnstarted dismisses up to n workers that were not called, and returns how
 // many.
 func (s *state) dropUnstarted(n int) int {
-	most := int(s.unstarted.n)
-	if s.unstarted.called {
-		most--
-	}
-	n = min(n, most)
+	n = s.unstarted.drop(n)
 	s.staff(-n)
-	s.unstarted.n -= int32(n)
 	s.workers.live -= n
 	return n
 }
