@@ -55,7 +55,7 @@ func (p *plan) makeIndex() {
 	for i, c := range all {
 		p.index.stages[c] = true
 		p.index.places[c.Inbox().Inlet()] = i
-		for _, port := range c.Outs() {
+		for _, port := range c.Spec().Outs() {
 			p.index.owners[port] = true
 		}
 	}
@@ -352,13 +352,13 @@ func (p *plan) checkStages() {
 			continue
 		}
 		if other := names[c.Name()]; other != nil && c.Name() != "" {
-			p.faultf(stageName(c), "there is another stage of that name: one was made at %s, the other at %s", other.Made(), c.Made())
+			p.faultf(stageName(c), "there is another stage of that name: one was made at %s, the other at %s", other.Spec().Made(), c.Spec().Made())
 		}
 		if c.Name() == poolsChild || c.Name() == controllersChild {
 			p.faultf(stageName(c), "the name is taken by the pipeline itself")
 		}
 		names[c.Name()] = c
-		p.faults = append(p.faults, c.Faults()...)
+		p.faults = append(p.faults, c.Spec().Faults()...)
 	}
 }
 
@@ -415,7 +415,7 @@ func (p *plan) checkAdded() error {
 // checkOuts checks that each port that a stage declares leads to a stage of
 // this pipeline, and that each stage is in it.
 func (p *plan) checkOuts(c *engine.Core, wired map[behaviour.Outlet]bool) {
-	for _, port := range c.Outs() {
+	for _, port := range c.Spec().Outs() {
 		if port == nil || wired[port] {
 			continue
 		}
@@ -457,9 +457,9 @@ func (p *plan) checkGroups() {
 			p.faultf(part, "%d to %d workers: needs at least 1, and at most %d", g.fewest, g.most, controller.MostWorkers)
 		}
 		for _, c := range g.stages {
-			if c.Blocking() && c.Inbox().Config().Holder != nil {
+			if c.Spec().Blocking() && c.Inbox().Config().Holder != nil {
 				p.faultf(stageName(c), "has windows and so a worker of its own, and is in group %q", g.name)
-			} else if c.Blocking() {
+			} else if c.Spec().Blocking() {
 				p.faultf(stageName(c), "is Blocking, so it needs workers of its own, and is in group %q", g.name)
 			}
 			if other, ok := of[c]; ok {
@@ -588,7 +588,7 @@ func (p *plan) follow(edges [][]int, from int, reached map[int]bool) {
 func (p *plan) edges() [][]int {
 	edges := make([][]int, len(p.stages))
 	for i, c := range p.stages {
-		for _, port := range c.Outs() {
+		for _, port := range c.Spec().Outs() {
 			if port == nil {
 				continue
 			}
@@ -805,7 +805,7 @@ func (p *plan) checkCheckpoint() {
 		p.faultf("Checkpoint", "cannot save the states of stages in other processes: see RunsHere")
 	}
 	for _, c := range p.stages {
-		if s := c.Stateful(); s != nil && s.Unsavable() != "" {
+		if s := c.Spec().Stateful(); s != nil && s.Unsavable() != "" {
 			p.faultf("Checkpoint", "cannot save stage %q: %s", c.Name(), s.Unsavable())
 		}
 	}
@@ -819,7 +819,7 @@ func (p *plan) checkAddedStates() {
 	}
 	const added = "which is added while the pipeline runs: give it to New"
 	for _, c := range p.stages {
-		if c.Stateful() != nil {
+		if c.Spec().Stateful() != nil {
 			p.faultf("Checkpoint", "cannot save stage %q, %s", c.Name(), added)
 		}
 	}
@@ -832,7 +832,7 @@ func (p *plan) checkAddedStates() {
 // command that is sent to another process has ended here.
 func (p *plan) after(c *engine.Core) (next []*engine.Core) {
 	all := slices.Concat(p.present, p.stages)
-	for _, port := range c.Outs() {
+	for _, port := range c.Spec().Outs() {
 		if to, ok := p.index.wired[port]; ok {
 			next = append(next, to)
 		} else if i, ok := p.index.places[port.Inlet()]; ok {

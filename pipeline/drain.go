@@ -126,7 +126,7 @@ func (p *Pipeline) park(ctx context.Context, d *drain) error {
 		}
 	}
 	for _, c := range p.stateful() {
-		c.Stateful().Park()
+		c.Spec().Stateful().Park()
 	}
 	return nil
 }

@@ -110,12 +110,12 @@ func (s *settings) bound() letters.Bound {
 
 // codecFor returns the codec for the letters of a stage.
 func (s *settings) codecFor(c *engine.Core) (letters.Codec, error) {
-	codec, err := s.codecOf(c.Type())
+	codec, err := s.codecOf(c.Spec().Type())
 	sums := c.Inbox().Config().Summer()
 	if err != nil || sums == nil {
 		return codec, err
 	}
-	if of := sums.SumType(); of != nil && of != c.Type() {
+	if of := sums.SumType(); of != nil && of != c.Spec().Type() {
 		var other letters.Codec
 		other, err = s.codecOf(of)
 		codec.Sums = &other

@@ -98,7 +98,7 @@ func newGraph(host *inbox.Pipeline, stages []*engine.Core) *graph.Graph {
 	}
 	for _, c := range stages {
 		if c.Process() == "" { // from the others no command comes here
-			g.Declare(c.Inbox(), c.Outs())
+			g.Declare(c.Inbox(), c.Spec().Outs())
 		}
 	}
 	return g
@@ -195,7 +195,7 @@ func (p *Pipeline) relay(plan *plan) {
 		if r.line != nil {
 			send = r.line.Send
 		}
-		if l, ok := r.line.(Caller); ok && !c.IsKeyed() {
+		if l, ok := r.line.(Caller); ok && !c.Spec().IsKeyed() {
 			call = l.Call
 		}
 		c.Relay(r.process, send, call, r.why)

@@ -70,7 +70,7 @@ func (p *Pipeline) ended(end inbox.Ending) {
 func (p *Pipeline) keyOf(name string, cmd any) (key any, keyed bool) {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
-			return c.KeyOf(cmd)
+			return c.Spec().KeyOf(cmd)
 		}
 	}
 	return nil, false
@@ -154,7 +154,7 @@ func (p *Pipeline) codecOf(name string) (letters.Codec, error) {
 func (p *Pipeline) sizeOf(name string, cmd any) (bytes int, ok bool) {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
-			if size := p.set.sizes[c.Type()]; size != nil {
+			if size := p.set.sizes[c.Spec().Type()]; size != nil {
 				return size(cmd), true
 			}
 		}

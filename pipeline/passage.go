@@ -60,7 +60,7 @@ func (p passage) come(from *engine.Core) (come map[*engine.Core]int, order []*en
 			return // a window does not wait for commands that are made from its results
 		}
 		next := p.next(c)
-		if len(next) > 0 && !c.Single() {
+		if len(next) > 0 && !c.Spec().Single() {
 			return
 		}
 		for _, to := range next {

@@ -187,7 +187,7 @@ func (p *placing) checkKeys(here []string) {
 		for _, j := range p.edges[i] {
 			to := p.stages[j]
 			switch {
-			case !to.IsKeyed() || p.of[from] == "" || p.of[to] == "":
+			case !to.Spec().IsKeyed() || p.of[from] == "" || p.of[to] == "":
 			case from == to:
 				p.faultf(stageName(to), "is keyed and leads to itself: a key would be in several processes at once; "+
 					"lead through a stage between, and "+do)
@@ -201,7 +201,7 @@ func (p *placing) checkKeys(here []string) {
 		}
 	}
 	for _, f := range p.feeds {
-		if f.core != nil && f.core.IsKeyed() {
+		if f.core != nil && f.core.Spec().IsKeyed() {
 			p.faultf(stageName(f.core), "is keyed, and feed %q feeds it: a key would be in several processes at once; "+
 				"feed a stage that leads to it, and "+do, f.name)
 		}
@@ -245,11 +245,11 @@ func layTo(carrier Carrier, c *engine.Core) (l Line, err error) {
 			err = fmt.Errorf("the carrier panicked: %v", v)
 		}
 	}()
-	key, err := c.Key()
+	key, err := c.Spec().Key()
 	if err != nil {
 		return nil, err
 	}
-	l, err = carrier.Line(c.Name(), c.Type(), key)
+	l, err = carrier.Line(c.Name(), c.Spec().Type(), key)
 	if err == nil && engine.IsNil(l) {
 		err = fmt.Errorf("%T returned no line", carrier)
 	}
@@ -299,7 +299,7 @@ func (p *placing) addFeed(c *engine.Core, l Line) {
 // the two that fails ends both.
 func answering(ctx context.Context, c *engine.Core, l Line, feed func(ctx context.Context) error) error {
 	caller, ok := l.(Caller)
-	if !ok || c.IsKeyed() {
+	if !ok || c.Spec().IsKeyed() {
 		return feed(ctx)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

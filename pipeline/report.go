@@ -307,7 +307,7 @@ func (p *Pipeline) handlers(find func([]*engine.Pool, []*engine.Core) []stage.St
 	kinds := make(map[string]string, len(stages))
 	pools := p.pools.list()
 	for _, c := range stages {
-		kinds[c.Name()] = c.Takes()
+		kinds[c.Name()] = c.Spec().Takes()
 		if !slices.Contains(pools, c.Pool) {
 			pools = append(pools, c.Pool)
 		}

@@ -88,7 +88,7 @@ func (p *Pipeline) Rewire(ctx context.Context, wires ...Part) error {
 		if c.Process() != "" {
 			continue
 		}
-		for _, to := range p.graph.Redeclare(c.Inbox(), c.Outs()) {
+		for _, to := range p.graph.Redeclare(c.Inbox(), c.Spec().Outs()) {
 			p.left = append(p.left, edge{c, to})
 		}
 	}
@@ -159,7 +159,7 @@ func (r *rewiring) checkWire(name string, w wire) {
 		to := w.to.Inbox().Inlet()
 		var owners []*engine.Core
 		for _, c := range r.present {
-			if slices.Contains(c.Outs(), w.port) {
+			if slices.Contains(c.Spec().Outs(), w.port) {
 				owners = append(owners, c)
 				r.checkEdge(name, c, to)
 			}

@@ -246,7 +246,7 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 		all = append(all, c.Inbox())
 	}
 	for _, c := range stages {
-		p.graph.Declare(c.Inbox(), c.Outs())
+		p.graph.Declare(c.Inbox(), c.Spec().Outs())
 	}
 	p.current.Store(newStageSet(append(slices.Clone(was.stages), stages...), all))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -303,7 +303,7 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	if !p.life.in(running) {
 		return fmt.Errorf("pipeline %q: remove: %w", p.life.name, ErrNotRunning)
 	}
-	if p.keeper != nil && (c.Stateful() != nil || p.feeds.feeds(c)) {
+	if p.keeper != nil && (c.Spec().Stateful() != nil || p.feeds.feeds(c)) {
 		return fmt.Errorf("pipeline %q: remove stage %q: the Checkpoint has a state or a position of it, without which the next process cannot start",
 			p.life.name, c.Name())
 	}

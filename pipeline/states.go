@@ -71,7 +71,7 @@ func (p *Pipeline) restoreStages(k *kept) (err error) {
 			err = errors.Join(err, p.keeper.fault(c.Name(), errors.New("there is none: the stage is new, or had another name")))
 			continue
 		}
-		loads, failed := c.Stateful().Restore(k.Stages[i].State)
+		loads, failed := c.Spec().Stateful().Restore(k.Stages[i].State)
 		if failed != nil {
 			err = errors.Join(err, p.keeper.fault(c.Name(), failed))
 		}
@@ -87,7 +87,7 @@ func (p *Pipeline) restoreStages(k *kept) (err error) {
 
 // stateful returns the stages with states.
 func (p *Pipeline) stateful() []*engine.Core {
-	return slices.DeleteFunc(slices.Clone(p.stages().stages), func(c *engine.Core) bool { return c.Stateful() == nil })
+	return slices.DeleteFunc(slices.Clone(p.stages().stages), func(c *engine.Core) bool { return c.Spec().Stateful() == nil })
 }
 
 // resume gives the stages the commands that hold restored states, and then
@@ -227,7 +227,7 @@ func (p *Pipeline) collect(feeds []*feeding) (*kept, error) {
 		k.Feeds = append(k.Feeds, keptFeed{f.name, f.cursor.Position()})
 	}
 	for _, c := range p.stateful() {
-		state, err := c.Stateful().Save()
+		state, err := c.Spec().Stateful().Save()
 		if err != nil {
 			return nil, p.keeper.fault(c.Name(), err)
 		}

@@ -37,7 +37,7 @@ func (p *Pipeline) edges() []graph.Edge {
 		if c.Process() == "" {
 			continue
 		}
-		for _, port := range c.Outs() {
+		for _, port := range c.Spec().Outs() {
 			if to, ours := places[port.Inlet()]; ours {
 				edges = append(edges, graph.Edge{From: c.Inbox().Place, To: to, Port: port.Name()})
 			}

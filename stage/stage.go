@@ -147,7 +147,7 @@ func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts .
 	if factory == nil {
 		s.set.flaw("Each", "the factory is nil")
 	} else {
-		s.core.Install(s.core.NewVersion(maker(s.set, func() behaviour.Behaviour[C] { return factory() })))
+		s.core.Install(maker(s.set, func() behaviour.Behaviour[C] { return factory() }))
 	}
 	return s
 }

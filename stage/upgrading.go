@@ -69,7 +69,7 @@ func (s *settings) upgrade(
 	if problem != "" {
 		return nil, &OptionError{core.Name(), "Upgrade", problem}
 	}
-	before, err := core.Upgrade(ctx, core.NewVersion(makes))
+	before, err := core.Upgrade(ctx, makes)
 	if err != nil {
 		return nil, plain.Wrap(fmt.Sprintf("stage %q: upgrade", core.Name()), err)
 	}

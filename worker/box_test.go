@@ -85,7 +85,7 @@ func TestABoxThatAHandlerWhichWasGivenUpMayStillReadIsNotRecycled(t *testing.T) 
 					s := stage.Each("s", func() behaviour.Behaviour[crate] { return nothing }, stage.Workers(1, 1), stage.Timeout(time.Second),
 						stage.Grace(time.Second), stage.Retry(stage.RetryPolicy{Attempts: 3}))
 					core := engine.CoreOf(s)
-					core.Install(core.NewVersion(func(of *version.Version) engine.Instance { return ofVersion{d, of} }))
+					core.Install(func(of *version.Version) engine.Instance { return ofVersion{d, of} })
 					p := run(t, s)
 					for i := range 100 {
 						require.NoError(t, s.Submit(t.Context(), newCrate(i)))

@@ -41,9 +41,9 @@ func statsOf(c *engine.Core, st *stageState, accounts *inbox.Accounts) controlle
 		Name:     c.Name(),
 		QueueLen: accounts.Due, OldestWait: accounts.Oldest,
 		InHand: accounts.InBatches, Busy: accounts.Workers.Busy, Blocked: accounts.Workers.Blocked, Stalled: accounts.Pool != nil && accounts.Stalled,
-		Needs:         min(c.Asked(), st.knobs.Instances),
+		Needs:         min(c.Spec().Asked(), st.knobs.Instances),
 		FreeInstances: max(st.knobs.Instances-accounts.Out, 0),
-		Paused:        st.knobs.Paused, Blocking: c.Blocking(),
+		Paused:        st.knobs.Paused, Blocking: c.Spec().Blocking(),
 		Total: countersOf(accounts),
 	}
 	st.show(&s)

@@ -7,14 +7,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
-	"github.com/golda-dev/golda/internal/states"
 	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
@@ -25,8 +23,7 @@ import (
 type Core struct {
 	*Pool // the stage's own workers
 
-	config *Config
-	typed  Typed
+	spec   Spec
 	inbox  *inbox.Inbox
 	shares bool // the workers share one instance
 
@@ -56,57 +53,15 @@ type upgrading struct {
 	switched chan struct{} // is closed when the last upgrade has replaced the version; nil if there was none
 }
 
-// Config is a stage's options, resolved.
-type Config struct {
-	Inbox        *inbox.Config // the inbox's own, once the core is made
-	Fewest, Most int           // bounds of the number of workers
-	Asks         bool          // the options set those bounds
-	Blocking     bool          // handlers wait rather than compute
-	ExpiresAt    func(cmd any) time.Time
-	Timeout      time.Duration
-	Grace        time.Duration
-	RetryIf      func(error) bool
-	Refusal      func(error) (asked time.Duration, refused bool)
-	Endures      int           // how many crashes in a row, beyond one for each worker, the stage endures
-	EnduresStart int           // how many failures to start, in the same way
-	StartsFor    time.Duration // for how long failures to start are endured at least
-	Outs         []behaviour.Outlet
-	// Stateful is the part of the stage that a checkpoint of the pipeline
-	// saves; nil: none.
-	Stateful states.Stateful
-	Single   bool              // a command makes one further command for each of Outs, at most
-	KeyOf    func(cmd any) any // the key of a command, for the log; nil if the stage is not keyed
-	Made     Made              // where the stage was made
-}
-
-// Typed is the side of a stage that has its command type and its public types.
-type Typed interface {
-	// Takes reports whether a message is a command of the stage.
-	Takes(message any) bool
-	// Type returns the type of the stage's commands.
-	Type() reflect.Type
-	// Key returns a function that gives the key of a command a number which is
-	// the same in all processes; nil if the stage is not keyed. The error says
-	// why the keys have no such number.
-	Key() (of func(cmd any) uint64, err error)
-	// Faults returns all that is wrong with the stage's options.
-	Faults() []error
-	// Surround sets the middleware of the stage's pipeline, a
-	// []stage.MiddlewareFunc, before an instance starts.
-	Surround(around any)
-	// Snapshot returns the accounts of the stage as a stage.Snapshot.
-	Snapshot(accounts *inbox.Accounts) any
-}
-
 // New returns a core for a stage. It has no version of a behaviour until
 // [Core.Install] or [Core.Share] is called.
 func New(config *Config, typed Typed) *Core {
-	c := &Core{config: config, typed: typed, inbox: inbox.New(*config.Inbox)}
+	c := &Core{spec: Spec{config, typed}, inbox: inbox.New(*config.Inbox)}
 	config.Inbox = c.inbox.Config()
 	c.Pool = &Pool{core: c, group: c.inbox.Workers(), least: config.Fewest, most: config.Most}
 	c.staff = &worker.Stage{Inbox: c.inbox, Versions: version.Series{Inbox: c.inbox}}
 	c.inbox.Owner = c.staff
-	c.Install(c.staff.Versions.New(func(*version.Version) version.Instance { return nil }, false))
+	c.Install(func(*version.Version) Instance { return nil })
 	return c
 }
 
@@ -117,14 +72,17 @@ type Instance interface {
 	worker.Handler
 }
 
-// NewVersion returns a version whose instances build makes. The workers share
-// one instance if the stage's own version is shared.
-func (c *Core) NewVersion(build func(*version.Version) Instance) *version.Version {
-	return c.staff.Versions.New(func(of *version.Version) version.Instance { return build(of) }, c.shares)
+// Install sets the version that a stage which has not been started begins with:
+// build makes its instances.
+func (c *Core) Install(build func(*version.Version) Instance) {
+	c.staff.Versions.Install(c.newVersion(build))
 }
 
-// Install sets the version that a stage which has not been started begins with.
-func (c *Core) Install(v *version.Version) { c.staff.Versions.Install(v) }
+// newVersion returns a version whose instances build makes. The workers share
+// one instance if the stage's own version is shared.
+func (c *Core) newVersion(build func(*version.Version) Instance) *version.Version {
+	return c.staff.Versions.New(func(of *version.Version) version.Instance { return build(of) }, c.shares)
+}
 
 // Share makes the workers share one instance. It installs the version that will
 // hold it, and returns that version.
@@ -146,49 +104,15 @@ func (c *Core) Deferring() { c.staff.Defers = true }
 // before the stage starts.
 func (c *Core) SetBoxes(boxes command.Recycler) { c.staff.Boxes = boxes }
 
+// Spec returns what is known of the stage before it starts.
+func (c *Core) Spec() *Spec { return &c.spec }
+
 // Name returns the stage's name.
-func (c *Core) Name() string { return c.config.Inbox.Name }
-
-// Made returns where the stage was made.
-func (c *Core) Made() string { return c.config.Made.String() }
-
-// Type returns the type of the stage's commands.
-func (c *Core) Type() reflect.Type { return c.typed.Type() }
-
-// Key returns a function that gives the key of a command a number which is the
-// same in all processes; nil if the stage is not keyed.
-func (c *Core) Key() (of func(cmd any) uint64, err error) { return c.typed.Key() }
-
-// IsKeyed reports whether the stage is a keyed one.
-func (c *Core) IsKeyed() bool {
-	key, err := c.Key()
-	return key != nil || err != nil
-}
-
-// Faults returns all that is wrong with the stage's options.
-func (c *Core) Faults() []error { return c.typed.Faults() }
-
-// KeyOf returns the key of a command, and whether the stage is keyed. It calls
-// user code.
-func (c *Core) KeyOf(cmd any) (key any, keyed bool) {
-	if c.config.KeyOf == nil || !c.typed.Takes(cmd) {
-		return nil, false
-	}
-	return c.config.KeyOf(cmd), true
-}
-
-// Takes returns the type of the stage's commands, in words.
-func (c *Core) Takes() string { return c.typed.Type().String() }
+func (c *Core) Name() string { return c.spec.config.Inbox.Name }
 
 // Snapshot returns a stage.Snapshot of the accounts. This package does not know
 // that type.
-func (c *Core) Snapshot(accounts inbox.Accounts) any { return c.typed.Snapshot(&accounts) }
-
-// Outs returns the ports and stages that the stage declares, without missing
-// ones, which are among the faults.
-func (c *Core) Outs() []behaviour.Outlet {
-	return slices.DeleteFunc(slices.Clone(c.config.Outs), IsMissing)
-}
+func (c *Core) Snapshot(accounts inbox.Accounts) any { return c.spec.typed.Snapshot(&accounts) }
 
 // Mark is embedded by stage.Stage. It makes a stage of any command type a
 // [Staged] and a part of a pipeline, by methods that users do not see.
@@ -214,6 +138,12 @@ func IsMissing(p behaviour.Outlet) bool {
 	return IsNil(p) || ok && CoreOf(p) == nil
 }
 
+// Outs returns the ports and stages that the stage declares, without missing
+// ones, which are among the faults.
+func (s *Spec) Outs() []behaviour.Outlet {
+	return slices.DeleteFunc(slices.Clone(s.config.Outs), IsMissing)
+}
+
 // Owes reports whether suspended handlers, or results that wait for their turn,
 // have something for another stage.
 func (c *Core) Owes(to *behaviour.Inlet) bool { return c.staff.Owes(to) }
@@ -221,31 +151,11 @@ func (c *Core) Owes(to *behaviour.Inlet) bool { return c.staff.Owes(to) }
 // Inbox returns the stage's inbox.
 func (c *Core) Inbox() *inbox.Inbox { return c.inbox }
 
-// Stateful returns the state that a checkpoint of the pipeline saves of the
-// stage; nil if there is none.
-func (c *Core) Stateful() states.Stateful { return c.config.Stateful }
-
-// Single reports whether a command makes one further command for each port, at
-// most.
-func (c *Core) Single() bool { return c.config.Single }
-
-// Blocking reports whether the stage's handlers wait rather than compute.
-func (c *Core) Blocking() bool { return c.config.Blocking }
-
-// Asked returns the fewest workers that the stage's options ask for, or 0 if
-// they leave that to the default.
-func (c *Core) Asked() int {
-	if !c.config.Asks {
-		return 0
-	}
-	return c.config.Fewest
-}
-
 // Preset returns the knobs of the inbox as the stage's options set them.
-func (c *Core) Preset() inbox.Knobs { return c.config.Inbox.Knobs() }
+func (c *Core) Preset() inbox.Knobs { return c.spec.config.Inbox.Knobs() }
 
 // Discipline returns the order that the stage's options give the queue.
-func (c *Core) Discipline() queue.Discipline { return c.config.Inbox.Discipline }
+func (c *Core) Discipline() queue.Discipline { return c.spec.config.Inbox.Discipline }
 
 // Attach gives the stage access to its pipeline. The pipeline calls it once,
 // before it starts the stage.
@@ -253,14 +163,14 @@ func (c *Core) Attach(env *Env) {
 	c.upgrade.mu.Lock() // an upgrade may run already
 	defer c.upgrade.mu.Unlock()
 	s := c.staff
-	s.TTL, s.ExpiresAt = c.config.Inbox.TTL, c.config.ExpiresAt
-	s.Timeout, s.Grace, s.RetryIf = c.config.Timeout, c.config.Grace, c.config.RetryIf
-	s.Refusal, s.Crashed = c.config.Refusal, env.Crashed
+	s.TTL, s.ExpiresAt = c.spec.config.Inbox.TTL, c.spec.config.ExpiresAt
+	s.Timeout, s.Grace, s.RetryIf = c.spec.config.Timeout, c.spec.config.Grace, c.spec.config.RetryIf
+	s.Refusal, s.Crashed = c.spec.config.Refusal, env.Crashed
 	s.Attach(labelled(env.Context, env.Name, c.Name()), env.Log, env.Unsaved)
-	s.Endures, s.EnduresStart, s.StartsFor = int32(c.config.Endures), int32(c.config.EnduresStart), c.config.StartsFor
+	s.Endures, s.EnduresStart, s.StartsFor = int32(c.spec.config.Endures), int32(c.spec.config.EnduresStart), c.spec.config.StartsFor
 	s.Apart = actor.Apart(env.System)
 	c.inbox.StartWorker = c.Pool.startCalled
-	c.typed.Surround(env.Around)
+	c.spec.typed.Surround(env.Around)
 	c.Pool.attach(env)
 }
 

@@ -93,7 +93,7 @@ func (c *Core) receive(message any, sender *actor.PID) {
 	if sender != nil {
 		e.From = command.NewTicket(func(result any, err error) { c.answer(sender, result, err) }).Origin()
 	}
-	if !c.typed.Takes(message) {
+	if !c.spec.typed.Takes(message) {
 		c.refuse(sender, message, reason.Type, c.mistyped(message))
 		return
 	}
@@ -109,7 +109,7 @@ func (c *Core) receive(message any, sender *actor.PID) {
 // with a [*TypeError].
 func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
 	load := cmd
-	if s := c.config.Inbox.Summer(); s != nil && cmd != nil && reflect.TypeOf(cmd) == s.SumType() && s.SumType() != c.Type() {
+	if s := c.spec.config.Inbox.Summer(); s != nil && cmd != nil && reflect.TypeOf(cmd) == s.SumType() && s.SumType() != c.Spec().Type() {
 		load = s.PassAgain(cmd)
 	} else if err := c.CheckType(cmd); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (c *Core) handleCall(ctx context.Context, cmd any, want reflect.Type) (resu
 // CheckType returns a [*TypeError] for a command of another type than the
 // stage's, and counts it.
 func (c *Core) CheckType(cmd any) error {
-	if !c.typed.Takes(cmd) && (cmd != nil || c.typed.Type().Kind() != reflect.Interface) {
+	if !c.spec.typed.Takes(cmd) && (cmd != nil || c.spec.typed.Type().Kind() != reflect.Interface) {
 		return c.mistyped(cmd)
 	}
 	return nil
@@ -172,7 +172,7 @@ func (c *Core) CheckType(cmd any) error {
 // error.
 func (c *Core) mistyped(cmd any) error {
 	c.inbox.Mistyped()
-	return &TypeError{Stage: c.Name(), Want: c.Takes(), Got: fmt.Sprintf("%T", cmd)}
+	return &TypeError{Stage: c.Name(), Want: c.Spec().Takes(), Got: fmt.Sprintf("%T", cmd)}
 }
 
 // refusalReason returns why the inbox refused a command.

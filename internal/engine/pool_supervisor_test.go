@@ -84,9 +84,9 @@ func newFixture(n int, start func() error) *fixture {
 		}},
 		Fewest: n, Most: 9, Endures: 1 << 20, EnduresStart: 2,
 	}, untyped{})
-	f.Install(f.NewVersion(func(of *version.Version) Instance {
+	f.Install(func(of *version.Version) Instance {
 		return counted{of: of, start: start, begun: &f.begun, stopped: &f.stopped}
-	}))
+	})
 	host := &inbox.Pipeline{Base: time.Now()}
 	host.Attach(f.inbox)
 	f.Attach(&Env{Host: host, System: system, Name: "test", Log: slog.New(slog.DiscardHandler), Context: context.Background()})

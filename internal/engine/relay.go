@@ -39,9 +39,9 @@ func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 		instances = relayCalls
 	}
 	c.inbox.Settings().Relay(relayBatch, instances, elsewhere)
-	c.config.Inbox = c.inbox.Config()
-	c.config.Blocking, c.config.ExpiresAt, c.config.Timeout, c.config.RetryIf = true, nil, 0, nil
-	c.config.Fewest, c.config.Most, c.config.Asks = 1, 1, true
+	c.spec.config.Inbox = c.inbox.Config()
+	c.spec.config.Blocking, c.spec.config.ExpiresAt, c.spec.config.Timeout, c.spec.config.RetryIf = true, nil, 0, nil
+	c.spec.config.Fewest, c.spec.config.Most, c.spec.config.Asks = 1, 1, true
 	c.Pool.least, c.Pool.most = 1, 1
 	c.staff.Runs, c.staff.Versions.Suspends, c.staff.Defers = nil, false, false
 	if call != nil {
@@ -59,7 +59,7 @@ func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 func (c *Core) refusesCalls(elsewhere error) error {
 	problem := "its carrier takes no calls, so no result comes back from there; submit or forward the command"
 	switch {
-	case c.IsKeyed():
+	case c.Spec().IsKeyed():
 		problem = "it is keyed, and a keyed stage takes no calls from other processes; submit or forward the command, " +
 			"or call a process of package coordination/rpc instead"
 	case elsewhere != nil:

@@ -7,10 +7,10 @@ import (
 	"github.com/golda-dev/golda/internal/version"
 )
 
-// Upgrade makes another version the present one, and returns the previous one.
-// If the stage runs, the first instance is started before. Upgrades of a stage
-// run one at a time.
-func (c *Core) Upgrade(ctx context.Context, to *version.Version) (before *version.Version, err error) {
+// Upgrade makes another version the present one, whose instances build makes,
+// and returns the previous one. If the stage runs, the first instance is started
+// before. Upgrades of a stage run one at a time.
+func (c *Core) Upgrade(ctx context.Context, build func(*version.Version) Instance) (before *version.Version, err error) {
 	if c.process != "" {
 		return nil, &ElsewhereError{c.Name(), c.process, "it can be upgraded there only"}
 	}
@@ -19,6 +19,7 @@ func (c *Core) Upgrade(ctx context.Context, to *version.Version) (before *versio
 		return nil, err
 	}
 	defer done()
+	to := c.newVersion(build)
 	if err := to.Build(); err != nil {
 		return nil, err
 	}

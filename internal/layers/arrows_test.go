@@ -54,7 +54,7 @@ internal/control: 1
 	view reconcile policies actor
 
 internal/engine: 1
-	made pool core relay endpoint broken crash_history suspend upgrade
+	made spec pool core relay endpoint broken crash_history suspend upgrade
 	pool_supervisor stuck doc
 
 internal/letters: 0
