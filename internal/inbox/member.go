@@ -239,7 +239,7 @@ func (ws *workerSet) park(m *Member) {
 }
 
 // retires reports whether a worker that takes its turn must leave: any worker
-// is, while there are excess workers.
+// must, while there are excess workers.
 func (ws *workerSet) retires() bool { return ws.unshrink(1) == 1 }
 
 // shrink asks n workers to leave: the first workers to take a turn will. It
