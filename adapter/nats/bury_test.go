@@ -111,6 +111,32 @@ func TestTheRetryOfALetterThatIsDeniedFailsAtOnce(t *testing.T) {
 	require.NoError(t, ctx.Err())
 }
 
+func TestLettersThatMayNotBeReadOrDroppedAreAnErrorAtOnce(t *testing.T) {
+	deny := func(subjects ...string) *server.Permissions {
+		return &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: subjects}}
+	}
+	s := serve(t, &server.Options{Users: []*server.User{
+		{Username: "all", Password: "p"},
+		{Username: "blind", Password: "p", Permissions: deny("$JS.API.STREAM.MSG.GET.>", "$JS.API.DIRECT.GET.>")},
+		{Username: "reader", Password: "p", Permissions: deny("$JS.API.STREAM.MSG.DELETE.>")},
+	}})
+	of := func(user string) *nats.Inlet[string] {
+		return inlet(t, connect(t, s.ClientURL(), natsgo.UserInfo(user, "p")), "texts", nats.Options[string]{Retry: onceOnly})
+	}
+	texts := of("all")
+	require.NoError(t, texts.Publish(t.Context(), "", "x"))
+	var done atomic.Int64
+	newPipeline(t, failsFor(1, &done), texts.Feed)
+	eventually(t, "there is a letter", func() bool { return texts.Counts().DeadLettered == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	for _, err := range of("blind").Letters(ctx) {
+		require.ErrorContains(t, err, `nats: inlet "texts": dead letters: the server does not permit "$JS.API.`)
+	}
+	require.ErrorContains(t, of("reader").Drop(ctx, lettersOf(t, texts)[0]), `the server does not permit "$JS.API.STREAM.MSG.DELETE.GOLDA_texts_DEAD"`)
+	require.NoError(t, ctx.Err())
+}
+
 func TestALetterIsCutIfTheServerTakesLessThanBefore(t *testing.T) {
 	dir := t.TempDir()
 	conn, err := nats.Embed(dir, nats.Store{})

@@ -154,7 +154,7 @@ func (t *tracker) store(l letter) error {
 		shorten(m, t.conn.MaxPayload())
 		if err = t.storeMessage(m); err == nil && m.Header.Get(headerCut) != "" {
 			t.log.Error("the server does not take the whole letter of a message, and its data or headers are cut; raise MaxPayload to keep large data",
-				"sequence", l.d.seq, "bytes", len(l.d.message().Data), "kept", len(m.Data), "max_payload", t.conn.MaxPayload())
+				"sequence", l.d.seq, "bytes", len(l.d.message().Data), "kept", len(m.Data), "missing", m.Header.Get(headerCut), "max_payload", t.conn.MaxPayload())
 		}
 	}
 	if isThere(err) {
@@ -339,7 +339,11 @@ func (i *Inlet[C]) Letters(ctx context.Context) iter.Seq2[Letter, error] {
 	link.CheckContext(ctx, "nats: Letters")
 	return func(yield func(Letter, error) bool) {
 		for next := uint64(1); ; {
-			m, err := i.dead.GetMsg(ctx, next, jetstream.WithGetMsgSubject(i.names.deadSubject+".*"))
+			var m *jetstream.RawStreamMsg
+			err := i.conn.denials.ask(ctx, i.names.has, func(ctx context.Context) (err error) {
+				m, err = i.dead.GetMsg(ctx, next, jetstream.WithGetMsgSubject(i.names.deadSubject+".*"))
+				return err
+			})
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				return
 			}
@@ -410,7 +414,7 @@ func (i *Inlet[C]) Drop(ctx context.Context, l Letter) error {
 	if l.at == 0 {
 		return fmt.Errorf("nats: inlet %q: drop: %w", i.name, errNoLetter)
 	}
-	err := i.dead.DeleteMsg(ctx, l.at)
+	err := i.conn.denials.ask(ctx, i.names.has, func(ctx context.Context) error { return i.dead.DeleteMsg(ctx, l.at) })
 	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
