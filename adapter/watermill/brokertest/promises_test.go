@@ -486,7 +486,7 @@ func killedBroker(t *testing.T, k *kit) {
 
 // killedProcesses has processes of their own handle messages, each for a moment. Their effects are lines of a file.
 func killedProcesses(t *testing.T, k *kit) {
-	const n = 200
+	const n = 3 * mostHandled
 	k.subscribe(t)
 	k.publish(t, n)
 	dir := t.TempDir()
@@ -510,7 +510,7 @@ func killedProcesses(t *testing.T, k *kit) {
 		require.NoError(t, err)
 		eventually(t, "some more", func() bool {
 			now := len(effects())
-			return now >= min(before+n/4, n) || p.ended()
+			return now >= min(before+mostHandled/3, n) || p.ended()
 		})
 		require.False(t, p.ended(), p.text.String())
 		p.kill()
@@ -527,7 +527,11 @@ func killedProcesses(t *testing.T, k *kit) {
 	}
 }
 
-// workUntilKilled handles the messages of a topic: it writes a line for each.
+// mostHandled is how many messages a process of killedProcesses handles, if it is not killed before: so several processes are needed, however
+// fast they are. It handles some messages again that the process before it has not acknowledged.
+const mostHandled = 120
+
+// workUntilKilled handles the messages of a topic: it writes a line for each, and then waits to be killed.
 func workUntilKilled(work string) {
 	parts := strings.SplitN(work, " ", 4)
 	k := &kit{broker: attach(parts[0], parts[1]), name: parts[0], topic: parts[2]}
@@ -537,7 +541,11 @@ func workUntilKilled(work string) {
 	}
 	t := &noTest{}
 	s := k.source(t, k.subscriber(t, 300*time.Millisecond), watermill.Options[int]{Subscriptions: 2})
+	var handled atomic.Int32
 	write := stage.Sink("write", func(_ context.Context, n int) error {
+		if handled.Add(1) > mostHandled {
+			select {}
+		}
 		_, err := fmt.Fprintln(file, n)
 		return err
 	})
