@@ -171,7 +171,7 @@ func (d *Decisions) OnVisits(n int) { d.visits = option[int]{n, true} }
 // asks for it. Of several controllers the last one counts.
 func (d *Decisions) WatchMachine(on bool) { d.machine = option[bool]{on, true} }
 
-// makes notes that a pool is to be made, if it does not exist.
+// makes notes that a pool must be made, if it does not exist.
 func (d *Decisions) makes(pool string) {
 	if !slices.Contains(d.made, pool) {
 		d.made = append(d.made, pool)

@@ -22,8 +22,8 @@ type Knob interface {
 // of the [Snapshot] that shows its value.
 type Setting[T any] struct{ rule }
 
-// Set wishes that the knob of a stage has a value; a knob of admission may be
-// that of the [Entry], too. The reason is a few words for the journal, with
+// Set wishes that the knob of a stage has a value. The knobs of admission may
+// belong to the [Entry], too. The reason is a few words for the journal, with
 // numbers, such as "queue 120 > 100 for 3 samples".
 //
 //	controller.KnobWorkers.Set(d, st.ID, 4, "120 waiting")
@@ -40,8 +40,8 @@ func (k *Setting[T]) SetPool(d *Decisions, pool string, value T, why string) {
 	d.wish(ofPool(k, pool), value, why)
 }
 
-// Wish returns what a controller wishes for the knob of a stage, as it gave the
-// value, before it is limited to the knob's bounds, and why. It returns false if
+// Wish returns the value that a controller wishes for the knob of a stage,
+// before it is limited to the knob's bounds, and why. It returns false if
 // there is no wish.
 func (k *Setting[T]) Wish(d *Decisions, s StageID) (value T, why string, ok bool) {
 	return k.find(d, ofStage(k, s))
@@ -72,8 +72,8 @@ type ruled interface {
 	meaning() *rule
 }
 
-// rule is what a wish for a knob means: a function for each kind of owner that
-// the knob has, nil for the others. The functions note a change, or a fault.
+// rule is the meaning of a wish for a knob: a function for each kind of owner
+// that the knob has, nil for the others. The functions note a change, or a fault.
 type rule struct {
 	name  string
 	makes bool // a wish for a pool that does not exist makes it
@@ -86,7 +86,7 @@ type rule struct {
 // The knobs.
 var (
 	// KnobWorkers is the number of workers of a pool. The number of a stage is
-	// that of its own pool. A wish for a pool that does not exist makes it, with
+	// the number of its own pool. A wish for a pool that does not exist makes it, with
 	// at least one worker and at most [MostWorkers].
 	KnobWorkers = &Setting[int]{rule{name: "workers", makes: true, stage: (*settling).ownWorkers, pool: (*settling).poolWorkers}}
 

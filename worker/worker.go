@@ -102,7 +102,7 @@ type gear struct {
 	executor executor // of the last instance; nil before the first
 }
 
-// called is what a worker needs for commands with callers' contexts.
+// called has the contexts of commands that bring a caller's.
 type called struct {
 	last    *handling.Valued  // of the last command whose caller's context gives values only; the next command may have the same
 	present *handling.Calling // of the present command, if it may end with its caller's context

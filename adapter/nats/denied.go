@@ -179,8 +179,8 @@ func (d *denials) about(subject string, after time.Time) *denial {
 // inboxes of all processes of a user have one prefix, and this connection
 // subscribes to its own inboxes only: nats.go does so for all requests at once,
 // and package jetstream for all messages that are published without waiting,
-// with a wildcard for the request. Another subscription below the prefix is the
-// program's own, or that of one consumer. A denial of publishing to an inbox
+// with a wildcard for the request. Another subscription below the prefix belongs to
+// the program itself, or to one consumer. A denial of publishing to an inbox
 // concerns the answers to another process.
 func (d *denials) isAnswer(now *denial) bool {
 	prefix := d.nc.Opts.InboxPrefix

@@ -104,7 +104,7 @@ func (c *Core) Deferring() { c.staff.Defers = true }
 // before the stage starts.
 func (c *Core) SetBoxes(boxes command.Recycler) { c.staff.Boxes = boxes }
 
-// Spec returns what is known of the stage before it starts.
+// Spec returns the options of the stage, and the types of its commands and keys.
 func (c *Core) Spec() *Spec { return &c.spec }
 
 // Name returns the stage's name.

@@ -51,8 +51,8 @@ type Typed interface {
 	Snapshot(accounts *inbox.Accounts) any
 }
 
-// Spec is what is known of a stage before it starts: its options, and the types
-// of its commands and keys.
+// Spec describes a stage before it starts: its options, and the types of its
+// commands and keys.
 type Spec struct {
 	config *Config
 	typed  Typed

@@ -56,8 +56,8 @@ func (s *state) keepCopy(m *Member, n int) {
 	}
 }
 
-// drop forgets what a worker was given, when it may be long until it is given
-// more.
+// drop forgets the commands that a worker was given, when it may be long until
+// it is given more.
 func (m *Member) drop() {
 	clear(m.custody.copies)
 	m.custody.copies = m.custody.copies[:0]
@@ -305,9 +305,9 @@ func (b Batches) Started() int {
 	return b.in.state.suspended() + b.in.state.runnable()
 }
 
-// apartSuspender is what a task of internal/coro offers beside: to be woken by
-// a goroutine that runs beside the tasks, which a test that steps through a
-// pipeline distinguishes from the others.
+// apartSuspender is a task of internal/coro, which a goroutine beside the tasks
+// may wake. A test that steps through a pipeline distinguishes that goroutine
+// from the others.
 type apartSuspender interface {
 	SuspendApart(start func(wake func())) error
 }

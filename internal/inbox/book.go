@@ -152,8 +152,8 @@ func (s *state) times(now int64) (busy, blocked, idle time.Duration) {
 	return s.counts.BusyTime, blocked, max(idle, 0)
 }
 
-// Book books what a worker did in the middle of its batch, before a caller
-// learns of it that may read the accounts, and a mishap in the batch; nil is
+// Book books the work of a worker in the middle of its batch, before a caller
+// that may read the accounts learns of it, and a mishap in the batch; nil is
 // none. It returns false, and books nothing, if the worker was abandoned. So it
 // does if a command is not tried again; see [Retried].
 func (in *Inbox) Book(m *Member, t *Tally, x Mishap) bool {

@@ -118,7 +118,7 @@ var ErrMaxInFlight = errors.New("stage: too many commands in flight; see pipelin
 // forwarded command is in flight already and adds nothing.
 
 // refill is the part of the free places that one count gives out. The rest
-// covers what other edges bring in before the next count.
+// covers the commands that come along other edges before the next count.
 const refill = 8
 
 // Allow takes a command off the allowance. It reports false if the pipeline

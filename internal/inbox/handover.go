@@ -11,8 +11,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Take books what a worker of an ordered stage did, and returns, behind
-// what the slice has, results that may leave the stage now. If there are any
+// Take books the work of a worker of an ordered stage, and appends the results
+// that may leave the stage now to a slice. If there are any
 // the worker is the only one that gets them, until it has handed all of them
 // over and asks again.
 func (r Results) Take(m *Member, t *Tally, into []line.Result) []line.Result {

@@ -286,7 +286,7 @@ func (s *state) forgetLanes(m *Member) {
 // payers returns the places of commands that may get permits of their keys
 // back.
 func (in *Inbox) payers(es []command.Envelope) places {
-	if in.state.queue.rates != nil { // which is not changed
+	if in.state.queue.rates != nil { // it is set once
 		return in.state.queue.places(es)
 	}
 	return places{}

@@ -12,7 +12,8 @@ import (
 
 // Mishap says why commands leave a worker's batch that its handler has not
 // completed: [Unbegun], [Expired], [Stopped], [Retried] or [Crashed]. The
-// commands may be in the worker's memory: the inbox copies what it keeps.
+// commands may be in the worker's memory: the inbox copies the commands that it
+// keeps.
 type Mishap interface {
 	// locate asks for the places of commands that may return to the queue, or
 	// get permits back. It may call user code, so the lock is not held.
