@@ -570,3 +570,20 @@ func TestValuesPrintShortInAJournal(t *testing.T) {
 	}
 	require.Equal(t, "1s mine: entry: rate no limit to 100/s, 1 at once: too much", c.String())
 }
+
+func TestAKnobOfAnotherOwnerIsAFaultThatNamesBoth(t *testing.T) {
+	var none controller.Setting[int]
+	for want, wish := range map[string]func(d *controller.Decisions){
+		`dispatch of "parse": has no such knob`:       func(d *controller.Decisions) { controller.KnobDispatch.Set(d, parse, controller.Polled, "x") },
+		`priority of "both": a pool has no such knob`: func(d *controller.Decisions) { controller.KnobPriority.SetPool(d, "both", 3, "x") },
+		`rate of "both": a pool has no such knob`:     func(d *controller.Decisions) { controller.KnobRate.SetPool(d, "both", controller.Rate{}, "x") },
+		` of "parse": has no such knob`:               func(d *controller.Decisions) { none.Set(d, parse, 3, "x") },
+	} {
+		var d controller.Decisions
+		controller.KnobWorkers.SetPool(&d, "both", 2, "there is one")
+		wish(&d)
+		_, faults := controller.Settle("mine", fourStages(), &d)
+		require.Len(t, faults, 1, want)
+		require.ErrorContains(t, faults[0], want)
+	}
+}
