@@ -67,6 +67,21 @@ func TestADeniedSubscriptionOfOneInboxEndsNoOtherRequest(t *testing.T) {
 	require.Nil(t, d.about("golda.inlet.scans", time.Time{}))
 }
 
+// A process that may not acknowledge reads its letters meanwhile.
+func TestADeniedAcknowledgementEndsNoRequestAboutTheInlet(t *testing.T) {
+	d, _ := denying()
+	require.NoError(t, d.ask(t.Context(), namesOf("scans").requests, func(ctx context.Context) error {
+		d.refuse("Publish to", "$JS.ACK.GOLDA_scans.golda.5.1.5.1795824126816569477.0")
+		d.refuse("Publish to", "golda.inlet.scans")
+		d.refuse("Publish to", "$JS.API.STREAM.MSG.GET.GOLDA_others_DEAD")
+		return ctx.Err()
+	}))
+	require.ErrorContains(t, d.ask(t.Context(), namesOf("scans").requests, func(ctx context.Context) error {
+		d.refuse("Publish to", "$JS.API.STREAM.MSG.GET.GOLDA_scans_DEAD")
+		return ctx.Err()
+	}), "GOLDA_scans_DEAD")
+}
+
 // The connection subscribes to its answers once, before the message that waits for one.
 func TestAConnectionWithoutAnswersFailsEachMessageAtOnce(t *testing.T) {
 	d, _ := denying()

@@ -72,7 +72,7 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 		return err
 	}
 	i.o = o.filled()
-	if err = i.conn.denials.ask(ctx, i.names.has, i.make); err != nil {
+	if err = i.conn.denials.ask(ctx, i.names.requests, i.make); err != nil {
 		return err
 	}
 	i.tracker = newTracker(trackerConfig{

@@ -340,7 +340,7 @@ func (i *Inlet[C]) Letters(ctx context.Context) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		for next := uint64(1); ; {
 			var m *jetstream.RawStreamMsg
-			err := i.conn.denials.ask(ctx, i.names.has, func(ctx context.Context) (err error) {
+			err := i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) (err error) {
 				m, err = i.dead.GetMsg(ctx, next, jetstream.WithGetMsgSubject(i.names.deadSubject+".*"))
 				return err
 			})
@@ -414,7 +414,7 @@ func (i *Inlet[C]) Drop(ctx context.Context, l Letter) error {
 	if l.at == 0 {
 		return fmt.Errorf("nats: inlet %q: drop: %w", i.name, errNoLetter)
 	}
-	err := i.conn.denials.ask(ctx, i.names.has, func(ctx context.Context) error { return i.dead.DeleteMsg(ctx, l.at) })
+	err := i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) error { return i.dead.DeleteMsg(ctx, l.at) })
 	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}

@@ -236,6 +236,11 @@ func (n names) has(subject string) bool {
 		})
 }
 
+// requests reports whether a subject is that of a request to JetStream about
+// the inlet. An acknowledgement or a message of the inlet that is denied
+// meanwhile is no answer to such a request.
+func (n names) requests(subject string) bool { return isAPI(subject) && n.has(subject) }
+
 const consumerName = "golda"
 
 func namesOf(inlet string) names {
