@@ -47,6 +47,7 @@ coordination/monitor 7
 coordination/synchronizer 8
 controller       60
 controller/simulator 24
+controller/lab   17
 supervisor       60
 adapter/failsafe 11
 adapter/http     16

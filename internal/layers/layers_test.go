@@ -114,6 +114,7 @@ stage/stagetest:    *
 stage/stagetest/internal/chaos: *
 coordination/transport/transporttest: coordination/transport
 internal/nodetest:  coordination/coroutine coordination/monitor coordination/rpc
+controller/lab:     *
 adapter/*:          *
 examples/*:         *
 `
@@ -145,6 +146,7 @@ var mustNotLink = map[string]string{
 	"github.com/nats-io":        "only adapters talk to NATS",
 	module + "/stage/stagetest": "a test kit is for tests",
 	module + "/adapter":         "an adapter is chosen by the program, not by the core",
+	module + "/controller/lab":  "a laboratory is for experiments",
 	module + "/examples":        "an example is not a library",
 	protoactor + "/remote":      "delivers at most once, and loses messages silently",
 	protoactor + "/cluster":     "splits when a member freezes",
@@ -214,7 +216,7 @@ func TestTheCoreRequiresNothingOfAnAdapter(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "\n\t"+protoactor+" ")
 	for _, of := range []string{
-		"github.com/nats-io/", "github.com/ThreeDotsLabs/", "github.com/failsafe-go/", "github.com/fsnotify/", "golang.org/x/image", module + "/",
+		"github.com/nats-io/", "github.com/ThreeDotsLabs/", "github.com/failsafe-go/", "github.com/fsnotify/", "github.com/HdrHistogram/", "golang.org/x/image", module + "/",
 	} {
 		require.NotContains(t, string(text), "\n\t"+of)
 	}
