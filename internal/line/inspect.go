@@ -27,10 +27,10 @@ func Inspect(l Line) (in Inside) {
 	switch l := l.(type) {
 	case *lanes:
 		in.Kept, in.Ready, in.Taken = l.empty.n, l.ready.n, len(l.taken)
-		for k, ln := range l.byKey {
+		for ln := range l.byKey.all() {
 			if ln.in != &l.empty {
 				in.Lanes = append(in.Lanes, LaneInside{
-					ln, k, ln.ring.Len(), int(ln.again), int(ln.reserved), ln.held, ln.blocked, ln.in == &l.ready,
+					ln, ln.key, ln.ring.Len(), int(ln.again), int(ln.reserved), ln.held, ln.blocked, ln.in == &l.ready,
 				})
 			}
 		}

@@ -59,7 +59,7 @@ func (l *lanes) Resize(capacity int) {
 	if l.most <= before {
 		return
 	}
-	for _, ln := range l.byKey {
+	for ln := range l.byKey.all() {
 		l.Vacate(ln)
 	}
 }
@@ -72,7 +72,7 @@ func (l *lanes) Find(r Rank) *Lane {
 	if r.Key == NoKey {
 		return nil
 	}
-	return l.byKey[r.Key]
+	return l.byKey.get(r.Key)
 }
 
 // Of returns the lane of a key.

@@ -70,7 +70,7 @@ func (l *lanes) keepSpent(ln *Lane) {
 	for range 2 { // one for the lane that has come, and one more
 		if first := l.empty.first; l.empty.n > mostSpent || l.empty.n > mostEmpty && l.forgettable(first) {
 			l.reuse(first)
-			delete(l.byKey, first.key)
+			l.byKey.delete(first.key)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (l *lanes) Dry() int { return len(l.dry) }
 
 // Refund puts a permit back, for a command whose handler was not called.
 func (l *lanes) Refund(r Rank) {
-	ln := l.byKey[r.Key]
+	ln := l.byKey.get(r.Key)
 	if ln == nil {
 		return // its bucket was full
 	}

@@ -44,7 +44,7 @@ type lanes struct {
 	Base
 
 	rank        func(load any) Rank
-	byKey       map[uint64]*Lane
+	byKey       laneTable
 	ready       laneList
 	empty       laneList // a key that is used again needs no new lane
 	room        int      // slots of the rings of empty lanes
@@ -101,7 +101,7 @@ const QuarterOfCapacity = -1
 // Keyed returns the line of a stage that is keyed, or has a rate for each key.
 func Keyed(k Keys) Line {
 	return &lanes{
-		rank: func(load any) Rank { return Rank{Key: k.Of(load)} }, byKey: map[uint64]*Lane{},
+		rank:  func(load any) Rank { return Rank{Key: k.Of(load)} },
 		keyed: k.InTurn, bound: k.Most, full: rate.New(k.Rate),
 	}
 }
@@ -130,7 +130,7 @@ func (l *lanes) of(k uint64) *Lane {
 	if k == NoKey {
 		return new(Lane)
 	}
-	ln := l.byKey[k]
+	ln := l.byKey.get(k)
 	if ln != nil {
 		if ln.in == &l.empty {
 			l.reuse(ln)
@@ -139,13 +139,13 @@ func (l *lanes) of(k uint64) *Lane {
 	}
 	if ln = l.empty.first; l.empty.n >= mostEmpty/2 && (l.empty.n >= mostSpent || l.forgettable(ln)) {
 		l.reuse(ln)
-		delete(l.byKey, ln.key)
+		l.byKey.delete(ln.key)
 	} else {
 		ln = new(Lane)
 	}
 	ln.key = k
 	l.fillUp(ln)
-	l.byKey[k] = ln
+	l.byKey.add(ln)
 	return ln
 }
 
@@ -232,7 +232,7 @@ func (l *lanes) update(ln *Lane) {
 	case l.hasRoom(ln):
 		l.keep(ln)
 	default:
-		delete(l.byKey, ln.key)
+		l.byKey.delete(ln.key)
 	}
 }
 
@@ -337,7 +337,7 @@ func (l *lanes) any() (least *Lane) {
 	case len(l.dry) > 0:
 		return l.dry[0]
 	}
-	for _, ln := range l.byKey {
+	for ln := range l.byKey.all() {
 		if ln.ring.Len() > 0 && (least == nil || ln.key < least.key) {
 			least = ln
 		}
@@ -360,7 +360,7 @@ func (l *lanes) Oldest() *command.Envelope { return l.At(0) }
 
 // Count counts the commands that match.
 func (l *lanes) Count(match func(*command.Envelope) bool) (n int) {
-	for _, ln := range l.byKey {
+	for ln := range l.byKey.all() {
 		n += count(&ln.ring, match)
 	}
 	for ln := l.ready.first; ln != nil; ln = ln.next {
@@ -387,7 +387,7 @@ func (l *lanes) Remove(match func(*command.Envelope) bool) (es []command.Envelop
 			l.update(ln)
 		}
 	}
-	for _, ln := range l.byKey {
+	for ln := range l.byKey.all() {
 		remove(ln)
 	}
 	for ln := l.ready.first; ln != nil; {
@@ -414,7 +414,7 @@ func (l *lanes) Drain() []command.Envelope {
 	for l.ready.n > 0 {
 		empty(l.ready.first)
 	}
-	for _, ln := range l.byKey {
+	for ln := range l.byKey.all() {
 		empty(ln)
 	}
 	l.n = 0

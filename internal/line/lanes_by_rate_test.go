@@ -125,7 +125,7 @@ func TestKeysThatHaveUsedUpTheirRateAreRememberedUpToABound(t *testing.T) {
 	}
 	for k := range 2 * mostSpent {
 		require.True(t, come(k))
-		require.LessOrEqual(t, len(l.byKey), mostSpent)
+		require.LessOrEqual(t, l.byKey.n, mostSpent)
 	}
 	require.False(t, come(2*mostSpent-1), "it is remembered")
 	require.True(t, come(0), "the one that was forgotten has all its permits")
@@ -133,5 +133,5 @@ func TestKeysThatHaveUsedUpTheirRateAreRememberedUpToABound(t *testing.T) {
 	for k := range 4 * mostEmpty {
 		require.Equal(t, 1, func() int { come(3*mostSpent + k); return 1 }())
 	}
-	require.Less(t, len(l.byKey), mostSpent-mostEmpty, "those that have all their permits are forgotten")
+	require.Less(t, l.byKey.n, mostSpent-mostEmpty, "those that have all their permits are forgotten")
 }
