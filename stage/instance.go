@@ -135,6 +135,9 @@ func (i *instance[C]) Handle(ctx context.Context, load any) behaviour.Outcome {
 			return r.Run(ctx.(behaviour.Suspender))
 		}
 	}
+	if b, ok := load.(*link.Box[C]); ok { // link.Open, without its copy of the command
+		return i.call(ctx, *b.Command())
+	}
 	return i.call(ctx, link.Open[C](load))
 }
 

@@ -130,6 +130,9 @@ func (s *keyed[C, K, B]) option(set *settings) {
 	}
 	set.engine.Inbox.KeyCapacity = line.QuarterOfCapacity
 	set.engine.Inbox.Key = func(load any) uint64 {
+		if b, ok := load.(*link.Box[C]); ok { // link.Open, without its copy of the command
+			return hashOf(s.seed, s.key(*b.Command()))
+		}
 		return hashOf(s.seed, s.key(link.Open[C](load)))
 	}
 }

@@ -41,6 +41,8 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 
 	ctx        context.Context //nolint:containedctx // the context of Start, for the Starts of the instances
 	table      [shards]shard[K, B]
+	recent     recent[K, B]
+	ended      atomic.Bool // the stage has stopped
 	instances  atomic.Int64
 	passivated atomic.Uint64
 	kept       atomic.Int64  // states of passivated instances
@@ -56,7 +58,6 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 type shard[K comparable, B any] struct {
 	mu    sync.Mutex // guards the rest, and the fields of the entries except state
 	byKey map[K]*entry[K, B]
-	ended bool        // the stage has stopped
 	root  entry[K, B] // of the ring: next is the entry that was used last
 	kept  entry[K, B] // of the ring of states: next is the entry that was passivated last
 }
@@ -115,10 +116,12 @@ func (s *keyed[C, K, B]) Start(ctx context.Context) error {
 	s.ctx = ctx
 	for i := range s.table {
 		sh := &s.table[i]
-		sh.byKey, sh.ended = map[K]*entry[K, B]{}, false
+		sh.byKey = map[K]*entry[K, B]{}
 		sh.root.prev, sh.root.next = &sh.root, &sh.root
 		sh.kept.prev, sh.kept.next = &sh.kept, &sh.kept
 	}
+	s.ended.Store(false)
+	s.recent.forget()
 	s.parts = shards
 	for _, most := range []int{s.most, s.states} {
 		if most > 0 { // a shard stops one of its own instances for a new one, if it has another
@@ -158,6 +161,7 @@ func (s *keyed[C, K, B]) Stop() {
 		<-s.swept
 		s.sweeper = nil
 	}
+	s.ended.Store(true)
 	for i := range s.table {
 		for _, e := range s.orphanBusy(&s.table[i]) {
 			s.stop(e)
@@ -166,13 +170,11 @@ func (s *keyed[C, K, B]) Stop() {
 	}
 }
 
-// orphanBusy removes from a shard the entries that handlers use, and marks the
-// shard so that no handler uses another. It returns the entries that no handler
-// uses any more.
+// orphanBusy removes from a shard the entries that handlers use. It returns the
+// entries that no handler uses any more.
 func (s *keyed[C, K, B]) orphanBusy(sh *shard[K, B]) (unused []*entry[K, B]) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.ended = true
 	for e := sh.root.next; e != &sh.root; {
 		next := e.next
 		switch {
@@ -197,9 +199,14 @@ func (s *keyed[C, K, B]) count() keyCounts {
 // late, or comes when the stage has stopped: it was given up, and its
 // middleware has called it again.
 func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
-	for sh := s.shardOf(k); ; {
+	h := hashOf(s.seed, k)
+	if e := s.acquireRecent(ctx, h, k); e != nil {
+		return e
+	}
+	for sh := s.shardAt(h); ; {
 		e, stopped := s.tryAcquire(ctx, sh, k)
 		if stopped == nil {
+			s.remember(h, e)
 			return e
 		}
 		if inbox.Until(ctx, stopped) != nil {
@@ -223,7 +230,7 @@ func (s *keyed[C, K, B]) late(ctx context.Context) bool {
 func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (e *entry[K, B], stopped <-chan struct{}) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.ended || s.late(ctx) {
+	if s.ended.Load() || s.late(ctx) {
 		return nil, nil
 	}
 	e = sh.byKey[k]
@@ -257,9 +264,10 @@ func (s *keyed[C, K, B]) passivates() bool { return s.idle > 0 || s.most > 0 }
 // instance is idle for that long.
 func (s *keyed[C, K, B]) now() uint16 { return uint16(s.ticks.Load()) }
 
-func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] {
-	return &s.table[uint64(hashOf(s.seed, k))%s.parts]
-}
+func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] { return s.shardAt(hashOf(s.seed, k)) }
+
+// shardAt returns the shard of the keys with a hash.
+func (s *keyed[C, K, B]) shardAt(hash uint64) *shard[K, B] { return &s.table[hash%s.parts] }
 
 // add adds an entry for a key, without an instance. The shard is locked.
 func (s *keyed[C, K, B]) add(sh *shard[K, B], k K) *entry[K, B] {
