@@ -41,7 +41,7 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 
 	ctx        context.Context //nolint:containedctx // the context of Start, for the Starts of the instances
 	table      [shards]shard[K, B]
-	recent     recent[K, B]
+	recent     recent[entry[K, B]]
 	ended      atomic.Bool // the stage has stopped
 	instances  atomic.Int64
 	passivated atomic.Uint64
@@ -215,6 +215,35 @@ func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 			}
 			<-stopped
 		}
+	}
+}
+
+// acquireRecent acquires the entry of a key if it was remembered and is idle.
+// It returns nil otherwise.
+func (s *keyed[C, K, B]) acquireRecent(ctx context.Context, hash uint64, k K) *entry[K, B] {
+	slot := s.recent.at(hash)
+	if slot == nil {
+		return nil
+	}
+	e := slot.Load()
+	if e == nil || e.key != k || s.late(ctx) || !e.state.CompareAndSwap(idle, atWork) {
+		return nil
+	}
+	if s.ended.Load() { // Stop may not have seen that the entry is used
+		s.release(ctx, e, false)
+		return nil
+	}
+	return e
+}
+
+// remember notes the entry of a key with a hash, which may be nil.
+func (s *keyed[C, K, B]) remember(hash uint64, e *entry[K, B]) {
+	if e == nil || s.passivates() {
+		return
+	}
+	s.recent.fit(int(s.instances.Load()))
+	if slot := s.recent.at(hash); slot != nil { // the stage may have started again
+		slot.Store(e)
 	}
 }
 

@@ -1,9 +1,6 @@
 package stage
 
-import (
-	"context"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // recent is the entries of a keyed stage that were used last, by the hashes of
 // their keys. A handler that finds the entry of its key here needs no lock and
@@ -14,8 +11,8 @@ import (
 // An entry that the table does not have any more is never idle, so no handler
 // can acquire it. That is not so if instances are passivated, when it also
 // matters which was used last: then nothing is remembered.
-type recent[K comparable, B any] struct {
-	slots atomic.Pointer[[]atomic.Pointer[entry[K, B]]] // a power of two of them; nil: none
+type recent[E any] struct {
+	slots atomic.Pointer[[]atomic.Pointer[E]] // a power of two of them; nil: none
 }
 
 const (
@@ -24,7 +21,7 @@ const (
 )
 
 // at returns the slot of the keys with a hash; nil if there are no slots.
-func (r *recent[K, B]) at(hash uint64) *atomic.Pointer[entry[K, B]] {
+func (r *recent[E]) at(hash uint64) *atomic.Pointer[E] {
 	slots := r.slots.Load()
 	if slots == nil {
 		return nil
@@ -34,7 +31,7 @@ func (r *recent[K, B]) at(hash uint64) *atomic.Pointer[entry[K, B]] {
 
 // fit makes slots for a number of entries: four for each, so that few entries
 // share one. The new slots are empty.
-func (r *recent[K, B]) fit(entries int) {
+func (r *recent[E]) fit(entries int) {
 	old, n := r.slots.Load(), leastRecent
 	if old != nil {
 		n = 2 * len(*old)
@@ -42,38 +39,9 @@ func (r *recent[K, B]) fit(entries int) {
 	if old != nil && (4*entries <= len(*old) || n > mostRecent) {
 		return
 	}
-	slots := make([]atomic.Pointer[entry[K, B]], n)
+	slots := make([]atomic.Pointer[E], n)
 	r.slots.CompareAndSwap(old, &slots) // if another goroutine was faster, its slots will do
 }
 
 // forget forgets all entries.
-func (r *recent[K, B]) forget() { r.slots.Store(nil) }
-
-// acquireRecent acquires the entry of a key if it was remembered and is idle.
-// It returns nil otherwise.
-func (s *keyed[C, K, B]) acquireRecent(ctx context.Context, hash uint64, k K) *entry[K, B] {
-	slot := s.recent.at(hash)
-	if slot == nil {
-		return nil
-	}
-	e := slot.Load()
-	if e == nil || e.key != k || s.late(ctx) || !e.state.CompareAndSwap(idle, atWork) {
-		return nil
-	}
-	if s.ended.Load() { // Stop may not have seen that the entry is used
-		s.release(ctx, e, false)
-		return nil
-	}
-	return e
-}
-
-// remember notes the entry of a key with a hash, which may be nil.
-func (s *keyed[C, K, B]) remember(hash uint64, e *entry[K, B]) {
-	if e == nil || s.passivates() {
-		return
-	}
-	s.recent.fit(int(s.instances.Load()))
-	if slot := s.recent.at(hash); slot != nil { // the stage may have started again
-		slot.Store(e)
-	}
-}
+func (r *recent[E]) forget() { r.slots.Store(nil) }
