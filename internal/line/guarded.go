@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/coordination/guard"
@@ -62,11 +63,12 @@ type guardProfile struct {
 
 // methodNames gives each method a number, from 1, by which the queue is told
 // the method of a command: 0 is a command that did not say. It has a lock of
-// its own, since commands are asked without the lock of the inbox.
+// its own, since commands are asked without the lock of the inbox. To read a
+// name takes no lock: that is done with the inbox's.
 type methodNames struct {
 	mu    sync.RWMutex
 	of    map[string]uint64
-	names []string
+	names atomic.Pointer[[]string] // by number, less one; grows with mu
 }
 
 func (m *methodNames) key(name string) uint64 {
@@ -79,8 +81,13 @@ func (m *methodNames) key(name string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k, ok = m.of[name]; !ok {
-		m.names = append(m.names, name)
-		k = uint64(len(m.names))
+		var names []string
+		if old := m.names.Load(); old != nil {
+			names = *old
+		}
+		names = append(names, name) // readers of the old slice do not read the place of the new name
+		m.names.Store(&names)
+		k = uint64(len(names))
 		m.of[name] = k
 	}
 	return k
@@ -90,9 +97,7 @@ func (m *methodNames) name(k uint64) string {
 	if k == 0 {
 		return ""
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.names[int(k)-1]
+	return (*m.names.Load())[int(k)-1]
 }
 
 // Guards are the guards of a stage's methods, in the order in which they were
