@@ -78,7 +78,7 @@ func (s *state) accounts(now int64) Accounts {
 	return Accounts{
 		Queue: s.queueStats(&kept), Workers: s.workerStats(), Counts: totals, Reasons: s.counts.cloneReasons(),
 		InBatches: max(s.counts.inHand-s.suspended(), 0), Due: due, Out: s.instances.busy, Oldest: s.oldest(),
-		Stalled: s.visits.stalled, Pool: s.visits.pool, Knobs: s.knobs.Knobs, Guards: kept.Guards,
+		Stalled: s.visits.stalled, Pool: s.pool(), Knobs: s.knobs.Knobs, Guards: kept.Guards,
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.phase().inUse(), Drained: s.phase() == drained && s.load() == 0,
 	}

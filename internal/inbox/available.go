@@ -40,7 +40,7 @@ func (s *state) lookAtEntries(fx *effects) {
 // of the stage's own is called if it still carries commands: it has an
 // instance, and no other worker can hand these commands over.
 func (s *state) callWorker(fx *effects) {
-	if s.visits.pool != nil {
+	if s.visits.binding != nil {
 		s.addTokens(fx)
 		if s.slots.carried == 0 {
 			return
@@ -53,7 +53,7 @@ func (s *state) callWorker(fx *effects) {
 		return
 	}
 	m := s.workers.pickIdle(s.canWork)
-	if m == nil && s.visits.pool == nil && !full && s.instances.available(s.knobs.Instances) && s.unstarted.call() {
+	if m == nil && s.visits.binding == nil && !full && s.instances.available(s.knobs.Instances) && s.unstarted.call() {
 		m = &Member{Wake: s.self.StartWorker}
 	}
 	fx.wakeWorker(m)
@@ -287,7 +287,7 @@ func (s *state) lingering() bool {
 
 // isLittle reports whether n commands are soon done, as far as is known.
 func (s *state) isLittle(n int) bool {
-	return s.pace.service > 0 && s.visits.pool == nil && s.queue.woken == nil && time.Duration(n)*s.pace.service <= soon
+	return s.pace.service > 0 && s.visits.binding == nil && s.queue.woken == nil && time.Duration(n)*s.pace.service <= soon
 }
 
 // leftToOne reports whether the queue is left to the worker that is at work.

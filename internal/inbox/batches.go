@@ -210,13 +210,6 @@ func (s *state) holds(m *Member) bool {
 	return false
 }
 
-// Abandon removes a worker that was given up from the shared pool.
-func (sp *SharedPool) Abandon(m *Member) {
-	sp.mu.Lock()
-	sp.depart(m)
-	sp.mu.Unlock()
-}
-
 // The handlers of an inbox may suspend: a command is started, suspended, and
 // resumes when it is woken. A suspended command is in no worker's batch, but
 // the accounts still count it as in hand. A woken one is an envelope again,
@@ -365,7 +358,7 @@ func (s *state) leave(m *Member) {
 	s.carry(m, 0)
 	s.unblock(m)
 	s.leaveOwn(m)
-	if s.visits.pool != nil && m.Instance != nil {
+	if s.visits.binding != nil && m.Instance != nil {
 		s.instances.takeBack(m, s.knobs.Instances)
 	}
 }

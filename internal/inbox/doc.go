@@ -11,10 +11,11 @@
 // their keys, and guards are evaluated in the step that gives the command out.
 // A transition reads the pipeline's clock, changes the state and collects
 // effects; [Inbox.unlock] is the one function that applies them, in the one
-// order that is written there. No goroutine ever holds the locks of two
-// inboxes, except [Snapshot], which takes them in order of their places. The
-// order of the locks is: a worker's emitting (package worker), an inbox's, a
-// shared pool's.
+// order that is written there. A transition takes no second lock, but in a
+// guard; a test in internal/layers holds that. No goroutine ever holds the locks
+// of two inboxes, except [Snapshot], which takes them in order of their places.
+// A worker's emitting (package worker) may be locked before an inbox. A shared
+// pool's lock is held with no other.
 //
 // # What waits for what
 //
@@ -54,11 +55,12 @@
 //
 // An inbox is served by its stage's own workers, or by the workers of a
 // [SharedPool]. It gives the shared pool a token for each worker that would
-// find something to do, and a shared pool with tokens has no idle worker. A
-// worker of a shared pool calls [SharedPool.Turn], which books its last batch,
-// continues the visit or ends it, and finds the next inbox: the inbox whose
-// token is first in the shared queue, or the next inbox with a token along the
-// visit plan.
+// find something to do, and a shared pool with tokens has no idle worker. The
+// tokens are an effect: they are counted in a transition, and delivered after
+// it. A worker of a shared pool calls [SharedPool.Turn], which books its last
+// batch, continues the visit or ends it, and finds the next inbox: the inbox
+// whose token is first in the shared queue, or the next inbox with a token along
+// the visit plan.
 //
 // Such a worker is never parked because an inbox is full. A shared pool does
 // not take from an inbox while one ahead is full; see shared_pool.go.

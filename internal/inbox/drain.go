@@ -97,7 +97,7 @@ func (ph Phases) Halt() (report func()) {
 	for _, m := range ph.in.state.workers.wakeIdle(len(ph.in.state.workers.idle)) {
 		fx.wakeWorker(m)
 	}
-	ph.in.state.voidTokens()
+	ph.in.state.voidTokens(&fx)
 	fx.unstall(ph.in.state.visits.behind...)
 	ph.in.state.visits.behind = nil
 	ph.in.state.lookAtEntries(&fx)

@@ -21,6 +21,7 @@ type effects struct {
 	wake        *Member // the first worker to wake; most transitions wake one at most
 	first, last *waiter // a chain of waiters to signal: their commands were queued, or must be submitted again
 	others      *others // nil: none
+	tokens      tokensGiven
 
 	some    bool // there are effects beside wake
 	full    bool // the inbox has become full
@@ -62,6 +63,11 @@ func (fx *effects) other() *others {
 		fx.others, fx.some = new(others), true
 	}
 	return fx.others
+}
+
+// giveTokens asks for n more tokens to be delivered to a shared pool.
+func (fx *effects) giveTokens(to *binding, era uint64, n int32) {
+	fx.tokens = tokensGiven{to, era, fx.tokens.n + n}
 }
 
 // wakeWorker asks for a worker to be woken; nil asks for none.
@@ -155,7 +161,7 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 // releases the lock, and applies the effects in an order on which others rely:
 //
 //  1. The counts are booked: the transition did that, under the lock.
-//  2. Workers are woken, and submitters go on.
+//  2. Workers are woken, a shared pool is given its tokens and wakes workers of its own, and submitters go on.
 //  3. The pipeline is notified: the inbox is full, a drain may look, the entry may let in more.
 //  4. Commands that failed because their callers have given up have their tickets settled.
 //  5. Commands that ended are reported, one after the other: the letter is kept, then the ticket is settled, so that a
@@ -163,8 +169,9 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 //  6. The pipeline logs that a streak of crashes slows the stage down, or has ended.
 //  7. The results that may leave a halted inbox are handed over.
 //
-// No other function wakes workers or signals waiters on behalf of an inbox.
-// There are two exceptions: a worker that hands over with [Member.DefersWakes]
+// No lock is held meanwhile, so another transition may come in between; see
+// [tokensGiven]. No other function wakes workers or signals waiters on behalf
+// of an inbox. There are two exceptions: a worker that hands over with [Member.DefersWakes]
 // wakes the called worker itself, and callers of effects.later report ended
 // commands themselves.
 func (in *Inbox) unlock(fx *effects) {
@@ -184,6 +191,9 @@ func (in *Inbox) finish() {
 func (fx *effects) happen(in *Inbox) {
 	if fx.wake != nil {
 		fx.wake.Wake()
+	}
+	if fx.tokens.to != nil {
+		fx.tokens.deliver()
 	}
 	if fx.some {
 		fx.apply(in)

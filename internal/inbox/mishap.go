@@ -250,23 +250,23 @@ func (s *state) crashedWorker(m *Member, fx *effects) {
 	m.visit.at = nil
 	s.unlist(m)
 	s.counts.Restarts++
-	if s.visits.pool == nil {
+	if s.visits.binding == nil {
 		return
 	}
-	if pause := s.slowDown(m.custody.fault, s.visits.pool.workers(), fx); pause > 0 {
-		s.leaveAlone(pause)
+	if pause := s.slowDown(m.custody.fault, s.pool().workers(), fx); pause > 0 {
+		s.leaveAlone(pause, fx)
 	}
 }
 
 // leaveAlone keeps the workers of shared pools away until a time that only
 // grows: the inbox's handlers crash, and the workers have other inboxes to go
 // to.
-func (s *state) leaveAlone(pause time.Duration) {
+func (s *state) leaveAlone(pause time.Duration, fx *effects) {
 	if !s.streak.rest(s.now(), pause) {
 		return
 	}
 	s.visits.resting = true
-	s.voidTokens()
+	s.voidTokens(fx)
 	s.setAlarm(restAlarm, pause)
 }
 

@@ -17,7 +17,7 @@ func (st Settings) Adjust(change func(*Knobs)) (surplus []any) {
 	change(&st.in.state.knobs.Knobs)
 	st.in.state.knobs.quality.Store(math.Float64bits(st.in.state.knobs.Quality))
 	if before.Priority != st.in.state.knobs.Priority {
-		st.in.state.voidTokens()
+		st.in.state.prioritise(&fx)
 	}
 	if st.in.state.knobs.Disabled {
 		st.in.state.dismissWaiters(&fx)
@@ -28,6 +28,15 @@ func (st Settings) Adjust(change func(*Knobs)) (surplus []any) {
 	surplus = st.in.state.instances.surplus(st.in.state.knobs.Instances)
 	st.in.unlock(&fx)
 	return surplus
+}
+
+// prioritise gives the shared pool tokens with the present priority for old
+// ones.
+func (s *state) prioritise(fx *effects) {
+	if s.visits.binding != nil {
+		s.visits.binding.priority.Store(int64(s.knobs.Priority))
+	}
+	s.voidTokens(fx)
 }
 
 // Order changes the order in which the queue gives its commands out. The
@@ -44,11 +53,8 @@ func (sp *SharedPool) SetDispatch(m controller.Dispatch) {
 	if sp.mode.Swap(uint32(m)) == uint32(m) {
 		return
 	}
-	sp.mu.Lock()
-	members := slices.Clone(sp.members)
-	sp.mu.Unlock()
-	for _, in := range members {
-		in.restoreTokens()
+	for _, b := range sp.bindings() {
+		b.inbox.restoreTokens()
 	}
 }
 
@@ -56,43 +62,66 @@ func (sp *SharedPool) SetDispatch(m controller.Dispatch) {
 func (in *Inbox) restoreTokens() {
 	var fx effects
 	in.mu.Lock()
-	in.state.voidTokens()
+	in.state.voidTokens(&fx)
 	in.state.callWorker(&fx)
 	in.unlock(&fx)
 }
 
 // Bind has the shared pool's workers visit the inbox; nil gives it back to the
 // stage's own.
+//
+// The pool knows of the inbox before that gives it a token, so that a change of
+// the pool's mode finds all inboxes that may have given tokens.
 func (st Settings) Bind(sp *SharedPool) {
+	if st.Pool() == sp {
+		return
+	}
+	fresh := sp.bind(st.in)
 	var fx effects
 	st.in.mu.Lock()
-	if st.in.state.visits.pool != sp {
-		st.in.state.voidTokens()
-		if st.in.state.visits.pool != nil {
-			st.in.state.visits.pool.removeInbox(st.in)
-		}
-		st.in.state.visits.pool, st.in.state.visits.stalled = sp, false
-		if sp != nil {
-			sp.addInbox(st.in)
-		}
-		st.in.state.callWorker(&fx)
-	}
+	old := st.in.state.visits.binding
+	st.in.state.rebind(fresh, &fx)
 	st.in.unlock(&fx)
+	old.end()
 }
 
-func (sp *SharedPool) removeInbox(in *Inbox) {
+// rebind has the workers of another pool visit the inbox; nil gives it back to
+// the stage's own.
+func (s *state) rebind(to *binding, fx *effects) {
+	s.visits.binding, s.visits.stalled = to, false
+	if to != nil {
+		to.priority.Store(int64(s.knobs.Priority))
+	}
+	s.voidTokens(fx)
+	s.callWorker(fx)
+}
+
+// end takes the inbox out of the pool, with its tokens.
+func (b *binding) end() {
+	if b == nil {
+		return
+	}
+	sp := b.pool
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	sp.members = slices.DeleteFunc(sp.members, func(o *Inbox) bool { return o == in })
+	b.ended = true
+	sp.drop(b)
+	sp.members = slices.DeleteFunc(sp.members, func(o *binding) bool { return o == b })
 	sp.reroute()
 }
 
-func (sp *SharedPool) addInbox(in *Inbox) {
+// bind makes an inbox one of the pool's. Nil has no inboxes.
+func (sp *SharedPool) bind(in *Inbox) *binding {
+	if sp == nil {
+		return nil
+	}
+	b := &binding{inbox: in, pool: sp}
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(sp.members, in.Place, func(o *Inbox, place int) int { return o.Place - place })
-	sp.members = slices.Insert(sp.members, i, in)
+	i, _ := slices.BinarySearchFunc(sp.members, in.Place, func(o *binding, place int) int { return o.inbox.Place - place })
+	sp.members = slices.Insert(sp.members, i, b)
 	sp.reroute()
+	return b
 }
 
 // reroute fits the plan to the inboxes. It is no new plan, so the end of its
@@ -109,7 +138,16 @@ func (sp *SharedPool) Join(m *Member) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.join(m)
+	sp.alive.Store(int32(sp.live))
 	m.visit = new(visit)
+}
+
+// remove removes a worker. It returns false if it had not joined. The lock is
+// held.
+func (sp *SharedPool) remove(m *Member) bool {
+	ok := sp.depart(m)
+	sp.alive.Store(int32(sp.live))
+	return ok
 }
 
 // Leave removes a worker, and ends its visit if it is at an inbox. If there is
@@ -120,10 +158,17 @@ func (sp *SharedPool) Leave(m *Member, t *Tally) {
 	}
 	var fx effects
 	sp.mu.Lock()
-	if sp.depart(m) && sp.pending() {
+	if sp.remove(m) && sp.pending() {
 		fx.wakeWorker(sp.callIdle())
 	}
 	sp.unlock(&fx)
+}
+
+// Abandon removes a worker that was given up from the shared pool.
+func (sp *SharedPool) Abandon(m *Member) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	sp.remove(m)
 }
 
 // Shrink asks n workers to leave.
@@ -149,9 +194,8 @@ func (sp *SharedPool) Unshrink(n int) int {
 func (sp *SharedPool) ForgetShrink() {
 	sp.mu.Lock()
 	sp.excess = 0
-	members := slices.Clone(sp.members)
 	sp.mu.Unlock()
-	for _, in := range members {
+	for _, in := range sp.Inboxes() {
 		in.forgetCrashes()
 	}
 }

@@ -24,8 +24,8 @@ import (
 // an inbox ahead of it is full. The last full inbox of a path has none ahead
 // that is full, so there is always an inbox to take from.
 //
-// A shared pool's lock is taken while an inbox's is held, never the other way
-// round.
+// A shared pool's lock and an inbox's are never held together: tokens are an
+// effect of a transition of the inbox; see [tokensGiven].
 type SharedPool struct {
 	workerSet // guarded by mu
 
@@ -35,11 +35,12 @@ type SharedPool struct {
 
 	rounds, visits, empties atomic.Uint64
 	reportEvery             atomic.Int64 // after how many visits the pipeline is notified; 0: never
-	noted                   atomic.Int32 // inboxes with a token, in a polled shared pool; written with mu
+	noted                   atomic.Int32 // bindings with a note
+	alive                   atomic.Int32 // how many workers there are; written with mu
 	route                   atomic.Pointer[route]
 
 	mu      sync.Mutex // guards all below
-	members []*Inbox
+	members []*binding // in the order of the pipeline
 	ready   tokens
 	seq     uint64
 }
@@ -60,27 +61,51 @@ func (sp *SharedPool) Dispatch() controller.Dispatch { return controller.Dispatc
 
 func (sp *SharedPool) polled() bool { return sp.Dispatch() == controller.Polled }
 
+// binding binds an inbox to the shared pool whose workers visit the inbox. An
+// inbox that is bound again gets a binding of its own for that.
+type binding struct {
+	inbox    *Inbox
+	pool     *SharedPool
+	priority atomic.Int64  // of its tokens; written with the inbox's lock
+	note     atomic.Uint64 // in a polled pool, one more than the era of a token that no worker has taken; 0: there is none
+	era      uint64        // the last era that the pool knows of; guarded by the pool's lock
+	ended    bool          // guarded by the pool's lock
+}
+
+// takeNote takes the token of a polled pool, and returns its era.
+func (b *binding) takeNote() (era uint64, ok bool) {
+	if b.note.Load() == 0 {
+		return 0, false
+	}
+	note := b.note.Swap(0)
+	if note == 0 {
+		return 0, false
+	}
+	b.pool.noted.Add(-1)
+	return note - 1, true
+}
+
 // route is a visit plan with the inboxes it leads to.
 type route struct {
 	plan  *controller.VisitPlan
-	order []*Inbox
+	order []*binding
 	ended *atomic.Bool // a worker ended a round; shared by all routes of one plan
 }
 
 // newRoute follows a plan through the inboxes of a shared pool. Inboxes that
 // the plan leaves out are put at the end.
-func newRoute(plan *controller.VisitPlan, members []*Inbox) *route {
+func newRoute(plan *controller.VisitPlan, members []*binding) *route {
 	rt := &route{plan: plan, ended: new(atomic.Bool)}
 	if plan != nil {
 		for _, s := range plan.Order {
-			if i := slices.IndexFunc(members, func(in *Inbox) bool { return in.Place == int(s) }); i >= 0 {
+			if i := slices.IndexFunc(members, func(b *binding) bool { return b.inbox.Place == int(s) }); i >= 0 {
 				rt.order = append(rt.order, members[i])
 			}
 		}
 	}
-	for _, in := range members {
-		if !slices.Contains(rt.order, in) {
-			rt.order = append(rt.order, in)
+	for _, b := range members {
+		if !slices.Contains(rt.order, b) {
+			rt.order = append(rt.order, b)
 		}
 	}
 	return rt
@@ -117,22 +142,37 @@ func (sp *SharedPool) unlock(fx *effects) {
 func (st Settings) Pool() *SharedPool {
 	st.in.mu.Lock()
 	defer st.in.mu.Unlock()
-	return st.in.state.visits.pool
+	return st.in.state.pool()
+}
+
+// pool returns the shared pool that visits the inbox, nil if the stage's own
+// workers serve it.
+func (s *state) pool() *SharedPool {
+	if b := s.visits.binding; b != nil {
+		return b.pool
+	}
+	return nil
 }
 
 // Inboxes returns the inboxes, in the order of the pipeline.
 func (sp *SharedPool) Inboxes() []*Inbox {
+	bound := sp.bindings()
+	all := make([]*Inbox, len(bound))
+	for i, b := range bound {
+		all[i] = b.inbox
+	}
+	return all
+}
+
+func (sp *SharedPool) bindings() []*binding {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	return slices.Clone(sp.members)
 }
 
-// workers is how many workers there are.
-func (sp *SharedPool) workers() int {
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	return sp.live
-}
+// workers is how many workers there are. It needs no lock: transitions of
+// inboxes ask.
+func (sp *SharedPool) workers() int { return int(sp.alive.Load()) }
 
 // Len returns how many commands are queued in all its inboxes.
 func (sp *SharedPool) Len() (n int) {
@@ -160,9 +200,9 @@ func (sp *SharedPool) Accounts() PoolAccounts {
 
 // token is an inbox's place in the shared queue.
 type token struct {
-	inbox    *Inbox
+	of       *binding
 	era      uint64
-	priority int
+	priority int64
 	seq      uint64
 }
 
@@ -217,32 +257,70 @@ func (q *tokens) sink(i int) {
 }
 
 // drop removes all tokens of an inbox.
-func (q *tokens) drop(in *Inbox) {
-	*q = slices.DeleteFunc(*q, func(t token) bool { return t.inbox == in })
+func (q *tokens) drop(b *binding) {
+	*q = slices.DeleteFunc(*q, func(t token) bool { return t.of == b })
 	for i := len(*q)/2 - 1; i >= 0; i-- {
 		q.sink(i)
 	}
 }
 
-// add takes an inbox's token, and calls a worker for it. The inbox's lock is
+// tokensGiven are the tokens that an inbox has given its shared pool in one
+// transition. The inbox counts them at once, and [Inbox.unlock] delivers them
+// when the lock of the inbox is free. Meanwhile another transition may have
+// begun a new era, or bound the inbox to another pool: then these tokens are
+// void, and the pool drops them, whichever are delivered first.
+//
+// With n 0, all tokens of older eras are void.
+type tokensGiven struct {
+	to  *binding // nil: none
+	era uint64
+	n   int32
+}
+
+// deliver gives the pool the tokens, and calls a worker for each. No lock is
 // held.
-func (sp *SharedPool) add(s *state, how controller.Dispatch, fx *effects) {
+func (g tokensGiven) deliver() {
+	sp := g.to.pool
+	var fx effects
 	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	switch how {
-	case controller.Polled:
-		if !s.visits.noted {
-			s.visits.noted = true
+	if !g.to.ended && g.era >= g.to.era {
+		if g.era > g.to.era {
+			sp.drop(g.to)
+			g.to.era = g.era
+		}
+		sp.add(g, &fx)
+	}
+	sp.unlock(&fx)
+}
+
+// add adds tokens of the present era. The mode of the pool says where to, even
+// if the inbox counted the tokens for another mode: then a new era is about to
+// begin; see [SharedPool.SetDispatch].
+func (sp *SharedPool) add(g tokensGiven, fx *effects) {
+	switch how := sp.Dispatch(); {
+	case g.n == 0:
+	case how == controller.Polled:
+		if g.to.note.Swap(g.era+1) == 0 {
 			sp.noted.Add(1)
 		}
-	case controller.SharedPriority:
-		sp.seq++
-		sp.ready.push(token{s.self, s.visits.era, s.knobs.Priority, sp.seq})
+		fx.wakeWorker(sp.callIdle())
 	default:
-		sp.seq++
-		sp.ready.push(token{s.self, s.visits.era, 0, sp.seq})
+		priority := int64(0)
+		if how == controller.SharedPriority {
+			priority = g.to.priority.Load()
+		}
+		for range g.n {
+			sp.seq++
+			sp.ready.push(token{g.to, g.era, priority, sp.seq})
+			fx.wakeWorker(sp.callIdle())
+		}
 	}
-	fx.wakeWorker(sp.callIdle())
+}
+
+// drop drops the tokens of an inbox. The lock is held.
+func (sp *SharedPool) drop(b *binding) {
+	sp.ready.drop(b)
+	b.takeNote()
 }
 
 // addTokens gives the shared pool a token for each worker that would find work
@@ -251,17 +329,14 @@ func (s *state) addTokens(fx *effects) {
 	if !s.servable() {
 		return
 	}
-	// The mode is read once: it may change at any time, and then all tokens are
-	// taken back.
-	how := s.visits.pool.Dispatch()
 	want := int32(1)
-	if how != controller.Polled {
+	if !s.pool().polled() {
 		free := s.knobs.Instances - s.instances.busy
 		want = int32(min(s.available(), free, math.MaxInt32))
 	}
-	for s.visits.tokens.Load() < want {
-		s.visits.tokens.Add(1)
-		s.visits.pool.add(s, how, fx)
+	if n := want - s.visits.tokens; n > 0 {
+		s.visits.tokens = want
+		fx.giveTokens(s.visits.binding, s.visits.era, n)
 	}
 }
 
@@ -272,35 +347,15 @@ func (s *state) servable() bool {
 		s.instances.busy < s.knobs.Instances && s.instances.available(s.knobs.Instances) && !s.lingering()
 }
 
-// voidTokens takes the inbox's tokens back: the tokens in the shared pool, and
-// the tokens of workers on their way.
-func (s *state) voidTokens() {
+// voidTokens takes the inbox's tokens back: the tokens in the shared pool, the
+// tokens that will be delivered there, and the tokens of workers on their way.
+func (s *state) voidTokens(fx *effects) {
 	s.visits.era++
-	s.visits.tokens.Store(0)
-	if s.visits.pool == nil {
-		return
-	}
-	s.removeNote()
-	s.visits.pool.dropTokens(s.self)
+	s.visits.tokens = 0
+	fx.tokens = tokensGiven{to: s.visits.binding, era: s.visits.era}
 }
 
-// removeNote takes back the token of a polled pool, which only says that there
-// is work.
-func (s *state) removeNote() {
-	if s.visits.noted {
-		s.visits.noted = false
-		s.visits.pool.noted.Add(-1)
-	}
-}
-
-// dropTokens drops an inbox's tokens.
-func (sp *SharedPool) dropTokens(in *Inbox) {
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	sp.ready.drop(in)
-}
-
-// pending reports whether an inbox has given a token.
+// pending reports whether there is a token that no worker has taken.
 func (sp *SharedPool) pending() bool { return len(sp.ready) > 0 || sp.noted.Load() > 0 }
 
 // callIdle picks an idle worker to be woken, nil if there is none.

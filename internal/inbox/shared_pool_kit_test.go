@@ -225,6 +225,6 @@ func submitTo(ctx context.Context, in *Inbox, cmd any) error {
 func (in *Inbox) Rest(pause time.Duration) {
 	var fx effects
 	in.mu.Lock()
-	in.state.leaveAlone(pause)
+	in.state.leaveAlone(pause, &fx)
 	in.unlock(&fx)
 }

@@ -78,7 +78,7 @@ type poolWorker struct {
 	tally          Tally
 
 	onWay bool // it has a token, and has not entered the inbox yet
-	dest  *Inbox
+	dest  *binding
 	era   uint64
 }
 
@@ -145,7 +145,7 @@ func (pm *poolModel) addWorker(sp *SharedPool, mi *modelInbox) {
 	w := &poolWorker{pool: sp, inbox: mi, outboxes: map[*modelInbox][]command.Envelope{}}
 	w.Wake = func() { w.woken.Store(true) }
 	pm.workers = append(pm.workers, w)
-	if sp != nil || mi.state.visits.pool == nil {
+	if sp != nil || mi.state.pool() == nil {
 		pm.start(w)
 	}
 }
@@ -300,7 +300,7 @@ func (pm *poolModel) afterTurn(t *rapid.T, w *poolWorker, in *Inbox, n int, park
 	case n == 0:
 		w.parked = park
 	default:
-		if in.state.visits.pool != w.pool {
+		if in.state.pool() != w.pool {
 			t.Fatalf("%s is served by a worker of %s", in.Name(), w.pool.name)
 		}
 		pm.checkBatch(t, w, pm.inboxes[in.Place], n)
@@ -400,12 +400,12 @@ func (pm *poolModel) startTurn(t *rapid.T) {
 		w.joined = false
 		return
 	}
-	in, era := w.pool.next(&w.Member)
-	if in == nil {
+	b, era := w.pool.next(&w.Member)
+	if b == nil {
 		w.parked = w.pool.parked(&w.Member)
 		return
 	}
-	w.onWay, w.dest, w.era = true, in, era
+	w.onWay, w.dest, w.era = true, b, era
 }
 
 // finishTurn is the second half.
@@ -421,7 +421,7 @@ func (pm *poolModel) completeTurn(t *rapid.T, w *poolWorker) {
 	w.onWay = false
 	n := w.pool.enter(w.dest, w.era, &w.Member)
 	if n > 0 {
-		pm.afterTurn(t, w, w.dest, n, false)
+		pm.afterTurn(t, w, w.dest.inbox, n, false)
 	}
 	synctest.Wait()
 }
@@ -960,21 +960,21 @@ func (mi *modelInbox) hasWork() bool {
 
 // checkTokens checks that an inbox with work that can be done has given its shared pool tokens.
 func (pm *poolModel) checkTokens(t *rapid.T, mi *modelInbox) {
-	has := mi.state.visits.tokens.Load()
-	if mi.state.visits.pool == nil {
-		if has != 0 || mi.state.visits.noted {
+	has := mi.state.visits.tokens
+	if mi.state.pool() == nil {
+		if has != 0 {
 			t.Fatalf("%s: tokens without a shared pool", mi.Name())
 		}
 		return
 	}
-	if mi.state.visits.noted != (mi.state.visits.pool.polled() && has == 1) || has < 0 || mi.state.visits.pool.polled() && has > 1 {
-		t.Fatalf("%s: %d tokens, noted %v, %v", mi.Name(), has, mi.state.visits.noted, mi.state.visits.pool.Dispatch())
+	if has < 0 || mi.state.pool().polled() && has > 1 {
+		t.Fatalf("%s: %d tokens, %v", mi.Name(), has, mi.state.pool().Dispatch())
 	}
 	if !mi.hasWork() || mi.state.visits.stalled || mi.state.visits.resting || !mi.state.instances.available(mi.state.knobs.Instances) {
 		return
 	}
 	want := int32(1)
-	if !mi.state.visits.pool.polled() {
+	if !mi.state.pool().polled() {
 		want = int32(min(mi.Inbox.state.queue.Len(), mi.state.knobs.Instances-mi.state.instances.busy))
 	}
 	if has < want {
@@ -987,27 +987,28 @@ func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 	noted := 0
 	has := map[*Inbox]int{}
 	for _, tk := range sp.ready {
-		if tk.era != tk.inbox.state.visits.era || tk.inbox.state.visits.pool != sp {
-			t.Fatalf("%s has an old token of %s", sp.name, tk.inbox.Name())
+		if v := &tk.of.inbox.state.visits; tk.era != v.era || v.binding != tk.of {
+			t.Fatalf("%s has an old token of %s", sp.name, tk.of.inbox.Name())
 		}
-		has[tk.inbox]++
+		has[tk.of.inbox]++
 	}
 	for _, w := range pm.workers {
-		if w.pool == sp && w.onWay && w.dest.state.visits.pool == sp && w.era == w.dest.state.visits.era {
-			has[w.dest]++
+		if w.pool == sp && w.onWay && w.dest.inbox.state.visits.binding == w.dest && w.era == w.dest.inbox.state.visits.era {
+			has[w.dest.inbox]++
 		}
 	}
 	for _, mi := range pm.inboxes {
-		if mi.state.visits.pool != sp {
+		if mi.state.pool() != sp {
 			continue
 		}
-		if mi.state.visits.noted {
+		if note := mi.state.visits.binding.note.Load(); note != 0 {
 			noted++
+			has[mi.Inbox]++
+			if !sp.polled() || note != mi.state.visits.era+1 {
+				t.Fatalf("%s has an old note of %s", sp.name, mi.Name())
+			}
 		}
-		want := int(mi.state.visits.tokens.Load())
-		if sp.polled() {
-			want = 0
-		}
+		want := int(mi.state.visits.tokens)
 		if has[mi.Inbox] != want {
 			t.Fatalf("%s has %d tokens of %s, which has given %d", sp.name, has[mi.Inbox], mi.Name(), want)
 		}
@@ -1085,7 +1086,7 @@ func (pm *poolModel) settle(t *rapid.T) {
 			k.Paused = false
 			k.Instances = max(k.Instances, 1)
 		}))
-		if mi.state.visits.pool != nil { // the stage's own workers would keep its instances
+		if mi.state.pool() != nil { // the stage's own workers would keep its instances
 			mi.Workers().Shrink(pm.ownWorkers(mi))
 		}
 	}
@@ -1114,7 +1115,7 @@ func (pm *poolModel) ownWorkers(mi *modelInbox) (n int) {
 func (pm *poolModel) move(t *rapid.T) bool {
 	for _, w := range pm.workers {
 		switch {
-		case w.joined || w.pool == nil && (w.inbox.state.visits.pool != nil || pm.ownWorkers(w.inbox) > 0):
+		case w.joined || w.pool == nil && (w.inbox.state.pool() != nil || pm.ownWorkers(w.inbox) > 0):
 		case w.pool != nil && w.pool.workers() > 0:
 		default:
 			pm.start(w)

@@ -290,7 +290,7 @@ func (g *testGraph) describe() string {
 		}
 		in.mu.Lock()
 		fmt.Fprintf(&b, "%s, served by %s: queued %d of %d, in hand %d, out %d of %d, made %d, idle instances %d, tokens %d, stalled %v, resting %v, behind %d, blocked %d\n",
-			in.Name(), served, s.Queue.Queued, s.Knobs.Capacity, s.Queue.InHand, s.Out, s.Knobs.Instances, in.state.instances.made, len(in.state.instances.idle), in.state.visits.tokens.Load(),
+			in.Name(), served, s.Queue.Queued, s.Knobs.Capacity, s.Queue.InHand, s.Out, s.Knobs.Instances, in.state.instances.made, len(in.state.instances.idle), in.state.visits.tokens,
 			in.state.visits.stalled, in.state.visits.resting, len(in.state.visits.behind), len(in.state.senders.forSlots))
 		in.mu.Unlock()
 	}

@@ -138,11 +138,11 @@ func TestAWorkerWithATokenMayArriveAfterTheModeHasChanged(t *testing.T) {
 	tb := newTestbed(t, 2)
 	w := tb.addWorker()
 	tb.submit(0, 1)
-	in, era := tb.pool.next(&w.Member)
-	require.Same(t, tb.inboxes[0], in)
+	b, era := tb.pool.next(&w.Member)
+	require.Same(t, tb.inboxes[0], b.inbox)
 	tb.pool.SetDispatch(controller.Polled)
-	in.Settings().Adjust(func(k *Knobs) { k.Paused = true })
-	require.NotPanics(t, func() { require.Zero(t, tb.pool.enter(in, era, &w.Member)) })
+	b.inbox.Settings().Adjust(func(k *Knobs) { k.Paused = true })
+	require.NotPanics(t, func() { require.Zero(t, tb.pool.enter(b, era, &w.Member)) })
 }
 
 func TestARestingInboxIsNotServed(t *testing.T) {

@@ -58,15 +58,14 @@ type shared struct {
 // take from this inbox, and which inboxes behind wait until this one is no
 // longer full. Without a pool the stage's own workers serve the inbox.
 type visits struct {
-	pool    *SharedPool // nil: the stage's own workers
-	behind  []*Inbox    // stalled inboxes that this one will unstall
-	passes  []*Inbox    // inboxes behind that may be visited once, though this one is full again
-	era     uint64      // grows when all tokens are taken back: older ones are void
-	stalled bool        // the pool takes nothing from here: an inbox ahead is full, and will say when it is not
-	noted   bool        // the token only says that there is work
-	resting bool        // handlers crash, so the pool stays away for a moment
+	binding *binding // to the pool; nil: the stage's own workers
+	behind  []*Inbox // stalled inboxes that this one will unstall
+	passes  []*Inbox // inboxes behind that may be visited once, though this one is full again
+	era     uint64   // grows when all tokens are taken back: older ones are void
+	tokens  int32    // given in this era, and not brought back by a worker
+	stalled bool     // the pool takes nothing from here: an inbox ahead is full, and will say when it is not
+	resting bool     // handlers crash, so the pool stays away for a moment
 
-	tokens  atomic.Int32  // that the pool has; read without the lock, too
 	empties atomic.Uint64 // visits that found nothing to do; read and written without the lock
 }
 

@@ -23,7 +23,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 		var fx effects
 		in.mu.Lock()
 		in.state.setAlarm(retryAlarm, time.Hour)
-		in.state.leaveAlone(time.Hour)
+		in.state.leaveAlone(time.Hour, &fx)
 		in.state.setAlarm(soleAlarm, time.Hour)
 		in.state.setAlarm(rateAlarm, time.Hour)
 		in.state.setAlarm(keyAlarm, time.Hour)

@@ -135,8 +135,8 @@ func (s *state) share(n int) int {
 	}
 	workers := s.workers.live
 	switch {
-	case s.visits.pool != nil:
-		workers = s.visits.pool.workers()
+	case s.visits.binding != nil:
+		workers = s.pool().workers()
 	case s.isLittle(n):
 		workers = 1
 	}

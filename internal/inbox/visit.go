@@ -23,10 +23,9 @@ func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 		return nil, -1
 	}
 	for {
-		in, era := sp.next(m)
-		if in != nil {
-			if n := sp.enter(in, era, m); n > 0 {
-				return in, n
+		if b, era := sp.next(m); b != nil {
+			if n := sp.enter(b, era, m); n > 0 {
+				return b.inbox, n
 			}
 			continue
 		}
@@ -78,10 +77,11 @@ func (sp *SharedPool) parked(m *Member) bool {
 	return true
 }
 
-// next finds the inbox to visit next, nil if there is none.
-func (sp *SharedPool) next(m *Member) (*Inbox, uint64) {
+// next takes a token, and returns the inbox to visit, nil if there is none, and
+// the token's era.
+func (sp *SharedPool) next(m *Member) (*binding, uint64) {
 	if m.visit.walked = sp.polled(); m.visit.walked {
-		return sp.walk(m), 0
+		return sp.walk(m)
 	}
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -89,12 +89,12 @@ func (sp *SharedPool) next(m *Member) (*Inbox, uint64) {
 		return nil, 0
 	}
 	t := sp.ready.pop()
-	return t.inbox, t.era
+	return t.of, t.era
 }
 
-// walk follows the plan to the next inbox with work. It returns nil after one
-// round of empty visits if there is no token.
-func (sp *SharedPool) walk(m *Member) *Inbox {
+// walk follows the plan to the next inbox with a token, and takes that. It
+// returns nil after one round of empty visits if there is no token.
+func (sp *SharedPool) walk(m *Member) (*binding, uint64) {
 	if m.visit.route == nil {
 		m.visit.route = sp.route.Load()
 	}
@@ -103,16 +103,16 @@ func (sp *SharedPool) walk(m *Member) *Inbox {
 		n := len(m.visit.route.order)
 		if n == 0 {
 			m.visit.route = sp.route.Load()
-			return nil
+			return nil, 0
 		}
-		in := m.visit.route.order[m.visit.walk.At(n)]
-		if in.state.visits.tokens.Load() > 0 {
-			return in
+		b := m.visit.route.order[m.visit.walk.At(n)]
+		if era, ok := b.takeNote(); ok {
+			return b, era
 		}
 		if m.visit.empty >= n && sp.noted.Load() == 0 {
-			return nil
+			return nil, 0
 		}
-		in.state.visits.empties.Add(1)
+		b.inbox.state.visits.empties.Add(1)
 		sp.endVisit(m, 0, false)
 	}
 }
@@ -170,12 +170,14 @@ func (sp *SharedPool) count(empty bool) {
 	}
 }
 
-// enter starts a visit. It returns how many commands the worker got.
-func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
+// enter starts a visit of a worker that brings a token. It returns how many
+// commands the worker got.
+func (sp *SharedPool) enter(b *binding, era uint64, m *Member) int {
+	in := b.inbox
 	aheadFull := in.aheadFull()
 	var fx effects
 	in.mu.Lock()
-	n := in.state.visited(sp, era, m, aheadFull, &fx)
+	n := in.state.visited(b, era, m, aheadFull, &fx)
 	in.unlock(&fx)
 	if m.visit.walked && n == 0 {
 		in.state.visits.empties.Add(1)
@@ -185,12 +187,12 @@ func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
 }
 
 // visited starts a visit of a shared worker and gives it its first commands.
-func (s *state) visited(sp *SharedPool, era uint64, m *Member, aheadFull bool, fx *effects) int {
+func (s *state) visited(b *binding, era uint64, m *Member, aheadFull bool, fx *effects) int {
 	n := 0
-	if s.claimToken(sp, era, m.visit.walked) && !aheadFull && !s.visits.resting {
+	if s.claimToken(b, era) && !aheadFull && !s.visits.resting {
 		s.counts.Visits++
 		m.visit.handled, m.visit.queued, m.visit.began = 0, s.queue.Len(), 0
-		n = s.take(m, sp.left(s, m))
+		n = s.take(m, b.pool.left(s, m))
 	}
 	if n > 0 {
 		m.visit.at = s.self
@@ -201,25 +203,14 @@ func (s *state) visited(sp *SharedPool, era uint64, m *Member, aheadFull bool, f
 	return n
 }
 
-// claimToken takes the token that a worker brings, or, if the worker polls, the
-// token that it finds. It returns false if the inbox is no longer the shared
-// pool's, or the token was taken back.
-func (s *state) claimToken(sp *SharedPool, era uint64, walked bool) bool {
-	switch {
-	case s.visits.pool != sp:
+// claimToken takes the token that a worker brings. It returns false if the
+// token is void.
+func (s *state) claimToken(b *binding, era uint64) bool {
+	if s.visits.binding != b || s.visits.era != era {
 		return false
-	case walked:
-		if s.visits.noted {
-			s.removeNote()
-			s.visits.tokens.Add(-1)
-		}
-		return true
-	case s.visits.era != era:
-		return false
-	default:
-		s.visits.tokens.Add(-1)
-		return true
 	}
+	s.visits.tokens--
+	return true
 }
 
 // stay continues a visit or ends it. If the worker is gone it ends the visit.
@@ -250,7 +241,7 @@ func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects
 	m.finishTime()
 	s.instances.exit(m)
 	s.freeLanes(m)
-	if !ends && s.visits.pool == sp && !s.visits.resting {
+	if !ends && s.pool() == sp && !s.visits.resting {
 		most := sp.left(s, m)
 		if bounded = most < 0; !bounded {
 			n = s.take(m, most)
