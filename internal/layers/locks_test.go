@@ -112,7 +112,9 @@ func calls(t *testing.T) (uses map[string][]string, transitions []string) {
 
 // getsState reports whether the receiver or a parameter is a *state.
 func getsState(sig *types.Signature) bool {
-	isState := func(v *types.Var) bool { return v != nil && strings.HasSuffix(v.Type().String(), "internal/inbox.state") }
+	isState := func(v *types.Var) bool {
+		return v != nil && strings.HasSuffix(v.Type().String(), "internal/inbox.state")
+	}
 	for v := range sig.Params().Variables() {
 		if isState(v) {
 			return true
