@@ -13,8 +13,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Report is the result of an experiment. It is marshalled to JSON as it is, and
-// [Report.String] is a table.
+// Report is the result of an experiment. It is marshalled to JSON as it is,
+// [Report.String] is a table, and [Report.WriteHTML] writes a page with plots.
 type Report struct {
 	Title    string        `json:"title"`
 	Workload string        `json:"workload"`

@@ -14,7 +14,8 @@
 //		Policies: []string{"backlog", "seda", "fixed", "srpt"},
 //		Length:   10 * time.Second,
 //	})
-//	fmt.Print(report)
+//	fmt.Print(report)           // a table
+//	err = report.WriteHTML(file) // a page with plots
 //
 // # What a run is
 //

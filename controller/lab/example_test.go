@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -45,11 +46,14 @@ func ExampleCompare() {
 	}
 	text, err := json.Marshal(report) // or fmt.Print(report), for a table
 	fmt.Println(len(text) > 1000, err)
+	var page strings.Builder
+	fmt.Println(report.WriteHTML(&page))
 	// Output:
 	// backlog 2 runs, good 100.0
 	// fixed 2 runs, good 100.0
 	// eager 2 runs, good 100.0
 	// true <nil>
+	// <nil>
 }
 
 // A steady load: 1000 requests a second on average.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The names of the figures.
@@ -90,10 +91,15 @@ func newFigure(d definition, values []float64) (Figure, bool) {
 
 // String returns the median and the interval, such as "12.3 [11.0 to 14.1]".
 func (f Figure) String() string {
+	return strings.TrimSpace(f.text(f.Median) + " " + f.interval())
+}
+
+// interval returns the interval, or nothing if all values of it are the same.
+func (f Figure) interval() string {
 	if f.Low == f.High {
-		return f.text(f.Median)
+		return ""
 	}
-	return fmt.Sprintf("%s [%s to %s]", f.text(f.Median), f.text(f.Low), f.text(f.High))
+	return fmt.Sprintf("[%s to %s]", f.text(f.Low), f.text(f.High))
 }
 
 // text returns a value with the digits of the figure.

@@ -31,8 +31,20 @@ func (r *Report) conditions() string {
 	if r.Repeated > 0 {
 		text += fmt.Sprintf("%d runs were measured again, because the generator was late.\n", r.Repeated)
 	}
+	text += fmt.Sprintf("The generator: %s.\n", r.late())
 	return text + fmt.Sprintf("Median of the runs, and the interval that holds it with %.1f %%. Latencies count from when a request should have been sent.\n%s.",
 		100*r.Coverage, r.Machine)
+}
+
+// late says how late the generator was, in the run in which it was latest.
+func (r *Report) late() string {
+	var late time.Duration
+	for _, o := range r.Outcomes {
+		for _, run := range o.Runs {
+			late = max(late, run.Late)
+		}
+	}
+	return fmt.Sprintf("99 of 100 requests of each run were sent at most %v late", late.Round(time.Microsecond))
 }
 
 // table writes some candidates side by side.
@@ -55,12 +67,5 @@ func (r *Report) table(b *strings.Builder, outcomes []Outcome) {
 			return f.String()
 		})
 	}
-	row("generator late ms", func(o *Outcome) string {
-		var late time.Duration
-		for _, run := range o.Runs {
-			late = max(late, run.Late)
-		}
-		return fmt.Sprintf("%.2f", late.Seconds()*1e3)
-	})
 	_ = w.Flush() // a strings.Builder takes everything
 }
