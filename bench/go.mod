@@ -8,6 +8,7 @@ replace (
 	github.com/golda-dev/golda/adapter/fsnotify => ../adapter/fsnotify
 	github.com/golda-dev/golda/adapter/nats => ../adapter/nats
 	github.com/golda-dev/golda/adapter/watermill => ../adapter/watermill
+	github.com/golda-dev/golda/controller/lab => ../controller/lab
 	github.com/golda-dev/golda/examples => ../examples
 )
 

@@ -8,6 +8,7 @@ replace (
 	github.com/golda-dev/golda/adapter/fsnotify => ../adapter/fsnotify
 	github.com/golda-dev/golda/adapter/nats => ../adapter/nats
 	github.com/golda-dev/golda/adapter/watermill => ../adapter/watermill
+	github.com/golda-dev/golda/controller/lab => ../controller/lab
 )
 
 require (
@@ -17,6 +18,7 @@ require (
 	github.com/golda-dev/golda/adapter/failsafe v0.0.0
 	github.com/golda-dev/golda/adapter/nats v0.0.0
 	github.com/golda-dev/golda/adapter/watermill v0.0.0
+	github.com/golda-dev/golda/controller/lab v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
@@ -31,6 +33,7 @@ require (
 )
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/Workiva/go-datastructures v1.1.3 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/asynkron/protoactor-go v0.0.0-20240822202345-3c0e61ca19c9 // indirect

@@ -173,6 +173,9 @@ func TestWithoutAnAnswerALatencyIsNeverAndNullInJSON(t *testing.T) {
 	text, err := json.Marshal(f)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"name": "p99", "unit": "ms", "median": null, "low": null, "high": null}`, string(text))
+	var read lab.Figure
+	require.NoError(t, json.Unmarshal(text, &read))
+	assert.Equal(t, f, read)
 	assert.Contains(t, strings.Join(r.Verdicts, "\n"), "p99: nothing differs (never).")
 }
 

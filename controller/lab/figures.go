@@ -58,8 +58,8 @@ func definitions() []definition {
 		{p999, "ms", 2, less, false, "999 of 1000 answers took no longer"},
 		{longest, "ms", 1, less, false, "the longest answer"},
 		{recovery, "s", 2, less, true, "from the end of a burst until the p99 is low again, the longest of the bursts of a run"},
-		{workerSeconds, "s", 1, less, true, "live workers of all stages and pools, integrated over the measured time"},
-		{cpuSeconds, "s", 2, less, true, "CPU time of the process, the generator included"},
+		{workerSeconds, "", 1, less, true, "live workers of all stages and pools, integrated over the measured time"},
+		{cpuSeconds, "", 2, less, true, "CPU time of the process, the generator included"},
 		{fairness, "", 3, more, true, "Jain's index over the shares of good answers of the classes: 1 if all have the same"},
 		{decisions, "/min", 0, neither, false, "changes that the policy made"},
 		{mostInside, "", 0, less, false, "the most commands in the pipeline at once"},
@@ -110,19 +110,43 @@ func (f Figure) text(v float64) string {
 	return strconv.FormatFloat(v, 'f', f.definition.digits, 64)
 }
 
-// MarshalJSON writes null for numbers that JSON does not have.
+// figureJSON is a figure as JSON has it.
+type figureJSON struct {
+	Name   string   `json:"name"`
+	Unit   string   `json:"unit,omitempty"`
+	Median *float64 `json:"median"`
+	Low    *float64 `json:"low"`
+	High   *float64 `json:"high"`
+}
+
+// MarshalJSON writes null for an infinite time, which JSON does not have.
 func (f Figure) MarshalJSON() ([]byte, error) {
 	number := func(v float64) *float64 {
-		if math.IsInf(v, 0) || math.IsNaN(v) {
+		if math.IsInf(v, 0) {
 			return nil
 		}
 		return &v
 	}
-	return json.Marshal(struct {
-		Name   string   `json:"name"`
-		Unit   string   `json:"unit,omitempty"`
-		Median *float64 `json:"median"`
-		Low    *float64 `json:"low"`
-		High   *float64 `json:"high"`
-	}{f.Name, f.Unit, number(f.Median), number(f.Low), number(f.High)})
+	return json.Marshal(figureJSON{f.Name, f.Unit, number(f.Median), number(f.Low), number(f.High)})
+}
+
+// UnmarshalJSON reads a figure that was marshalled.
+func (f *Figure) UnmarshalJSON(text []byte) error {
+	var read figureJSON
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	number := func(v *float64) float64 {
+		if v == nil {
+			return math.Inf(1)
+		}
+		return *v
+	}
+	*f = Figure{Name: read.Name, Unit: read.Unit, Median: number(read.Median), Low: number(read.Low), High: number(read.High)}
+	for _, d := range definitions() {
+		if d.name == f.Name {
+			f.definition = d
+		}
+	}
+	return nil
 }

@@ -158,9 +158,15 @@ func TestAVerdictNamesTheCandidatesThatDifferBeyondNoise(t *testing.T) {
 			all := verdicts(c.outcomes, 5)
 			require.Contains(t, all, c.want)
 			require.Equal(t, strings.Contains(c.want, "nothing differs"), strings.HasPrefix(all[0], "Null result: "), "%v", all)
-			require.Contains(t, all[len(all)-1], "With 5 runs of each that happens to two equal candidates in 0.8 of 100 comparisons")
+			require.Contains(t, all[len(all)-1], "With 5 runs of each, the intervals of two equal candidates do not overlap in 0.8 of 100 comparisons")
 		})
 	}
+}
+
+func TestNoDifferenceIsClaimedFromOneRun(t *testing.T) {
+	all := verdicts([]Outcome{outcome("a", p99, 20, 20, 20), outcome("b", p99, 10, 10, 10)}, 1)
+	assert.Equal(t, []string{"There is one run of each candidate, so nothing is known about noise, and no difference is claimed."}, all)
+	assert.Contains(t, verdicts([]Outcome{outcome("a", p99, 20, 20, 20), outcome("b", p99, 10, 10, 10)}, 9)[1], "in less than 1 of 100 comparisons")
 }
 
 func TestEachRoundHasAnotherOrder(t *testing.T) {

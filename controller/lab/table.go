@@ -32,8 +32,10 @@ func (r *Report) conditions() string {
 		text += fmt.Sprintf("%d runs were measured again, because the generator was late.\n", r.Repeated)
 	}
 	text += fmt.Sprintf("The generator: %s.\n", r.late())
-	return text + fmt.Sprintf("Median of the runs, and the interval that holds it with %.1f %%. Latencies count from when a request should have been sent.\n%s.",
-		100*r.Coverage, r.Machine)
+	if r.Runs > 1 {
+		text += fmt.Sprintf("Median of the runs, and the interval that holds it with %.1f %%. ", 100*r.Coverage)
+	}
+	return text + fmt.Sprintf("Latencies count from when a request should have been sent.\n%s.", r.Machine)
 }
 
 // late says how late the generator was, in the run in which it was latest.

@@ -28,6 +28,9 @@ func verdicts(outcomes []Outcome, runs int) (all []string) {
 	if len(outcomes) < 2 {
 		return []string{"There is one candidate, so nothing was compared."}
 	}
+	if runs < 2 {
+		return []string{"There is one run of each candidate, so nothing is known about noise, and no difference is claimed."}
+	}
 	found := false
 	for _, d := range definitions() {
 		if !d.judged {
@@ -41,14 +44,12 @@ func verdicts(outcomes []Outcome, runs int) (all []string) {
 	if !found {
 		all = append([]string{"Null result: no candidate differs from another one beyond noise, in anything below."}, all...)
 	}
-	k, likely := rankOf(runs), ""
-	if chance := byChance(runs); k == 1 {
-		likely = fmt.Sprintf("that happens to two equal candidates in %s of 100 comparisons of one figure", percent(chance))
-	} else {
-		likely = "that happens to two equal candidates in less than 1 of 100 comparisons of one figure"
+	likely := percent(byChance(runs))
+	if rankOf(runs) > 1 {
+		likely = "less than 1"
 	}
 	return append(all, fmt.Sprintf("Two candidates differ beyond noise if their intervals do not overlap and their medians are more than %.0f %% apart. "+
-		"With %d runs of each %s.", 100*negligible, runs, likely))
+		"With %d runs of each, the intervals of two equal candidates do not overlap in %s of 100 comparisons of one figure.", 100*negligible, runs, likely))
 }
 
 // percent returns a share as a percentage with one digit that is not zero.

@@ -1,0 +1,164 @@
+// Lab compares policies on a small pipeline, under one of ten loads, and writes
+// a table, and a page with plots.
+//
+//	go run ./examples/lab                                    # the default: about 25 seconds
+//	go run ./examples/lab -workload overload -policies fixed,backlog,seda
+//	go run ./examples/lab -workload tail -policies color,srpt -runs 9 -json
+//	go run ./examples/lab -trace times.txt                   # a time a line, in seconds
+//
+// The pipelines are in workloads.go. A comparison on a pipeline of your own
+// needs the ten lines of func compare and of func build.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/controller/lab"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/pipeline"
+)
+
+const about = "lab compares policies on a small pipeline, under a load."
+
+func main() { show.Main(run) }
+
+// config holds the values of the flags.
+type config struct {
+	workload workload
+	trace    string // file; empty: the load of the workload
+	policies []string
+	length   time.Duration
+	runs     int
+	seed     uint64
+	late     time.Duration
+	out      string // the page; empty: none is written
+	json     bool
+}
+
+// run runs the program and returns its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c, err := parse(args, stdout)
+	if err != nil {
+		return show.Usage(stderr, "lab", err)
+	}
+	report, err := compare(ctx, c, stderr)
+	if err == nil {
+		err = c.write(report, stdout, stderr)
+	}
+	if ctx.Err() != nil {
+		return show.StatusInterrupted
+	}
+	return show.Status(stderr, "lab", err)
+}
+
+// compare compares the policies.
+func compare(ctx context.Context, c config, progress io.Writer) (*lab.Report, error) {
+	load := c.workload.load(c.workload.capacity(), c.length)
+	if c.trace != "" {
+		load = lab.TraceFile(c.trace)
+	}
+	return lab.Compare(ctx, lab.Experiment{
+		Title: "Policies under the workload " + c.workload.name + ": " + c.workload.about,
+		Pipeline: func(control pipeline.Part) (*pipeline.Pipeline, lab.Send, error) {
+			return c.workload.build(control, c.length)
+		},
+		Workload: load, Policies: c.policies, Classes: c.workload.classes, Deadline: c.workload.deadline,
+		Length: c.length, Runs: c.runs, Seed: c.seed, Late: c.late, Progress: progress,
+	})
+}
+
+// write writes the table or the JSON, and the page.
+func (c config) write(report *lab.Report, stdout, stderr io.Writer) (err error) {
+	if c.json {
+		err = json.NewEncoder(stdout).Encode(report)
+	} else {
+		_, err = fmt.Fprint(stdout, report)
+	}
+	if err != nil || c.out == "" {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.out), 0o750); err != nil {
+		return err
+	}
+	file, err := os.Create(c.out)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(report.WriteHTML(file), file.Close()); err != nil {
+		return fmt.Errorf("%s: %w", c.out, err)
+	}
+	_, err = fmt.Fprintf(stderr, "the plots are in %s\n", c.out)
+	return err
+}
+
+// parse turns arguments into a config, or returns everything that is wrong with
+// them.
+func parse(args []string, stdout io.Writer) (config, error) {
+	var c config
+	var name, policies string
+	f := flag.NewFlagSet("lab", flag.ContinueOnError)
+	f.StringVar(&name, "workload", "blocking", "the `workload`:\n"+list())
+	f.StringVar(&c.trace, "trace", "", "send requests at the times in this `file`, one a line, in seconds or as a duration, instead of the load of the workload")
+	f.StringVar(&policies, "policies", "fixed,backlog,seda,srpt", "compare these `policies`; several that work together are joined by +. Known are "+strings.Join(policy.Names(), ", "))
+	f.DurationVar(&c.length, "length", 2*time.Second, "`length` of a run")
+	f.IntVar(&c.runs, "runs", 3, "`runs` of each policy; more make the intervals surer")
+	f.Uint64Var(&c.seed, "seed", 1, "`seed` of the first run: the same seed, the same requests")
+	f.DurationVar(&c.late, "late", 50*time.Millisecond, "a run is measured again if more than one request of a hundred is sent later than this `time`")
+	f.StringVar(&c.out, "out", filepath.Join("out", "lab.html"), "write a page with plots to this `file`; empty: write none")
+	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the table")
+	if err := show.Parse(f, args, about, stdout); err != nil {
+		return c, err
+	}
+	c.policies = strings.FieldsFunc(policies, func(r rune) bool { return r == ',' || r == ' ' })
+	i := slices.IndexFunc(workloads(), func(w workload) bool { return w.name == name })
+	if i >= 0 {
+		c.workload = workloads()[i]
+	}
+	return c, errors.Join(show.NoArguments(f),
+		show.Fault(i < 0, "-workload: unknown workload %q; known are %s", name, strings.Join(names(), ", ")),
+		show.Fault(len(c.policies) == 0, "-policies: at least one policy is needed"),
+		check(c.policies),
+		show.Fault(c.length <= 0, "-length: %v is no length of a run", c.length),
+		show.Fault(c.runs < 1, "-runs: %d runs; at least 1 is needed", c.runs),
+		show.Fault(c.late <= 0, "-late: %v must be above 0", c.late))
+}
+
+// check returns an error for each policy that does not exist.
+func check(policies []string) (err error) {
+	for _, names := range policies {
+		for name := range strings.SplitSeq(names, "+") {
+			if _, fault := policy.ByName(name); fault != nil {
+				err = errors.Join(err, fmt.Errorf("-policies: %w", fault))
+			}
+		}
+	}
+	return err
+}
+
+// names returns the names of the workloads.
+func names() (all []string) {
+	for _, w := range workloads() {
+		all = append(all, w.name)
+	}
+	return all
+}
+
+// list describes the workloads, one a line.
+func list() string {
+	var b strings.Builder
+	for _, w := range workloads() {
+		fmt.Fprintf(&b, "  %-9s %s\n", w.name, w.about)
+	}
+	return b.String()
+}
