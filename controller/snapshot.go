@@ -88,6 +88,14 @@ type StageStats struct {
 	// that the controller does not see is replaced by edges to the next stages
 	// that it sees.
 	Next []StageID
+	// Before lists the stages from which known edges lead here, back edges
+	// included, and Inflows, of the same length, how many commands have come
+	// along each of these edges. All else that the stage has accepted came from
+	// outside, from stages that the controller does not see, or from handlers
+	// that submitted it. The counts are read without the lock of the stage, and
+	// may be a batch ahead of Total.
+	Before  []StageID
+	Inflows []uint64
 
 	// QueueLen is the number of queued commands and QueueCap the capacity of
 	// the queue; a QueueCap of zero or less means that no capacity is stated.

@@ -119,6 +119,9 @@ func (c controlled) Read() control.Reading {
 // Shape returns the graph of the stages.
 func (c controlled) Shape() *graph.Shape { return c.p.graph.Shape() }
 
+// Edges is for [control.Pipeline].
+func (c controlled) Edges() []graph.Edge { return c.p.graph.Edges() }
+
 // StartPool starts a shared pool. It does not wait for the pool's workers.
 func (c controlled) StartPool(pool *engine.Pool) { c.p.startShared(pool) }
 

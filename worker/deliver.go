@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"sync/atomic"
+
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 )
@@ -130,8 +132,10 @@ func (w *Worker) empty(out *outbox, park bool) {
 
 // handOver hands commands to the outbox's target and returns how many it took.
 func (w *Worker) handOver(out *outbox, es []command.Envelope, park bool) int {
-	force := out.back || w.pool != nil && out.to.Config().Waits() // a shared worker never waits for a slot
-	return out.to.Senders().HandOver(&w.Member, es, w.now(), force, park)
+	force := out.edge.Back || w.pool != nil && out.to.Config().Waits() // a shared worker never waits for a slot
+	n := out.to.Senders().HandOver(&w.Member, es, w.now(), force, park)
+	out.edge.Moved.Add(uint64(n))
+	return n
 }
 
 // load returns the envelope of a further command of the present one, for the
@@ -174,7 +178,7 @@ func (w *Worker) takeResults() bool {
 		r := &w.order.leaving[i]
 		out, err := w.out.outboxFor(w.stage.Inbox, r.To)
 		if err != nil { // the stage was removed meanwhile: its inbox ends the command
-			out = &outbox{to: r.To.Inbox().(*inbox.Inbox)}
+			out = &outbox{to: r.To.Inbox().(*inbox.Inbox), edge: inbox.Edge{Moved: new(atomic.Uint64)}}
 			w.out.outs = append(w.out.outs, out)
 		}
 		*w.out.load(out, nil) = r.Envelope

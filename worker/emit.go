@@ -179,7 +179,7 @@ func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
 	defer func() { w.out.pledge(w.Member.Batch) }()
 	w.out.redeem()
 	for len(out.items) > 0 {
-		if err := out.to.Senders().Send(ctx, out.items[0], nil, out.back, w.pool != nil); err != nil {
+		if err := out.hand(ctx, out.items[0], nil, w.pool != nil); err != nil {
 			return err
 		}
 		w.out.shift(out, 1)
@@ -191,5 +191,5 @@ func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
 // that queues it counts it as emitted, so it can neither end before it is
 // counted nor be counted and not queued.
 func (w *Worker) sendOne(ctx context.Context, m emission) error {
-	return m.to.to.Senders().Send(ctx, command.Emitted(m.load, m.from, w.stage.Inbox.Place), w.stage.Inbox, m.to.back, w.pool != nil)
+	return m.to.hand(ctx, command.Emitted(m.load, m.from, w.stage.Inbox.Place), w.stage.Inbox, w.pool != nil)
 }

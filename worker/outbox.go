@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -19,11 +20,11 @@ var ErrForeign = errors.New("stage: forwarded to a stage of another pipeline, or
 type outbox struct {
 	to    *inbox.Inbox
 	items []command.Envelope
-	shown int32  // how many items are pledged
-	edges uint32 // the version of the pipeline's edges at which loop was computed
-	asked uint32 // the version at which back was
-	back  bool   // the edge to the inbox is a back edge
-	loop  bool   // the edge to the inbox is part of a loop
+	shown int32      // how many items are pledged
+	edges uint32     // the version of the pipeline's edges at which loop was computed
+	asked uint32     // the version at which edge was
+	edge  inbox.Edge // to the inbox
+	loop  bool       // the edge to the inbox is part of a loop
 }
 
 // isFull takes a command that the stage of an inbox emits off the pipeline's
@@ -49,8 +50,8 @@ func (out *outbox) check(from *inbox.Inbox) {
 		return
 	}
 	out.asked = now
-	if back, ok := pl.Reach(from, out.to); ok {
-		out.back = back
+	if edge, ok := pl.Reach(from, out.to); ok {
+		out.edge = edge
 	}
 }
 
@@ -61,9 +62,19 @@ func newOutbox(from *inbox.Inbox, to *behaviour.Inlet) (*outbox, error) {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
 	now := from.Pipeline().EdgesVersion()
-	back, ok := from.Pipeline().Reach(from, next)
+	edge, ok := from.Pipeline().Reach(from, next)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
-	return &outbox{to: next, back: back, asked: now}, nil
+	return &outbox{to: next, edge: edge, asked: now}, nil
+}
+
+// hand hands a command over by itself, and waits until it is queued. Emitter is
+// the inbox that counts it as emitted, nil if it is counted already.
+func (out *outbox) hand(ctx context.Context, e command.Envelope, emitter *inbox.Inbox, shared bool) error {
+	err := out.to.Senders().Send(ctx, e, emitter, out.edge.Back, shared)
+	if err == nil {
+		out.edge.Moved.Add(1)
+	}
+	return err
 }

@@ -97,7 +97,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, load any) er
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
 	e := command.Emitted(m.load, m.from, run.stage.Inbox.Place)
-	return m.to.to.Senders().Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
+	return m.to.hand(ctx, e, run.stage.Inbox, run.shared.Load() && !suspends)
 }
 
 // Owes reports whether suspended handlers of the stage hold commands that they

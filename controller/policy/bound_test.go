@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,7 +20,7 @@ func TestNoPolicyGivesAWorkerToAStageThatIsBound(t *testing.T) {
 			for i := range f.stages[:2] {
 				st := &f.stages[i]
 				st.QueueLen, st.Busy, st.InHand = st.QueueCap, st.Workers, st.Workers
-				st.Window = controller.Counters{Accepted: 200, OK: 100, Busy: 1e9}
+				st.Window = controller.Counters{Accepted: 200, OK: 100, Busy: time.Duration(st.Workers) * time.Second}
 			}
 			f.stages[0].Bound = true
 			f.now += 1e9

@@ -54,6 +54,7 @@ func all() []controller.Policy {
 		DBR{Preset: Cruz},
 		DBR{Preset: Gordon},
 		DBR{Preset: Measured},
+		DS2{},
 		ERLDA{},
 		ERLDA{Preset: Areias},
 		Fixed{},

@@ -9,6 +9,7 @@
 //	policy.Cohort{}                 // shared workers go up the stages and down again
 //	policy.Color{}                  // shared workers take the oldest work first
 //	policy.DBR{}                    // shared workers serve the slowest stage first
+//	policy.DS2{}                    // the workers for the measured rates, of all stages in one step
 //	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools

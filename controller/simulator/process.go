@@ -51,7 +51,7 @@ func (p *process) begin() {
 	p.cpu = cpu{cores: float64(r.model.CPUs), process: p.id, at: r.now, seen: r.now}
 	for _, n := range r.nodes {
 		s := &station{node: n, run: r, process: p, capacity: n.Capacity, workers: n.Workers, since: r.now}
-		s.queue.lanes = make([]lane, n.Lanes)
+		s.queue.lanes, s.moved = make([]lane, n.Lanes), make([]uint64, len(r.nodes))
 		p.stations = append(p.stations, s)
 	}
 	if r.model.Policy != nil {
@@ -163,8 +163,14 @@ func (s *station) stats() controller.StageStats {
 	if s.queue.ready.Len() > 0 {
 		oldest = s.run.now - s.run.commands[*s.queue.ready.At(0)].at
 	}
+	s.before, s.inflows = s.before[:0], s.inflows[:0]
+	for from, n := range s.moved {
+		if n > 0 {
+			s.before, s.inflows = append(s.before, controller.StageID(from)), append(s.inflows, n)
+		}
+	}
 	return controller.StageStats{
-		ID: controller.StageID(s.id), Name: s.Name, Rank: s.rank, Cyclic: s.cyclic, Next: s.next,
+		ID: controller.StageID(s.id), Name: s.Name, Rank: s.rank, Cyclic: s.cyclic, Next: s.next, Before: s.before, Inflows: s.inflows,
 		QueueLen: s.queue.ready.Len(), QueueCap: s.capacity, OldestWait: oldest, InHand: s.busy + s.blocked,
 		Workers: s.workers, MinWorkers: s.Workers, MaxWorkers: s.Most, Busy: s.busy, Blocked: s.blocked,
 		Needs: s.Workers, Pool: s.Name, Instances: s.Most, FreeInstances: max(s.Most-s.busy-s.blocked, 0),

@@ -23,8 +23,11 @@ type station struct {
 	outside           bool              // it is the turn of a waiter
 	full              bool              // the controller knows
 	totals            controller.Counters
-	queued            float64       // commands in the queue, multiplied by seconds
-	since             time.Duration // up to when time is counted
+	moved             []uint64             // commands that other stages, and this one, have handed over, by stage
+	before            []controller.StageID // the stages of moved from which any came
+	inflows           []uint64             // and how many
+	queued            float64              // commands in the queue, multiplied by seconds
+	since             time.Duration        // up to when time is counted
 }
 
 // sender is a worker that has commands to hand over, in this order, or a
@@ -150,6 +153,12 @@ func (s *station) accept(id int32) {
 	s.serve()
 }
 
+// take queues a command that a worker hands over.
+func (s *station) take(from *station, id int32) {
+	s.moved[from.id]++
+	s.accept(id)
+}
+
 // serve has idle workers begin.
 func (s *station) serve() {
 	for s.busy+s.blocked < s.workers {
@@ -244,7 +253,7 @@ func (s *station) handOver(moves []move) (left []move) {
 		s.run.commands[m.id].at = s.run.now
 		switch {
 		case m.back || to.senders.Len() == 0 && to.free() > 0:
-			to.accept(m.id)
+			to.take(s, m.id)
 		case to.Reject:
 			to.totals.Shed++
 			s.run.shed(m.id)
@@ -280,7 +289,7 @@ func (s *station) grant() {
 		case s.senders.Len() > 0:
 			s.outside = true
 			w := s.senders.Pop()
-			s.accept(w.first.id)
+			s.take(w.from, w.first.id)
 			w.from.handedOver(&w)
 		default:
 			return

@@ -34,6 +34,7 @@ func narrow(
 	for _, id := range ids {
 		st := s.Stages[id]
 		st.ID, st.Next = inPart[id], ahead(s, id, inPart)
+		st.Before, st.Inflows = inflows(st.Before, st.Inflows, inPart)
 		n.Stages = append(n.Stages, st)
 	}
 	for _, p := range s.Pools {
@@ -76,6 +77,16 @@ func ahead(s *controller.Snapshot, from controller.StageID, inPart []controller.
 	}
 	walk(from)
 	return next
+}
+
+// inflows returns the inflows of a stage from the stages of a part.
+func inflows(before []controller.StageID, n []uint64, inPart []controller.StageID) (from []controller.StageID, part []uint64) {
+	for i, id := range before {
+		if at := inPart[id]; at != controller.NoStage {
+			from, part = append(from, at), append(part, n[i])
+		}
+	}
+	return from, part
 }
 
 // renumber returns a plan with other numbers for its stages: to has the new

@@ -140,3 +140,19 @@ func TestTheGovernorOfAPoolIsThatOfItsGroupOrItsStage(t *testing.T) {
 		require.Equal(t, want, strings.Join(got, " "))
 	}
 }
+
+func TestAPartHasTheInflowsFromItsOwnStages(t *testing.T) {
+	s := drawn("abc", "ac", "bc")
+	s.Stages[2].Before, s.Stages[2].Inflows = []controller.StageID{0, 1, 2}, []uint64{7, 5, 3}
+	of := func(name string) string {
+		if strings.Contains("bc", name) {
+			return "g"
+		}
+		return ""
+	}
+	part, _ := narrow(s, "g", of, of)
+	require.Equal(t, []controller.StageID{0, 1}, part.Stages[1].Before)
+	require.Equal(t, []uint64{5, 3}, part.Stages[1].Inflows)
+	require.Equal(t, []controller.StageID{0, 1, 2}, s.Stages[2].Before, "the whole snapshot is as it was")
+	require.Equal(t, []uint64{7, 5, 3}, s.Stages[2].Inflows)
+}

@@ -45,6 +45,8 @@ type Pipeline interface {
 	Read() Reading
 	// Shape returns the graph of the stages, by the places of their inboxes.
 	Shape() *graph.Shape
+	// Edges returns the edges that are known, by the places of the inboxes.
+	Edges() []graph.Edge
 	// StartPool starts a shared pool, and StopPool stops one, whose workers
 	// finish the commands that they hold. Neither waits for workers.
 	StartPool(*engine.Pool)

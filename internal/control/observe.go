@@ -30,7 +30,7 @@ func (l *Loop) snapshot() *controller.Snapshot {
 		}
 		s.Stages = append(s.Stages, statsOf(c, st, accounts))
 	}
-	situate(s.Stages, r.Stages, l.Pipeline.Shape())
+	situate(s.Stages, r.Stages, l.Pipeline.Shape(), l.Pipeline.Edges())
 	s.Pools = l.poolStats(s)
 	return s
 }
@@ -68,7 +68,7 @@ func countersOf(a *inbox.Accounts) controller.Counters {
 }
 
 // situate fills in where the stages are in the graph.
-func situate(stats []controller.StageStats, stages []*engine.Core, shape *graph.Shape) {
+func situate(stats []controller.StageStats, stages []*engine.Core, shape *graph.Shape, edges []graph.Edge) {
 	ids := make(map[int]controller.StageID, len(stats))
 	for i, c := range stages {
 		ids[c.Inbox().Place] = controller.StageID(i)
@@ -84,6 +84,13 @@ func situate(stats []controller.StageStats, stages []*engine.Core, shape *graph.
 			if id, ok := ids[to]; ok {
 				st.Next = append(st.Next, id)
 			}
+		}
+	}
+	for _, e := range edges {
+		from, here := ids[e.From]
+		if to, known := ids[e.To]; here && known {
+			st := &stats[to]
+			st.Before, st.Inflows = append(st.Before, from), append(st.Inflows, e.Moved)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/inbox"
@@ -39,6 +40,7 @@ type edge struct {
 	declared bool   // else a handler took it
 	taken    bool   // a handler took it, declared or not, since it was not declared any more
 	port     string // the name of the port that leads there, if it is declared
+	moved    *atomic.Uint64
 }
 
 // edges are the edges from one stage, sorted by the place that they lead to.
@@ -128,7 +130,7 @@ func (g *Graph) rebuildLocked() {
 			for _, e := range es {
 				if e.back == back {
 					at := g.edgeLocked(from, e.to)
-					at.declared, at.taken, at.port = e.declared, e.taken, e.port
+					at.declared, at.taken, at.port, at.moved = e.declared, e.taken, e.port, e.moved
 				}
 			}
 		}
@@ -157,21 +159,20 @@ func (g *Graph) declareLocked(from *inbox.Inbox, ports []behaviour.Outlet) {
 	}
 }
 
-// Reach adds the edge between two inboxes, unless it is known, and reports
-// whether it is a back edge. A worker calls it before it forwards to an inbox
-// for the first time. It reports ok false if one of the inboxes is not in the
-// graph.
-func (g *Graph) Reach(from, to *inbox.Inbox) (back, ok bool) {
+// Reach returns the edge between two inboxes, and adds it unless it is known. A
+// worker calls it before it forwards to an inbox for the first time. It reports
+// ok false if one of the inboxes is not in the graph.
+func (g *Graph) Reach(from, to *inbox.Inbox) (as inbox.Edge, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i, known := g.placeLocked(from)
 	j, ours := g.placeLocked(to)
 	if !known || !ours {
-		return false, false
+		return inbox.Edge{}, false
 	}
 	e := g.edgeLocked(i, j)
 	e.taken = true
-	return e.back, true
+	return inbox.Edge{Back: e.back, Moved: e.moved}, true
 }
 
 // Redeclare declares the edges of a stage's ports, which lead elsewhere now,
@@ -261,7 +262,7 @@ func (g *Graph) edgeLocked(from, to int) *edge {
 	// If no forward edge enters from, then none leads there from to, so a line
 	// is built in linear time from either end.
 	back := from == to || g.entered[from] && g.leadsLocked(to, from, map[int]bool{})
-	g.edges[from] = slices.Insert(g.edges[from], i, edge{to: to, back: back})
+	g.edges[from] = slices.Insert(g.edges[from], i, edge{to: to, back: back, moved: new(atomic.Uint64)})
 	g.changedLocked()
 	if back {
 		g.loops = true
@@ -293,6 +294,7 @@ type Edge struct {
 	From, To int
 	Port     string // empty if a handler took the edge without declaring it
 	Back     bool
+	Moved    uint64 // commands that were handed over along it
 }
 
 // Edges returns all edges that are known by now.
@@ -301,7 +303,7 @@ func (g *Graph) Edges() (all []Edge) {
 	defer g.mu.Unlock()
 	for from, es := range g.edges {
 		for _, e := range es {
-			all = append(all, Edge{from, e.to, e.port, e.back})
+			all = append(all, Edge{from, e.to, e.port, e.back, e.moved.Load()})
 		}
 	}
 	return all

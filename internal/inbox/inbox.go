@@ -31,9 +31,9 @@ type Pipeline struct {
 	Clock func() int64
 	// AfterFunc sets a timer; nil is time.AfterFunc. A test may have its own.
 	AfterFunc func(d time.Duration, f func()) Timer
-	// Reach says how an edge leads from one inbox to another: whether it closes
-	// a loop, and ok false if the other is not of this pipeline.
-	Reach func(from, to *Inbox) (back, ok bool)
+	// Reach returns the edge from one inbox to another, and ok false if the
+	// other is not of this pipeline.
+	Reach func(from, to *Inbox) (e Edge, ok bool)
 	// Keep keeps the letter of a command that ended without an answer, or with
 	// an error that leaves one. It is called before the ticket is settled: a
 	// caller that learns of the end may look for the letter. It does not block.
@@ -79,6 +79,14 @@ type Pipeline struct {
 	settling     atomic.Int32  // goroutines that end commands which have lapsed
 
 	entry gate.Entry
+}
+
+// Edge is an edge between two inboxes, as the workers that take it see it.
+type Edge struct {
+	Back bool // it closes a loop
+	// Moved counts the commands that workers have handed over along it. It
+	// belongs to the edge, and is written without a lock.
+	Moved *atomic.Uint64
 }
 
 // loopBounds is what a pipeline knows of its loops.

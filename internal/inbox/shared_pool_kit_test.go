@@ -32,7 +32,7 @@ type testbed struct {
 func newPipeline() *Pipeline {
 	return &Pipeline{
 		Base: time.Now().Add(-time.Second), Quiet: make(chan struct{}, 1), Ended: func(Ending) {},
-		Reach:    func(from, to *Inbox) (back, ok bool) { return to.Place <= from.Place, true },
+		Reach:    func(from, to *Inbox) (e Edge, ok bool) { return Edge{Back: to.Place <= from.Place}, true },
 		InFlight: func() int { return 0 }, Held: func() int { return 0 },
 	}
 }

@@ -321,9 +321,9 @@ func (in *Inbox) submitterOf(ctx context.Context) submitter {
 		return by
 	}
 	by.drained = h.Attempt() > 0 && !h.Inbox().Phases().InUse()
-	back, ours := in.Pipeline().Reach(h.Inbox(), in)
+	edge, ours := in.Pipeline().Reach(h.Inbox(), in)
 	switch {
-	case ours && back: // its stage lies behind this one
+	case ours && edge.Back: // its stage lies behind this one
 		by.forbidWait = "on a back edge"
 	case ours && h.Shared() && !by.suspends: // other stages need its worker, this one perhaps
 		by.forbidWait = "whose worker is shared"
