@@ -40,7 +40,11 @@ type Report struct {
 type Outcome struct {
 	Candidate string   `json:"candidate"`
 	Figures   []Figure `json:"figures"`
-	Runs      []*Run   `json:"runs"`
+	// Simulated has those of the figures that the simulator knows, if the
+	// experiment has a Model; NotSimulated says why it has none.
+	Simulated    []Figure `json:"simulated,omitempty"`
+	NotSimulated string   `json:"not_simulated,omitempty"`
+	Runs         []*Run   `json:"runs"`
 
 	latency *hdrhistogram.Histogram // of all runs
 }
@@ -70,7 +74,11 @@ func Compare(ctx context.Context, e Experiment) (*Report, error) {
 		Coverage: covered(e.Runs, rankOf(e.Runs)),
 	}
 	for _, c := range candidates {
-		report.Outcomes = append(report.Outcomes, Outcome{Candidate: c.Name, latency: newHistogram()})
+		o := Outcome{Candidate: c.Name, latency: newHistogram()}
+		if err := e.simulate(ctx, c, &o); err != nil {
+			return nil, fmt.Errorf("lab: candidate %q, simulated: %w", c.Name, err)
+		}
+		report.Outcomes = append(report.Outcomes, o)
 	}
 	show := newProgress(e.Progress, e.Runs*len(candidates))
 	defer show.end()
@@ -145,12 +153,14 @@ func (r *Report) conclude() {
 }
 
 // figure returns the figure of a name.
-func (o *Outcome) figure(name string) (Figure, bool) {
-	i := slices.IndexFunc(o.Figures, func(f Figure) bool { return f.Name == name })
+func (o *Outcome) figure(name string) (Figure, bool) { return find(o.Figures, name) }
+
+func find(all []Figure, name string) (Figure, bool) {
+	i := slices.IndexFunc(all, func(f Figure) bool { return f.Name == name })
 	if i < 0 {
 		return Figure{}, false
 	}
-	return o.Figures[i], true
+	return all[i], true
 }
 
 // machine describes the machine and the process.

@@ -66,6 +66,14 @@
 // The generator and the pipeline share a process and its CPUs. So the lab
 // compares policies with one another, and not machines.
 //
+// # In virtual time
+//
+// With a Model of the pipeline the lab also runs each policy that package
+// simulator knows in virtual time, and the report has both figures. Where they
+// are far apart, the model lacks a cost, or the machine has other work to do.
+// The load of the model is the rate of the workload, in steps of a tenth of a
+// second.
+//
 // # Failure
 //
 // [Compare] returns an error instead of figures that mislead: when the

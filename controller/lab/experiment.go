@@ -12,6 +12,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/controller/simulator"
 	"github.com/golda-dev/golda/pipeline"
 )
 
@@ -51,6 +52,13 @@ type Experiment struct {
 	// Patience is how long the lab waits for answers after the last request of
 	// a run, and then for the pipeline to stop. Default Length and 30 s.
 	Patience time.Duration
+
+	// Model is a model of the pipeline, which the lab also runs in virtual time:
+	// the report then has a simulated figure beside a measured one. The lab sets
+	// the load of its first source, or of its first stage if it has no source,
+	// its seed, length, warm-up and policy. Nil: nothing is simulated. A policy
+	// that the simulator cannot run has no simulated figures.
+	Model *simulator.Model
 
 	// Progress is written a line for each run. On a terminal there is one line,
 	// which changes. Nil: no progress is written.
@@ -150,7 +158,10 @@ func (e Experiment) candidates() ([]Candidate, error) {
 			faults = append(faults, checkPolicy(c.Name, p))
 		}
 	}
-	return all, errors.Join(faults...)
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return all, e.checkModel()
 }
 
 // byName returns the candidate of some names that are joined by "+".

@@ -59,7 +59,7 @@ func definitions() []definition {
 		{longest, "ms", 1, less, false, "the longest answer"},
 		{recovery, "s", 2, less, true, "from the end of a burst until the p99 is low again, the longest of the bursts of a run"},
 		{workerSeconds, "", 1, less, true, "live workers of all stages and pools, integrated over the measured time"},
-		{cpuSeconds, "", 2, less, true, "CPU time of the process, the generator included"},
+		{cpuSeconds, "", 3, less, true, "CPU time of the process, the generator included"},
 		{fairness, "", 3, more, true, "Jain's index over the shares of good answers of the classes: 1 if all have the same"},
 		{decisions, "/min", 0, neither, false, "changes that the policy made"},
 		{mostInside, "", 0, less, false, "the most commands in the pipeline at once"},
@@ -94,12 +94,13 @@ func (f Figure) String() string {
 	return strings.TrimSpace(f.text(f.Median) + " " + f.interval())
 }
 
-// interval returns the interval, or nothing if all values of it are the same.
+// interval returns the interval, or nothing if both ends look like the median.
 func (f Figure) interval() string {
-	if f.Low == f.High {
+	low, high := f.text(f.Low), f.text(f.High)
+	if median := f.text(f.Median); low == median && high == median {
 		return ""
 	}
-	return fmt.Sprintf("[%s to %s]", f.text(f.Low), f.text(f.High))
+	return fmt.Sprintf("[%s to %s]", low, high)
 }
 
 // text returns a value with the digits of the figure.

@@ -319,7 +319,7 @@ func (r *Report) paretoPlot() *plot {
 	p.Series = append(p.Series, series{Class: "front", Dash: "4 4", Line: line})
 	p.About = "Left and low is better: few workers and short latencies. The bars are the intervals. "
 	if len(names) > 0 {
-		p.About += "No other candidate has a lower median of both than " + list(names) + "; a dashed line joins such candidates."
+		p.About += "No other candidate has a lower median of both than " + list(names) + "; a dashed line joins such candidates. Medians may differ by noise."
 	}
 	for i, o := range r.Outcomes {
 		x, y := r.pareto(i)

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,10 +17,10 @@ func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n\n", r.Title, r.conditions())
 	for from := 0; from < len(r.Outcomes); from += columns {
-		r.table(&b, r.Outcomes[from:min(from+columns, len(r.Outcomes))])
+		table(&b, r.Outcomes[from:min(from+columns, len(r.Outcomes))])
 		b.WriteByte('\n')
 	}
-	for _, v := range r.Verdicts {
+	for _, v := range slices.Concat(r.missing(), r.Verdicts) {
 		b.WriteString(v + "\n")
 	}
 	return b.String()
@@ -50,24 +51,64 @@ func (r *Report) late() string {
 }
 
 // table writes some candidates side by side.
-func (r *Report) table(b *strings.Builder, outcomes []Outcome) {
+func table(b *strings.Builder, outcomes []Outcome) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	row := func(first string, cells func(o *Outcome) string) {
-		_, _ = fmt.Fprint(w, first)
-		for i := range outcomes {
-			_, _ = fmt.Fprint(w, "\t", cells(&outcomes[i]))
+	for _, o := range outcomes {
+		_, _ = fmt.Fprint(w, "\t", o.Candidate)
+	}
+	_, _ = fmt.Fprintln(w)
+	for _, row := range rows(outcomes) {
+		_, _ = fmt.Fprint(w, row.Name)
+		for _, c := range row.Cells {
+			_, _ = fmt.Fprint(w, "\t", strings.TrimSpace(c.Middle+" "+c.Interval))
 		}
 		_, _ = fmt.Fprintln(w)
 	}
-	row("", func(o *Outcome) string { return o.Candidate })
-	for _, d := range definitions() {
-		if _, ok := outcomes[0].figure(d.name); !ok {
-			continue
-		}
-		row(strings.TrimSpace(d.name+" "+d.unit), func(o *Outcome) string {
-			f, _ := o.figure(d.name)
-			return f.String()
-		})
-	}
 	_ = w.Flush() // a strings.Builder takes everything
+}
+
+// row is a figure of some candidates.
+type row struct {
+	Name  string // with the unit
+	About string
+	Cells []cell
+}
+
+// cell is a figure of one candidate.
+type cell struct{ Middle, Interval string }
+
+// rows returns the figures of some candidates, and below each the simulated
+// one.
+func rows(outcomes []Outcome) (all []row) {
+	for _, d := range definitions() {
+		name := strings.TrimSpace(d.name + " " + d.unit)
+		add := func(name, about string, figures func(o Outcome) []Figure) {
+			r, found := row{Name: name, About: about}, false
+			for _, o := range outcomes {
+				f, ok := find(figures(o), d.name)
+				c := cell{Middle: "–"}
+				if ok {
+					c = cell{f.text(f.Median), f.interval()}
+				}
+				found = found || ok
+				r.Cells = append(r.Cells, c)
+			}
+			if found {
+				all = append(all, r)
+			}
+		}
+		add(name, d.about, func(o Outcome) []Figure { return o.Figures })
+		add(name+", simulated", "the same in virtual time, of the model", func(o Outcome) []Figure { return o.Simulated })
+	}
+	return all
+}
+
+// missing says which candidates were not simulated, and why.
+func (r *Report) missing() (all []string) {
+	for _, o := range r.Outcomes {
+		if o.NotSimulated != "" {
+			all = append(all, fmt.Sprintf("%s was not simulated: %s.", o.Candidate, strings.TrimPrefix(o.NotSimulated, "simulator: ")))
+		}
+	}
+	return all
 }

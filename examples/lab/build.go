@@ -80,7 +80,7 @@ func (w workload) build(control pipeline.Part, length time.Duration) (*pipeline.
 			opts = append(opts, stage.Discipline(queue.PriorityOf(func(j *job) int { return j.priority })))
 		}
 		if w.steps[i].waits {
-			opts = append(opts, stage.Blocking(), stage.Workers(4, 64))
+			opts = append(opts, stage.Blocking(), stage.Workers(fewestWaiting, mostWaiting))
 		}
 		next = stage.Func(w.steps[i].name, w.handler(i, next, again), opts...)
 		parts = append(parts, next)

@@ -1,7 +1,7 @@
 // Lab compares policies on a small pipeline, under one of ten loads, and writes
 // a table, and a page with plots.
 //
-//	go run ./examples/lab                                    # the default: about 25 seconds
+//	go run ./examples/lab                                    # the default: about 20 seconds
 //	go run ./examples/lab -workload overload -policies fixed,backlog,seda
 //	go run ./examples/lab -workload tail -policies color,srpt -runs 9 -json
 //	go run ./examples/lab -trace times.txt                   # a time a line, in seconds
@@ -25,6 +25,7 @@ import (
 
 	"github.com/golda-dev/golda/controller/lab"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/controller/simulator"
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/pipeline"
 )
@@ -74,8 +75,16 @@ func compare(ctx context.Context, c config, progress io.Writer) (*lab.Report, er
 			return c.workload.build(control, c.length)
 		},
 		Workload: load, Policies: c.policies, Classes: c.workload.classes, Deadline: c.workload.deadline,
-		Length: c.length, Runs: c.runs, Seed: c.seed, Late: c.late, Progress: progress,
+		Model: c.model(), Length: c.length, Runs: c.runs, Seed: c.seed, Late: c.late, Progress: progress,
 	})
+}
+
+// model returns the model of the workload, if the simulator can do its load.
+func (c config) model() *simulator.Model {
+	if c.trace != "" {
+		return nil
+	}
+	return c.workload.model()
 }
 
 // write writes the table or the JSON, and the page.
@@ -111,7 +120,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.StringVar(&name, "workload", "blocking", "the `workload`:\n"+list())
 	f.StringVar(&c.trace, "trace", "", "send requests at the times in this `file`, one a line, in seconds or as a duration, instead of the load of the workload")
 	f.StringVar(&policies, "policies", "fixed,backlog,seda,srpt", "compare these `policies`; several that work together are joined by +. Known are "+strings.Join(policy.Names(), ", "))
-	f.DurationVar(&c.length, "length", 2*time.Second, "`length` of a run")
+	f.DurationVar(&c.length, "length", 1500*time.Millisecond, "`length` of a run")
 	f.IntVar(&c.runs, "runs", 3, "`runs` of each policy; more make the intervals surer")
 	f.Uint64Var(&c.seed, "seed", 1, "`seed` of the first run: the same seed, the same requests")
 	f.DurationVar(&c.late, "late", 50*time.Millisecond, "a run is measured again if more than one request of a hundred is sent later than this `time`")

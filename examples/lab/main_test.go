@@ -37,6 +37,10 @@ func TestEachWorkloadRunsUnderTwoPolicies(t *testing.T) {
 			assert.Contains(t, out, "Policies under the workload "+w.name+": "+w.about)
 			assert.Regexp(t, `(?m)^ +backlog +color$`, out)
 			assert.Regexp(t, `(?m)^throughput /s +\d+ +\d+$`, out)
+			if w.model() != nil {
+				assert.Regexp(t, `(?m)^throughput /s, simulated +\d+ +–$`, out)
+				assert.Contains(t, out, "\ncolor was not simulated: ")
+			}
 		})
 	}
 }

@@ -109,6 +109,36 @@ func (w workload) capacity() float64 {
 	return float64(runtime.GOMAXPROCS(0)) / sum.Seconds() * (1 - w.again)
 }
 
+// model returns a model of the pipeline, or nil if the simulator has no
+// priorities, panics, or drift.
+func (w workload) model() *simulator.Model {
+	if w.classes != nil || w.poison > 0 || w.drift > 0 {
+		return nil
+	}
+	cpus := runtime.GOMAXPROCS(0)
+	m := &simulator.Model{CPUs: cpus}
+	for i, s := range w.steps {
+		st := simulator.Stage{Name: s.name, Service: s.takes, Computes: !s.waits, Workers: cpus, Most: 4 * cpus} // as package stage has it
+		if s.waits {
+			st.Workers, st.Most = fewestWaiting, mostWaiting
+		}
+		switch {
+		case i+1 < len(w.steps):
+			st.Forward = []simulator.Edge{{To: w.steps[i+1].name, Share: 1}}
+		case w.again > 0:
+			st.Forward = []simulator.Edge{{To: w.steps[0].name, Share: w.again}}
+		}
+		m.Stages = append(m.Stages, st)
+	}
+	return m
+}
+
+// The numbers of workers of a stage that waits.
+const (
+	fewestWaiting = 4
+	mostWaiting   = 64
+)
+
 // steady is a load of a share of the capacity.
 func steady(share float64) func(float64, time.Duration) lab.Workload {
 	return func(capacity float64, _ time.Duration) lab.Workload { return lab.Poisson(math.Round(share * capacity)) }
