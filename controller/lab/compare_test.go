@@ -47,7 +47,7 @@ func same(_ context.Context, n int) (int, error) { return n, nil }
 func brief() lab.Experiment {
 	return lab.Experiment{
 		Pipeline: piped(same), Workload: lab.Poisson(400), Policies: []string{"backlog", "fixed"},
-		Length: 100 * time.Millisecond, Runs: 2, Late: time.Hour,
+		Length: 100 * time.Millisecond, Runs: 2, Late: time.Hour, Deadline: time.Minute,
 	}
 }
 
@@ -126,7 +126,6 @@ func TestAPipelineThatStallsForASecondShowsItInThePercentile(t *testing.T) {
 	}, stage.Workers(1, 1))
 	o := compared(t, e).Outcomes[0]
 	assert.GreaterOrEqual(t, figure(t, o, "p99").Median, 900.0)
-	assert.Greater(t, figure(t, o, "good").Median, 90.0, "the deadline is a second")
 	assert.GreaterOrEqual(t, figure(t, o, "most in flight").Median, 100.0)
 	stalled := 0
 	for _, p := range o.Runs[0].Points {
@@ -187,7 +186,7 @@ func TestAReportHasATableAndJSON(t *testing.T) {
 	e.Progress = &progress
 	r := compared(t, e)
 	table := r.String()
-	assert.True(t, strings.HasPrefix(table, "Two of a kind\nPoisson(400/s), 2 runs of 100ms each, the first 10ms not measured; deadline 1s; seed 0.\n"), table)
+	assert.True(t, strings.HasPrefix(table, "Two of a kind\nPoisson(400/s), 2 runs of 100ms each, the first 10ms not measured; deadline 1m0s; seed 0.\n"), table)
 	assert.Regexp(t, `(?m)^ +backlog +fixed +seda +erlda$`, table)
 	assert.Regexp(t, `(?m)^ +seda:cruz$`, table)
 	assert.Regexp(t, `(?m)^good % +100.0 +100.0 +100.0 +100.0$`, table)
@@ -309,7 +308,8 @@ func TestRequestsWithoutAnAnswerAreAnErrorAndThePipelineIsStoppedHard(t *testing
 		return n, nil
 	})
 	_, err := lab.Compare(t.Context(), e)
-	require.ErrorContains(t, err, `candidate "backlog", run 1: lab: 1 requests have no answer 10ms after the last one was sent`)
+	require.Error(t, err)
+	require.Regexp(t, `^lab: candidate "backlog", run 1: lab: \d+ requests have no answer 10ms after the last one was sent$`, err.Error())
 }
 
 // The handler returns when the test says so, which is after Compare.
@@ -317,7 +317,7 @@ func TestAPipelineThatDoesNotStopIsAnError(t *testing.T) {
 	release := make(chan struct{})
 	var ended atomic.Bool
 	e := brief()
-	e.Patience = 100 * time.Millisecond
+	e.Patience = time.Second
 	e.Pipeline = func(control pipeline.Part) (*pipeline.Pipeline, lab.Send, error) {
 		work := stage.Func("work", func(_ context.Context, n int) behaviour.Outcome {
 			if n == 3 {
@@ -330,7 +330,7 @@ func TestAPipelineThatDoesNotStopIsAnError(t *testing.T) {
 		return p, func(ctx context.Context, r lab.Request) error { return work.Submit(ctx, r.N) }, err // without a ticket
 	}
 	_, err := lab.Compare(t.Context(), e)
-	require.ErrorContains(t, err, "the pipeline does not stop within 100ms of its last answer: ")
+	require.ErrorContains(t, err, "the pipeline does not stop within 1s of its last answer: ")
 	close(release)
 	require.Eventually(t, ended.Load, time.Minute, time.Millisecond)
 }
