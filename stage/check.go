@@ -42,6 +42,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkWorkers(check)
 	s.checkTime(check)
 	s.checkRate(check, cmd)
+	s.checkFair(check, cmd)
 	s.checkDiscipline(check, cmd)
 	s.checkRetry(check)
 	s.checkRestart(check)
@@ -216,7 +217,7 @@ func (s *settings) checkOuts(check *checker) {
 
 // checkKeyed finds what a keyed stage cannot be given.
 func (s *settings) checkKeyed(check *checker) {
-	check.that(!s.boundsKeys || s.keying.on, "is for keyed stages", "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
+	check.that(!s.boundsKeys || s.keying.on || s.fair != nil, "is for stages with keys, Keyed and Fair", "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
 	check.that(!s.boundsKeys || s.engine.Inbox.KeyCapacity >= 1, "must be at least 1", "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
 	check.that(s.engine.Inbox.Capacity < 1 || s.engine.Inbox.KeyCapacity <= s.engine.Inbox.Capacity, fmt.Sprintf("must be at most the capacity, %d", s.engine.Inbox.Capacity), "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
 	check.that(!s.keying.passivates || s.keying.on, "is for keyed stages", "Passivate(%v, %d)", s.keying.idle, s.keying.most)
@@ -236,6 +237,24 @@ func (s *settings) checkSnapshots(check *checker) {
 		check.that(s.keying.kept >= 1, "must be at least 1", "KeepStates(%d)", s.keying.kept)
 		check.that(s.keying.passivates, "means nothing without Passivate", "KeepStates(%d)", s.keying.kept)
 	}
+}
+
+// checkFair finds what a fair stage cannot be given.
+func (s *settings) checkFair(check *checker, cmd reflect.Type) {
+	f := s.fair
+	if f == nil {
+		return
+	}
+	atOnce := s.engine.Inbox.AtOnce
+	that := func(ok bool, problem string) { check.that(ok, problem, "Fair(key, weight, %d)", atOnce) }
+	that(f.key != 0, "the function for the key is nil")
+	that(cmd.AssignableTo(f.takes), fmt.Sprintf("the key takes %v, and the stage's commands are %v", f.takes, cmd))
+	that(atOnce >= 0, "the number of handlers must not be negative; 0 means any number")
+	that(!s.keying.on, "a Keyed stage has an order of its own, and takes no Fair")
+	that(!s.engine.Inbox.Ordered, "a stage that is Ordered has an order of its own, and takes no Fair")
+	that(!s.disciplined, "a stage with Fair has an order of its own, and takes no Discipline")
+	that(s.ratedBy == nil, "a stage with RateBy has an order of its own, and takes no Fair")
+	that(s.engine.Inbox.Holder == nil || atOnce == 0, "a stage with windows holds its commands until the windows close, and takes no bound for handlers")
 }
 
 // checkOrdered finds what an ordered stage cannot be given.
@@ -278,6 +297,7 @@ func (s *settings) unguardable() (conflicts []conflict) {
 		}
 	}
 	add(s.keying.on, "Guard", "a keyed stage handles one command of each key at a time, and takes no guards")
+	add(s.fair != nil, "Guard", "a stage with guards has an order of its own, and takes no Fair")
 	add(s.ratedBy != nil, "Guard", "a stage with guards has an order of its own, and takes no RateBy")
 	add(s.engine.Inbox.Ordered, "Ordered", "a stage with guards has an order of its own, and takes no Ordered")
 	add(s.disciplined, "Discipline", "a stage with guards has an order of its own, and takes no Discipline")

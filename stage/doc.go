@@ -60,7 +60,7 @@
 // # Order
 //
 // Commands leave the queue first in, first out, or as the [Discipline] of the
-// stage says. With one worker, or one instance, they are handled and forwarded
+// stage says; in a stage with [Fair], keys such as tenants take turns. With one worker, or one instance, they are handled and forwarded
 // in that order; with more, as by default, they may overtake one another. A
 // command that is tried again goes to the end of the queue. Commands that a
 // crash gave back come before all others.

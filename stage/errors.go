@@ -50,7 +50,8 @@ var (
 	ErrRetryBudget = inbox.ErrRetryBudget
 	// ErrSelfCall refuses the [Call] of a handler that may suspend, in a
 	// [Keyed] stage, which calls its own stage with a command of its own key:
-	// that would wait for the handler, and the handler for it.
+	// that would wait for the handler, and the handler for it. So it may in a
+	// stage with [Fair] and a bound for the handlers of a key.
 	ErrSelfCall = inbox.ErrSelfCall
 	// ErrElsewhere refuses a command, or ends one, because its stage runs in
 	// another process (pipeline.RunsHere) and no commands can be sent there, or

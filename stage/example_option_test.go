@@ -197,6 +197,36 @@ func ExampleDiscipline() {
 	// <nil>
 }
 
+type photo struct{ album string }
+
+func (p photo) Album() string { return p.album }
+
+// The albums take turns, although the photos of one have come first.
+func ExampleFair() {
+	upload := stage.Sink("upload", func(_ context.Context, p photo) error {
+		fmt.Println(p.album)
+		return nil
+	}, stage.Workers(1, 1), stage.Fair(photo.Album, nil, 0))
+	p, err := pipeline.New("photos", upload, quiet)
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	err = errors.Join(p.Start(ctx), p.Pause(upload))
+	for _, album := range []string{"holidays", "holidays", "holidays", "cats", "cats", "birthday"} {
+		err = errors.Join(err, upload.Submit(ctx, photo{album}))
+	}
+	fmt.Println(errors.Join(err, p.Resume(upload), p.Stop(ctx)))
+	// Output:
+	// holidays
+	// cats
+	// birthday
+	// holidays
+	// cats
+	// holidays
+	// <nil>
+}
+
 // guestbook counts the visits of one person.
 type guestbook struct {
 	person string

@@ -154,11 +154,13 @@ func (f *Flow[In, Out]) To(target behaviour.Target[Out], more ...behaviour.Targe
 	return f.lead("To", append([]behaviour.Target[Out]{target}, more...), nil)
 }
 
-// Route has the flow send each result to one of several stages, which pick
-// chooses: see [RoundRobin] and [ByKey]. A flow has one Route or any number of
-// To. The returned part is used like the part of [Flow.To]; once the flow
+// Route has the flow send each result to one of several stages. Pick chooses
+// it: it returns the number, from 0, of one of n targets, and n is at least 1;
+// see [RoundRobin] and [ByKey]. Pick is called by many workers at once, and must
+// not change the result. A number outside 0 to n-1 is the command's error
+// outcome. A flow has one Route or any number of To. The returned part is used like the part of [Flow.To]; once the flow
 // belongs to a pipeline, it is for pipeline.Pipeline.Rewire.
-func (f *Flow[In, Out]) Route(pick Pick[Out], targets ...behaviour.Target[Out]) part.Part {
+func (f *Flow[In, Out]) Route(pick func(out Out, n int) int, targets ...behaviour.Target[Out]) part.Part {
 	if pick != nil || !f.isMade() {
 		return f.lead("Route", targets, pick)
 	}
@@ -176,7 +178,7 @@ const unmade = "is nil, or was not made with Map, FlatMap, Filter, Sink, FlowOf 
 func (f *Flow[In, Out]) isMade() bool { return f != nil && f.end != nil }
 
 // lead adds targets, and returns the part of the flow and its targets.
-func (f *Flow[In, Out]) lead(option string, targets []behaviour.Target[Out], pick Pick[Out]) part.Part {
+func (f *Flow[In, Out]) lead(option string, targets []behaviour.Target[Out], pick func(out Out, n int) int) part.Part {
 	if !f.isMade() {
 		return part.Fault{Name: option, Problem: "the flow " + unmade}
 	}
@@ -249,14 +251,14 @@ func unchained[In, Out any](name, problem string) *Flow[In, Out] {
 }
 
 // RoundRobin picks the targets in turn.
-func RoundRobin[Out any]() Pick[Out] {
+func RoundRobin[Out any]() func(out Out, n int) int {
 	var last atomic.Uint64
 	return func(_ Out, n int) int { return int((last.Add(1) - 1) % uint64(n)) }
 }
 
 // ByKey picks one target for all results with the same key. It returns nil if
 // the key is nil, and pipeline.New refuses that.
-func ByKey[Out any, K comparable](key func(out Out) K) Pick[Out] {
+func ByKey[Out any, K comparable](key func(out Out) K) func(out Out, n int) int {
 	if key == nil {
 		return nil
 	}

@@ -140,7 +140,7 @@ func TestToSeveralStagesSendsEachResultToAll(t *testing.T) {
 
 func TestARoutePicksOneTarget(t *testing.T) {
 	for name, c := range map[string]struct {
-		pick stage.Pick[int]
+		pick func(out, n int) int
 		want []int // how many of 0 to 8 each of three targets gets; nil: see the code
 		err  bool
 	}{

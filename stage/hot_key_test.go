@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
@@ -37,6 +38,26 @@ func (k slowKey) HandleCommand(ctx context.Context, _ item) behaviour.Outcome {
 func slowKeys(opts ...stage.Option) *stage.Stage[item] {
 	return stage.Keyed("orders", keyOf, func(k int) slowKey { return slowKey(k) }, opts...)
 }
+
+// slowFair is slowKeys as a fair stage: one handler at a time has commands of one key.
+func slowFair(opts ...stage.Option) *stage.Stage[item] {
+	handle := func(ctx context.Context, i item) behaviour.Outcome { return slowKey(i.key).HandleCommand(ctx, i) }
+	return stage.Func("orders", handle, append(opts, stage.Fair(keyOf, nil, 1))...)
+}
+
+// slowSuspending is slowFair with handlers that suspend.
+func slowSuspending(opts ...stage.Option) *stage.Stage[item] {
+	handle := func(c behaviour.Suspender, i item) behaviour.Outcome {
+		if i.key == hot {
+			_ = coroutine.Sleep(c, time.Second)
+		}
+		return behaviour.OK(nil)
+	}
+	return stage.Coroutine("orders", handle, append(opts, stage.Instances(2), stage.Fair(keyOf, nil, 1))...)
+}
+
+// slowOnes make stages with a hot key, which is slow.
+var slowOnes = map[string]func(opts ...stage.Option) *stage.Stage[item]{"keyed": slowKeys, "fair": slowFair, "fair, suspending": slowSuspending}
 
 // flood submits commands of the hot key until it is ended.
 func flood(submit func(context.Context, item) error) (end func()) {
@@ -83,9 +104,9 @@ var ways = map[string]func(s *stage.Stage[item]) (parts []pipeline.Part, submit 
 	},
 }
 
-func forwarder(name string, to *stage.Stage[item]) *stage.Stage[item] {
+func forwarder(name string, to *stage.Stage[item], opts ...stage.Option) *stage.Stage[item] {
 	return stage.Func(name, func(_ context.Context, i item) behaviour.Outcome { return behaviour.Forward(to, i) },
-		stage.Out(to), stage.Capacity(16))
+		append([]stage.Option{stage.Defaults(stage.Capacity(16)), stage.Out(to)}, opts...)...)
 }
 
 // One key floods the stage by one way. Commands of other keys come straight to the stage.
@@ -97,30 +118,32 @@ func TestAHotKeyHoldsUpNoOtherKey(t *testing.T) {
 			most = 4 + 16 // a worker of a shared pool brings all that it has of the stage before
 		}
 		for name, rule := range rules {
-			t.Run(way+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := slowKeys(stage.Capacity(16), stage.Workers(2, 2), stage.Overflow(rule))
-					parts, submit := by(s)
-					p, err := pipeline.New("test", append(parts, quiet)...)
-					require.NoError(t, err)
-					require.NoError(t, p.Start(t.Context()))
-					end := flood(submit)
-					time.Sleep(100 * time.Millisecond)
-					for i := range 100 {
-						began := time.Now()
-						_, err := stage.Call[any](t.Context(), s, item{1 + i%10, i})
+			for kind, slow := range slowOnes {
+				t.Run(way+"/"+name+"/"+kind, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s := slow(stage.Capacity(16), stage.Workers(2, 2), stage.Overflow(rule))
+						parts, submit := by(s)
+						p, err := pipeline.New("test", append(parts, quiet)...)
 						require.NoError(t, err)
-						require.Less(t, time.Since(began), 100*time.Millisecond, "command %d", i)
-						require.LessOrEqual(t, s.Snapshot().Queue.Queued, most)
-						time.Sleep(10 * time.Millisecond)
-					}
-					end()
-					stopped, cancel := context.WithCancel(t.Context())
-					cancel()
-					_ = p.Stop(stopped)
-					require.True(t, p.Snapshot().Balanced())
+						require.NoError(t, p.Start(t.Context()))
+						end := flood(submit)
+						time.Sleep(100 * time.Millisecond)
+						for i := range 100 {
+							began := time.Now()
+							_, err := stage.Call[any](t.Context(), s, item{1 + i%10, i})
+							require.NoError(t, err)
+							require.Less(t, time.Since(began), 100*time.Millisecond, "command %d", i)
+							require.LessOrEqual(t, s.Snapshot().Queue.Queued, most)
+							time.Sleep(10 * time.Millisecond)
+						}
+						end()
+						stopped, cancel := context.WithCancel(t.Context())
+						cancel()
+						_ = p.Stop(stopped)
+						require.True(t, p.Snapshot().Balanced())
+					})
 				})
-			})
+			}
 		}
 	}
 }
@@ -190,19 +213,30 @@ func TestAHotKeyWhoseHandlerCrashesHoldsUpNoOtherKey(t *testing.T) {
 
 func TestAHotKeyHoldsUpNoOtherKeyWithOneCPU(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	synctest.Test(t, func(t *testing.T) {
-		s := slowKeys(stage.Capacity(16), stage.Workers(2, 2))
-		p, err := pipeline.New("test", s, quiet)
-		require.NoError(t, err)
-		require.NoError(t, p.Start(t.Context()))
-		othersGoOn(t, s, 4+3, func(int) {})
-		stopHard(t, p)
-	})
+	for kind, slow := range slowOnes {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := slow(stage.Capacity(16), stage.Workers(2, 2))
+				p, err := pipeline.New("test", s, quiet)
+				require.NoError(t, err)
+				require.NoError(t, p.Start(t.Context()))
+				othersGoOn(t, s, 4+3, func(int) {})
+				stopHard(t, p)
+			})
+		})
+	}
 }
 
 func TestAHotKeyHoldsUpNoOtherKeyWhilePoliciesAreSwapped(t *testing.T) {
+	for kind, slow := range slowOnes {
+		t.Run(kind, func(t *testing.T) { swapPoliciesUnderAHotKey(t, slow) })
+	}
+}
+
+func swapPoliciesUnderAHotKey(t *testing.T, slow func(...stage.Option) *stage.Stage[item]) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := slowKeys(stage.Capacity(16), stage.KeyCapacity(2), stage.Workers(2, 4))
+		s := slow(stage.Capacity(16), stage.KeyCapacity(2), stage.Workers(2, 4))
 		p, err := pipeline.New("test", s, quiet)
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))

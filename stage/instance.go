@@ -67,6 +67,12 @@ func (i *instance[C]) surround() {
 		return
 	}
 	i.surrounded = true
+	if asks := i.set.asks(); len(asks) > 0 {
+		i.call = asking(asks, i.call)
+		if i.many != nil {
+			i.many = askingMany[C]{i.many, asks}
+		}
+	}
 	var each eachOf
 	if i.many != nil {
 		each = eachCommand[C]
@@ -85,9 +91,6 @@ func (i *instance[C]) surround() {
 // middleware returns the middleware of the stage, the outermost first.
 func (s *settings) middleware(each eachOf) []MiddlewareFunc {
 	all := slices.Concat(s.wide, s.around)
-	if by := s.ratedBy; by != nil && !s.keying.on {
-		all = append(all, asked(by.ask, each))
-	}
 	if s.method != nil {
 		all = slices.Insert(all, 0, guarded(s.inbox, s.method, each, s.givesUpAfter()))
 	}

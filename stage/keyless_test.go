@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -90,6 +91,14 @@ func anyOf(line string) any {
 	return line
 }
 
+// weightOfHost is the weight of a host in capitals. A bad line has none.
+func weightOfHost(host string) int {
+	if host == "BAD" {
+		return 0
+	}
+	return len(host)
+}
+
 // keyedBy are stages whose handlers or results are apart by key, with what the letters of bad lines say.
 var keyedBy = map[string]struct {
 	make func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part)
@@ -130,6 +139,23 @@ var keyedBy = map[string]struct {
 		s := stage.Map("count", t.count, append(opts, stage.RateBy(anyOf, 1000, time.Second, 10))...)
 		return s.Stage, s
 	}, "[]string"},
+	"Fair": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {
+		s := stage.Map("count", t.count, append(opts, stage.Fair(hostOf, nil, 0))...)
+		return s.Stage, s
+	}, "the line has no host"},
+	"Fair numbers": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {
+		s := stage.Map("count", t.count, append(opts, stage.Fair(numberOf, nil, 2))...)
+		return s.Stage, s
+	}, "NaN is not equal to itself"},
+	"Fair weights": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {
+		s := stage.Map("count", t.count, append(opts, stage.Fair(strings.ToUpper, weightOfHost, 1))...)
+		return s.Stage, s
+	}, "the key BAD has the weight 0; it must be at least 1"},
+	"Fair that suspends": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {
+		return itself(stage.Coroutine("count", func(c behaviour.Suspender, line string) behaviour.Outcome {
+			return (&yielder{hostCounter{t, line}}).HandleSuspending(c, line)
+		}, append(opts, stage.Fair(hostOf, nil, 2))...))
+	}, "the line has no host"},
 	"Route by key": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {
 		read := stage.Map("read", func(_ context.Context, line string) (string, error) { return line, nil }, opts...)
 		save := func(_ context.Context, line string) error { t.add(line); return nil }
@@ -215,7 +241,7 @@ func TestAStageOfWhichNoCommandHasAKeyGoesOn(t *testing.T) {
 
 // The retry of a command without a key holds up none: no order is owed between such commands.
 func TestCommandsWithoutAKeyAreTriedAgainAtTheSameTime(t *testing.T) {
-	for _, name := range []string{"Keyed", "Keyed that suspends", "Keyed with RateBy", "RateBy"} {
+	for _, name := range []string{"Keyed", "Keyed that suspends", "Keyed with RateBy", "RateBy", "Fair", "Fair numbers", "Fair that suspends"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, part := keyedBy[name].make(&tallies{of: map[string]int{}}, stage.Workers(1, 1),

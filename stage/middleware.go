@@ -129,6 +129,59 @@ func outcomesOf(o behaviour.Outcome, n int) []behaviour.Outcome {
 	return slices.Repeat([]behaviour.Outcome{o}, n)
 }
 
+// asked is the function of [RateBy] or [Fair] that commands are asked with when
+// they arrive. A command that cannot be asked crashes in the place of its
+// handler, where it is asked again; so none is asked there as long as all could
+// be asked when they arrived.
+type asked struct {
+	takes  reflect.Type
+	key    uintptr // the function, 0 if it is nil
+	again  func(cmd any)
+	failed atomic.Bool // a command could not be asked
+}
+
+func askedOf[C any, K comparable](key func(cmd C) K) *asked {
+	return &asked{takes: reflect.TypeFor[C](), key: reflect.ValueOf(key).Pointer()}
+}
+
+// note notes that a command could not be asked, unless that was done.
+func (a *asked) note(done *bool) {
+	if !*done {
+		a.failed.Store(true)
+	}
+}
+
+// asking returns a handler that asks commands again if some could not be asked.
+func asking[C any](asks []*asked, call behaviour.Func[C]) behaviour.Func[C] {
+	return func(ctx context.Context, cmd C) behaviour.Outcome {
+		askAgain(asks, cmd)
+		return call(ctx, cmd)
+	}
+}
+
+func askAgain[C any](asks []*asked, cmds ...C) {
+	for _, a := range asks {
+		if a.failed.Load() {
+			for _, c := range cmds {
+				a.again(c)
+			}
+		}
+	}
+}
+
+// askingMany is a Batcher that asks commands again if some could not be asked.
+type askingMany[C any] struct {
+	behaviour.Batcher[C]
+
+	asks []*asked
+}
+
+// HandleBatch handles a batch.
+func (a askingMany[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
+	askAgain(a.asks, cmds...)
+	return a.Batcher.HandleBatch(ctx, cmds)
+}
+
 // suspender returns the context for a handler that may suspend: the context
 // that a middleware has passed on, if it is derived from a context that can
 // suspend, and nil otherwise.

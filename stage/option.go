@@ -15,7 +15,7 @@ import (
 // subject:
 //
 //	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
-//	queue     [Capacity], [KeyCapacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger], [Guard]
+//	queue     [Capacity], [KeyCapacity], [Overflow], [Discipline], [Ordered], [Fair], [Batch], [Linger], [Guard]
 //	failures  [Retry], [Restart]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]; see also [WithDeadline]
 //	wiring    [Out], [Middleware]
@@ -122,7 +122,8 @@ type settings struct {
 	boundsKeys    bool         // the options have a bound for each key
 	instances     bool         // the options have a number of instances
 	rated         bool         // the options have a rate
-	ratedBy       *ratedBy     // nil without RateBy
+	ratedBy       *asked       // nil without RateBy
+	fair          *asked       // nil without Fair
 	suspends      bool         // handlers may suspend
 	expiring      reflect.Type // the parameter of the function of ExpiresAt, nil without the option
 	grace         time.Duration
@@ -156,11 +157,4 @@ type keying struct {
 	most       int                                         // instances
 	keeps      bool                                        // the options have KeepStates
 	kept       int                                         // states of passivated instances
-}
-
-// ratedBy is the key of [RateBy].
-type ratedBy struct {
-	takes reflect.Type
-	key   uintptr // the function, 0 if it is nil
-	ask   func(cmd any)
 }

@@ -17,8 +17,8 @@ func Capacity(n int) Option {
 	return once("Capacity", func(s *settings) { s.engine.Inbox.Capacity = n })
 }
 
-// KeyCapacity sets how many slots of a [Keyed] stage the commands of one key
-// may hold, so that a key whose commands come faster than they are handled
+// KeyCapacity sets how many slots of a [Keyed] stage, or of one with [Fair], the
+// commands of one key may hold, so that a key whose commands come faster than they are handled
 // leaves slots to the others. The default is a quarter of the [Capacity], at
 // least 1; the Capacity itself is no bound. For a command of a key that holds
 // as many, the stage is full, and its [Overflow] rule decides: the command

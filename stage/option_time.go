@@ -1,13 +1,11 @@
 package stage
 
 import (
-	"context"
 	"fmt"
 	"hash/maphash"
 	"reflect"
 	"time"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/rate"
@@ -76,14 +74,18 @@ func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, bu
 	seed := maphash.MakeSeed()
 	return once("RateBy", func(s *settings) {
 		s.engine.Inbox.RateBy = rate.Limit{N: n, Per: per, Burst: burst}
-		s.ratedBy = &ratedBy{takes: reflect.TypeFor[C](), key: reflect.ValueOf(key).Pointer()}
-		if key == nil {
+		asked := askedOf(key)
+		if s.ratedBy = asked; key == nil {
 			return
 		}
 		s.engine.Inbox.RateKey = func(load any) uint64 {
-			return hashOf(seed, key(link.Open[C](load)))
+			done := false
+			defer asked.note(&done)
+			k := hashOf(seed, key(link.Open[C](load)))
+			done = true
+			return k
 		}
-		s.ratedBy.ask = func(cmd any) {
+		asked.again = func(cmd any) {
 			c, _ := cmd.(C)
 			hashOf(seed, key(c))
 		}
@@ -100,15 +102,6 @@ func hashOf[K comparable](seed maphash.Seed, k K) uint64 {
 		return hash
 	}
 	return line.NoKey + 1
-}
-
-// asked is the middleware of a stage with [RateBy]: it asks each command for
-// its key, so that one whose key panics crashes.
-func asked(ask func(cmd any), each eachOf) MiddlewareFunc {
-	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-		each.do(cmd, ask)
-		return next(ctx, cmd)
-	}
 }
 
 // leastTimeout is less than any handler can meet: a time below it has no unit.

@@ -13,11 +13,6 @@ import (
 	"github.com/golda-dev/golda/internal/part"
 )
 
-// Pick chooses one of n targets for a result, counted from 0; n is at least 1.
-// It is called by many workers at once, and must not change the result. A
-// number outside 0 to n-1 is the command's error outcome.
-type Pick[Out any] func(out Out, n int) int
-
 // results is where the results of a function go.
 type results[Out any] struct {
 	now      atomic.Pointer[way[Out]] // the way itself is never changed
@@ -31,8 +26,8 @@ type results[Out any] struct {
 // way is where results go: to all ports, or to one that pick chooses.
 type way[Out any] struct {
 	ports []*behaviour.Port[Out]
-	pick  Pick[Out] // nil: to all
-	asked bool      // a caller named targets; those that cannot be targets are faults
+	pick  func(out Out, n int) int // nil: to all
+	asked bool                     // a caller named targets; those that cannot be targets are faults
 }
 
 func newResults[Out any]() *results[Out] {
@@ -45,7 +40,7 @@ func (r *results[Out]) way() *way[Out] { return r.now.Load() }
 
 // and returns a way that leads to further targets. It records faults of the
 // targets.
-func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick Pick[Out], flaw func(option, problem string)) *way[Out] {
+func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick func(out Out, n int) int, flaw func(option, problem string)) *way[Out] {
 	more := &way[Out]{ports: slices.Clone(w.ports), pick: pick, asked: true}
 	if len(targets) == 0 {
 		flaw(option, "there is no target")
@@ -204,7 +199,7 @@ func (r *rewire[Out]) flaw(problem string) {
 
 // rewire returns the part that has results go to other targets, nil if the
 // stage does not belong to a pipeline yet.
-func (r *results[Out]) rewire(option string, targets []behaviour.Target[Out], pick Pick[Out]) *rewire[Out] {
+func (r *results[Out]) rewire(option string, targets []behaviour.Target[Out], pick func(out Out, n int) int) *rewire[Out] {
 	if r.stage.Pipeline() == nil {
 		return nil
 	}

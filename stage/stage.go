@@ -346,6 +346,7 @@ func newSettings(name string, opts []Option) *settings {
 	s.setRetry()
 	s.setRestart()
 	s.setGrace()
+	s.setKeyCapacity()
 	return s
 }
 

@@ -37,7 +37,7 @@ func written() still {
 			{
 				Name: "load",
 				Queue: stats.Queue{
-					Queued: 111, InHand: 112, Suspended: 111, Delayed: 113, Waiting: 183, Submitters: 184, Capacity: 114, RateKeys: 129,
+					Queued: 111, InHand: 112, Suspended: 111, Delayed: 113, Waiting: 183, Submitters: 184, Capacity: 114, RateKeys: 129, FairKeys: 130, FairMost: 131,
 				},
 				Workers: stats.Workers{
 					Live: 118, Busy: 119, Blocked: 181, Idle: 182, Min: 120, Max: 121, Most: 122, Instances: 125, CrashStreak: 15,

@@ -90,6 +90,8 @@
 //	golda_stage_idle_seconds_total       counter
 //	golda_stage_rate_wait_seconds_total  counter
 //	golda_stage_rate_keys                gauge      keys that wait for their rate
+//	golda_stage_fair_keys                gauge      keys of a fair stage with queued commands
+//	golda_stage_fair_most                gauge      queued commands of one of them
 //	golda_stage_service_samples_total    counter
 //	golda_stage_service_p50_seconds      gauge
 //	golda_stage_service_p99_seconds      gauge

@@ -204,6 +204,14 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.RateKeys) },
 	},
 	{
+		"golda_stage_fair_keys", "Keys of a stage with Fair that have commands in the queue.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.FairKeys) },
+	},
+	{
+		"golda_stage_fair_most", "Commands in the queue of the key that has the most for its weight.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.FairMost) },
+	},
+	{
 		"golda_stage_service_samples_total", "Attempts whose time in the handler was measured.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Latency.Service.Count) },
 	},

@@ -32,7 +32,7 @@ const (
 // large lists what is larger than the bounds, and how large it may be. The
 // numbers may only fall.
 const large = `
-methods of line.lanes: 44
+methods of line.lanes: 35
 `
 
 func TestTheCoreIsSmall(t *testing.T) {

@@ -59,8 +59,13 @@ type Config struct {
 	Retry   Retry
 	// Instances is how many workers may be here at once.
 	Instances int
-	// KeyCapacity is how many commands of one key may hold slots, with Key; or
-	// [line.QuarterOfCapacity]; 0: any number.
+	// Share makes the stage a fair one, which keys share by their weights: it
+	// returns the key of a command and, as the order, its weight. It calls user
+	// code. AtOnce bounds the handlers of one key; 0: any number.
+	Share  func(load any) line.Rank
+	AtOnce int
+	// KeyCapacity is how many commands of one key may hold slots, with Key or
+	// Share; or [line.QuarterOfCapacity]; 0: any number.
 	KeyCapacity int
 	// Discipline is the order of the queue; nil is first in, first out.
 	Discipline queue.Discipline
@@ -169,7 +174,7 @@ func (c *Config) Keyed() bool { return c.Key != nil }
 
 // HoldsLanes reports whether the commands of the stage hold the lanes of their
 // keys, because handlers may suspend.
-func (c *Config) HoldsLanes() bool { return c.Keyed() && c.suspends }
+func (c *Config) HoldsLanes() bool { return (c.Keyed() || c.AtOnce > 0) && c.suspends }
 
 // TakesBack reports whether a worker gives back the rest of its batch with a
 // command that is tried again later: later commands of the same key may be in

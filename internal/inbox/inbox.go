@@ -204,6 +204,8 @@ func (in *Inbox) configure(cfg Config) {
 		in.state.queue.install(line.Sequenced(), false)
 	case cfg.Key != nil:
 		in.state.queue.install(line.Keyed(line.Keys{Of: cfg.Key, InTurn: true, Most: cfg.KeyCapacity, Rate: cfg.RateBy}), false)
+	case cfg.Share != nil:
+		in.state.queue.install(line.Fair(line.Shares{Rank: cfg.Share, AtOnce: cfg.AtOnce, Most: cfg.KeyCapacity}), false)
 	case cfg.RateKey != nil:
 		in.state.queue.install(line.Keyed(line.Keys{Of: cfg.RateKey, Rate: cfg.RateBy}), false)
 	case cfg.Guards != nil:

@@ -8,9 +8,9 @@ import (
 	"github.com/golda-dev/golda/internal/line"
 )
 
-// A keyed stage bounds how many of its slots the commands of one key may hold,
-// so that a key whose commands arrive faster than they are handled leaves slots
-// to the others. A command holds a place of its key while it holds a slot:
+// A keyed or fair stage bounds how many of its slots the commands of one key may
+// hold, so that a key whose commands arrive faster than they are handled leaves
+// slots to the others. A command holds a place of its key while it holds a slot:
 // while it is queued, or waits for its next try. No command that is in the
 // pipeline already is refused for want of a place: commands that return to the
 // queue, and commands along a back edge, are accepted beyond the bound, as they

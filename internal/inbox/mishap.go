@@ -322,11 +322,11 @@ func (s *state) postpone(e command.Envelope, at place, asked time.Duration) {
 	s.counts.Retries++
 	e.SetPack(min(e.Pack(), 1)) // it leaves its pack; a pack of one stays
 	pause := max(s.cfg.Retry.pause(e.Tries()+e.Refusals(), rand.Float64()), asked)
+	s.queue.line.Block(at.rank)
 	if pause <= 0 {
 		s.requeueRetry(&e, at)
 		return
 	}
-	s.queue.line.Block(at.rank)
 	if !s.lapsing.watched {
 		s.watchLapse(&e)
 	}

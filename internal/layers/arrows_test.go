@@ -32,7 +32,7 @@ internal/inbox: 11
 	instances turn visit workers accounts settings drain doc
 
 internal/line: 2
-	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lane_table lanes lane_rates lane_places lane_holds sequence inspect
+	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lane_table lane_set lanes lane_rates lane_places lane_holds fair fair_holds sequence inspect
 
 worker: 8
 	hang stage fate emit_wait watchdog
@@ -61,7 +61,7 @@ internal/letters: 0
 	file letter kind json codec disk slot size kept slots store open transfer subscriber notifier
 
 stage: 2
-	errors overload middleware option option_wiring option_workers option_queue option_time option_failures
+	errors overload middleware option option_wiring option_workers option_queue option_time fair option_failures
 	origin deadline suspend letter guard instance snapshot check
 	stage call results flow flow_of keyed_recent keyed_instances keyed_state keyed upgrading doc
 `

@@ -11,6 +11,9 @@ type Accounts struct {
 	Results int             // that wait until they may leave
 	Guards  []GuardAccounts // of the methods
 	Held    int             // commands that guards hold back
+	// Keys is how many keys of a fair line have commands that wait, and
+	// OfOneKey how many commands the key has that has the most for its weight.
+	Keys, OfOneKey int
 }
 
 // GuardAccounts are the accounts of one method of a stage with guards.

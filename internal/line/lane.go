@@ -19,6 +19,14 @@ type Lane struct {
 	counted    int          // in takeable
 	in         *laneList    // that it is in, if any
 	prev, next *Lane        // in that list
+
+	// These are of a fair line.
+	weight   int64   // of the key
+	deficit  float64 // commands that its present turn has left, and a fraction of one
+	turn     uint64  // the number of its last turn
+	handlers int32   // that have commands of the key
+	delayed  int32   // commands that wait for their next try
+	inBatch  bool    // PopInto has taken commands of it, for one handler
 }
 
 // laneList is a list of lanes. A lane is in one list at most.

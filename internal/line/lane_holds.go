@@ -17,13 +17,15 @@ import (
 // a lane is free as soon as its command is done, whatever else its worker has
 // to do.
 
-// HoldByCommand has the commands of a keyed line hold their lanes, because
+// HoldByCommand has the commands of a line with lanes hold them, because
 // handlers may suspend. It is called while the line is empty.
 func HoldByCommand(l Line) {
-	if l, ok := l.(*lanes); ok {
-		l.byOne = l.keyed
+	if l, ok := l.(interface{ holdByCommand() }); ok {
+		l.holdByCommand()
 	}
 }
+
+func (l *lanes) holdByCommand() { l.byOne = l.keyed }
 
 // Knows reports whether commands hold lanes.
 func (l *lanes) Knows() bool { return l.byOne }

@@ -40,61 +40,26 @@ type Places interface {
 
 // PlacesOf returns a line as one with bounds; nil if it has none.
 func PlacesOf(l Line) Places {
-	if l, ok := l.(*lanes); ok && l.keyed && l.bound != 0 {
+	if l, ok := l.(interface {
+		Places
+		boundsKeys() bool
+	}); ok && l.boundsKeys() {
 		return l
 	}
 	return nil
 }
 
-// Resize fits the bound to the capacity. If there are more places now, lanes at
-// which something waits are vacated.
+// Resize fits the bound to the capacity.
 func (l *lanes) Resize(capacity int) {
-	if !l.keyed || l.bound == 0 {
-		return
-	}
-	before := l.most
-	if l.most = l.bound; l.most == QuarterOfCapacity {
-		l.most = max(capacity/4, 1)
-	}
-	if l.most <= before {
-		return
-	}
-	for ln := range l.byKey.all() {
-		l.Vacate(ln)
+	if l.boundsKeys() {
+		l.resize(capacity)
 	}
 }
 
-// Most returns the bound.
-func (l *lanes) Most() int { return l.most }
-
-// Find returns the lane of a key, if there is one.
-func (l *lanes) Find(r Rank) *Lane {
-	if r.Key == NoKey {
-		return nil
-	}
-	return l.byKey.get(r.Key)
-}
+func (l *lanes) boundsKeys() bool { return l.keyed && l.bound != 0 }
 
 // Of returns the lane of a key.
 func (l *lanes) Of(r Rank) *Lane { return l.of(r.Key) }
-
-// Places returns how many more commands of a key may be queued.
-func (l *lanes) Places(ln *Lane) int {
-	if ln.key == NoKey {
-		return l.most
-	}
-	taken := ln.ring.Len() + int(ln.reserved)
-	if ln.blocked {
-		taken++
-	}
-	return l.most - taken
-}
-
-// Lets reports whether an arriving command finds a place.
-func (l *lanes) Lets(ln *Lane) bool { return l.Places(ln) > 0 && !ln.waited }
-
-// Reserve reserves places.
-func (l *lanes) Reserve(ln *Lane, n int) { ln.reserved += int32(n) }
 
 // Unreserve gives places back.
 func (l *lanes) Unreserve(ln *Lane, n int) {
@@ -102,9 +67,6 @@ func (l *lanes) Unreserve(ln *Lane, n int) {
 	l.Vacate(ln)
 	l.update(ln)
 }
-
-// Redeem uses a reserved place for a command.
-func (l *lanes) Redeem(ln *Lane) { ln.reserved-- }
 
 // DropOf removes the first command of a lane.
 func (l *lanes) DropOf(ln *Lane) (e command.Envelope, ok bool) {
@@ -121,16 +83,3 @@ func (l *lanes) Waits(ln *Lane, yes bool) {
 		l.update(ln)
 	}
 }
-
-// Vacated returns a lane that may have places, once.
-func (l *lanes) Vacated() (ln *Lane) {
-	if last := len(l.vacated) - 1; last >= 0 {
-		ln, l.vacated[last] = l.vacated[last], nil
-		l.vacated = l.vacated[:last]
-		ln.vacated = false
-	}
-	return ln
-}
-
-// HasVacated reports whether there is a lane that may have places.
-func (l *lanes) HasVacated() bool { return len(l.vacated) > 0 }

@@ -68,9 +68,8 @@ func (l *lanes) keepSpent(ln *Lane) {
 	}
 	l.keep(ln)
 	for range 2 { // one for the lane that has come, and one more
-		if first := l.empty.first; l.empty.n > mostSpent || l.empty.n > mostEmpty && l.forgettable(first) {
-			l.reuse(first)
-			l.byKey.delete(first.key)
+		if l.empty.n > mostSpent || l.empty.n > mostEmpty && l.forgettable(l.empty.first) {
+			l.forget()
 		}
 	}
 }

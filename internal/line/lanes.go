@@ -42,18 +42,12 @@ import (
 // meanwhile. A command that is tried again has no turn.
 type lanes struct {
 	Base
+	laneSet
 
 	rank        func(load any) Rank
-	byKey       laneTable
 	ready       laneList
-	empty       laneList // a key that is used again needs no new lane
-	room        int      // slots of the rings of empty lanes
 	n, takeable int
 	taken       []*Lane // lanes that PopInto has taken, and no worker holds yet
-
-	bound   int     // for the commands of one key that hold slots, as it was asked for; 0: any number
-	most    int     // the bound, for the present capacity. See lane_places.go, as for vacated
-	vacated []*Lane // lanes at which something waits, and which may have places
 
 	keyed bool         // one worker at a time has the commands of a lane
 	byOne bool         // and one command at a time, which holds the lane: its handler may suspend
@@ -63,21 +57,10 @@ type lanes struct {
 	delay rate.Delay // when there were dry lanes, and none was ready
 }
 
-const (
-	// mostEmpty is how many lanes without commands are kept, so that a lane is
-	// not made and forgotten for each command of a key that comes now and then;
-	// W13 of the benchmark suite measures such a stage. From half as many on, a
-	// new key gets the lane that became empty first. The other half is for the
-	// lanes that become empty between two new keys.
-	mostEmpty = 2048
-	// mostSpent is how many lanes without commands are kept because their
-	// buckets are not full. Beyond that the lane that became empty first is
-	// forgotten, and its key has a full bucket when it is used again.
-	mostSpent = 1 << 16
-	// mostRoom is how many slots the rings of empty lanes may have together, 2
-	// MiB of them: a busy key need not grow its ring again.
-	mostRoom = 1 << 16
-)
+// mostSpent is how many lanes without commands are kept because their buckets
+// are not full. Beyond that the lane that became empty first is forgotten, and
+// its key has a full bucket when it is used again.
+const mostSpent = 1 << 16
 
 // Keys says how commands wait by their keys.
 type Keys struct {
@@ -94,15 +77,11 @@ type Keys struct {
 	Most int
 }
 
-// QuarterOfCapacity is the bound for the commands of one key that follows the
-// capacity: a quarter of it, at least 1.
-const QuarterOfCapacity = -1
-
 // Keyed returns the line of a stage that is keyed, or has a rate for each key.
 func Keyed(k Keys) Line {
 	return &lanes{
-		rank:  func(load any) Rank { return Rank{Key: k.Of(load)} },
-		keyed: k.InTurn, bound: k.Most, full: rate.New(k.Rate),
+		rank:    func(load any) Rank { return Rank{Key: k.Of(load)} },
+		laneSet: laneSet{bound: k.Most}, keyed: k.InTurn, full: rate.New(k.Rate),
 	}
 }
 
@@ -137,9 +116,8 @@ func (l *lanes) of(k uint64) *Lane {
 		}
 		return ln
 	}
-	if ln = l.empty.first; l.empty.n >= mostEmpty/2 && (l.empty.n >= mostSpent || l.forgettable(ln)) {
-		l.reuse(ln)
-		l.byKey.delete(ln.key)
+	if l.empty.n >= mostEmpty/2 && (l.empty.n >= mostSpent || l.forgettable(l.empty.first)) {
+		ln = l.forget()
 	} else {
 		ln = new(Lane)
 	}
@@ -147,23 +125,6 @@ func (l *lanes) of(k uint64) *Lane {
 	l.fillUp(ln)
 	l.byKey.add(ln)
 	return ln
-}
-
-// keep lists a lane as empty.
-func (l *lanes) keep(ln *Lane) {
-	l.empty.add(ln)
-	l.room += ln.ring.Cap()
-}
-
-// reuse takes a lane out of the list of empty ones.
-func (l *lanes) reuse(ln *Lane) {
-	l.empty.remove(ln)
-	l.room -= ln.ring.Cap()
-}
-
-// hasRoom reports whether a lane may be kept with its ring.
-func (l *lanes) hasRoom(ln *Lane) bool {
-	return l.empty.n < mostEmpty && l.room+ln.ring.Cap() <= mostRoom
 }
 
 // Push queues a command behind all others of its key.
@@ -304,14 +265,6 @@ func (l *lanes) PopInto(dst []command.Envelope) (n int) {
 	}
 	l.n -= n
 	return n
-}
-
-// Vacate notes that there may be a place for a waiter at a lane.
-func (l *lanes) Vacate(ln *Lane) {
-	if ln.waited && !ln.vacated {
-		ln.vacated = true
-		l.vacated = append(l.vacated, ln)
-	}
 }
 
 // Drop removes the first command of the lane that is next, or of any lane if

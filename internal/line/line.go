@@ -5,6 +5,7 @@
 // the inbox's lock held, and knows it by the interface only: [FIFO] is first
 // in, first out, which becomes the line of a discipline of package queue and
 // back with [Reorder]; [Keyed] has a lane for each key, with rates and bounds;
+// [Fair] has lanes that take turns, each by its weight;
 // [Sequenced] lets the results of its commands leave in the order of arrival;
 // [Guarded] asks guards. A line starts no goroutine and reads no clock, but for
 // guards: see there.

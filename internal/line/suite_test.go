@@ -47,9 +47,12 @@ var lines = map[string]func() suiteLine{
 		HoldByCommand(l)
 		return suiteLine{Line: l, byKey: true}
 	},
-	"keyed, with a rate": func() suiteLine { return rated(Keys{Of: suiteKey, InTurn: true}) },
-	"with a rate":        func() suiteLine { return rated(Keys{Of: suiteKey}) },
-	"in sequence":        func() suiteLine { return suiteLine{Line: Sequenced()} },
+	"keyed, with a rate":                  func() suiteLine { return rated(Keys{Of: suiteKey, InTurn: true}) },
+	"with a rate":                         func() suiteLine { return rated(Keys{Of: suiteKey}) },
+	"fair":                                func() suiteLine { return shared(0, false) },
+	"fair, two at once":                   func() suiteLine { return shared(2, false) },
+	"fair, two at once, handlers suspend": func() suiteLine { return shared(2, true) },
+	"in sequence":                         func() suiteLine { return suiteLine{Line: Sequenced()} },
 	"guarded": func() suiteLine {
 		method := func(load any) string { return string(rune('a' + load.(int)%suiteKeys)) }
 		alone := StateGuard{Method: "a", Guard: func(count func(string) guard.Counters) bool { return count("b").Current == 0 }}
@@ -61,6 +64,16 @@ var lines = map[string]func() suiteLine{
 func disciplined(d queue.Discipline) Line {
 	l, _ := Reorder(FIFO(new(Ring)), d, func(ranker func(any) Rank, load any) Rank { return ranker(load) })
 	return l
+}
+
+// shared returns a fair line, whose keys have weights from 1.
+func shared(atOnce int, suspends bool) suiteLine {
+	rank := func(load any) Rank { k := suiteKey(load); return Rank{Key: k, Order: int64(k)} }
+	l := Fair(Shares{Rank: rank, AtOnce: atOnce, Most: QuarterOfCapacity})
+	if suspends {
+		HoldByCommand(l)
+	}
+	return suiteLine{Line: l, byKey: true}
 }
 
 func rated(k Keys) suiteLine {

@@ -26,7 +26,7 @@ type Queue struct {
 	// be refused, such as retries.
 	Capacity int
 	// KeyCapacity is how many slots the commands of one key may hold in a
-	// stage.Keyed stage. It is 0 in other stages.
+	// stage.Keyed or stage.Fair stage. It is 0 in other stages.
 	KeyCapacity int
 
 	// Reserved is the number of free slots that are promised to workers of
@@ -46,6 +46,10 @@ type Queue struct {
 	// RateKeys is the number of keys whose commands wait for the rate of their
 	// key; see stage.RateBy.
 	RateKeys int
+	// FairKeys is the number of keys of a stage.Fair stage that have commands
+	// in the queue, and FairMost how many commands the key has that has the
+	// most for its weight, among a thousand keys.
+	FairKeys, FairMost int
 }
 
 // Load returns the number of commands that the stage has.

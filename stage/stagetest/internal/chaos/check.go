@@ -83,6 +83,9 @@ func (p Plan) checkNode(f *faulty, i int, n Node) {
 		"node %s: it is keyed, and Each, a Batcher or has a Discipline", name)
 	f.unlessf(!n.Ordered || !n.Keyed && n.Discipline == "", "node %s: it is ordered, and keyed or has a Discipline", name)
 	f.unlessf(n.Keyed || !n.Passivates, "node %s: it passivates, and is not keyed", name)
+	f.unlessf(!n.Fair || !n.Keyed && !n.Ordered && n.Discipline == "" && n.Guard == 0 && n.Window == (Window{}),
+		"node %s: it is fair, and Keyed or Ordered, or has a Discipline, a guard or windows", name)
+	f.unlessf(n.Fair || n.AtOnce == 0, "node %s: AtOnce is for a fair node", name)
 	n.checkFlow(f, name)
 	n.checkWindow(f, name)
 	n.checkStates(f, name)

@@ -35,6 +35,9 @@ func (f *Feed) Spoil(how string) { f.spoil = how }
 // Unrate leaves a node's rate out.
 func (n *Node) Unrate() { n.unrated = true }
 
+// Unbound leaves the bound for handlers of a key out.
+func (n *Node) Unbound() { n.unfair = true }
+
 // Unguard leaves a node's guard out.
 func (n *Node) Unguard() { n.unguarded = true }
 

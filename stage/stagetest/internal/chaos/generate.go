@@ -267,7 +267,10 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	if seldom(t, 5, "window") {
 		drawWindow(t, i, &n)
 	}
-	if n.Flow == "" && n.Window == (Window{}) && !n.Keyed && !n.Ordered && seldom(t, 3, "guarded") {
+	if n.Window == (Window{}) && !n.Keyed && !n.Ordered && seldom(t, 4, "fair") {
+		n.Fair, n.AtOnce, n.Discipline = true, rapid.IntRange(0, 3).Draw(t, "at once"), ""
+	}
+	if n.Flow == "" && n.Window == (Window{}) && !n.Keyed && !n.Ordered && !n.Fair && seldom(t, 3, "guarded") {
 		n.Guard, n.Discipline, n.Linger = rapid.IntRange(1, 3).Draw(t, "guard"), "", 0
 	}
 	return n

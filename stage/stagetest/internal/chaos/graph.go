@@ -99,6 +99,7 @@ type Node struct {
 	// "pick". Without it the result goes to all.
 	Route     string
 	unrated   bool   // it has no Rate, whatever it says, which breaks the promise of a rate
+	unfair    bool   // it has no bound for handlers of a key, whatever it says, which breaks the promise of a fair stage
 	unguarded bool   // it has no Guard, whatever it says, which breaks the promise of a guard
 	unordered bool   // an Ordered node is not ordered, which breaks its promise
 	spoil     string // breaks a promise, for tests of the checks: "torn", "lost", "stale", "whole", "unlocked" or "unruled"
@@ -125,6 +126,8 @@ type Node struct {
 	Window        Window // makes it a stage of package window. Such a node has none of the above but Ports, Route and limits
 	Rate          int    // how many commands it starts in a millisecond, and Burst at once; 0: no bound
 	Burst         int
+	Fair          bool          // its keys share it by their weights. Such a node is not Keyed or Ordered, and has no Discipline or Guard
+	AtOnce        int           // how many handlers of one key may run at once, of a Fair node; 0: any number
 	Guard         int           // how many of its handlers may run at once, by a guard; 0: any number
 	Work          time.Duration // how long a handler takes
 	Middleware    Middleware
@@ -189,6 +192,11 @@ func (n Node) options() (opts []stage.Option) {
 	add(n.Guard > 0 && !n.unguarded, stage.Guard("command", func(count func(string) guard.Counters) bool {
 		return count("command").Current < n.Guard
 	}))
+	atOnce := n.AtOnce
+	if n.unfair {
+		atOnce = 0
+	}
+	add(n.Fair, stage.Fair(keyOf, weightOf, atOnce))
 	add(n.Passivates, stage.Passivate(time.Millisecond, 3))
 	add(n.Ordered && !n.unordered, stage.Ordered())
 	add(n.SnapshotEvery > 0, stage.SnapshotEvery(n.SnapshotEvery))
@@ -237,6 +245,8 @@ func (n Node) String() string {
 	say(n.Retry.Attempts > 1, "retry=%d after %v (jitter %v)", n.Retry.Attempts, n.Retry.Backoff, n.Retry.Jitter)
 	say(n.Work > 0, "work=%v", n.Work)
 	say(n.Rate > 0, "rate=%d/ms burst=%d", n.Rate, n.Burst)
+	say(n.Fair, "fair")
+	say(n.AtOnce > 0, "at-once=%d", n.AtOnce)
 	say(n.Guard > 0, "guard=%d", n.Guard)
 	say(n.Middleware != Middleware{}, "%s", n.Middleware)
 	faults := n.Faults.String()

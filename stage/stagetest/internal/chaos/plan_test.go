@@ -107,6 +107,15 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			n.Guard, n.Workers, n.Work, n.Batch = 1, chaos.Span{Fewest: 8, Most: 8}, 100*time.Microsecond, 1
 			n.Unguard()
 		}, "one end"},
+		"a fair stage": {func(p *chaos.Plan) {
+			n := &p.Graph.Nodes[1]
+			n.Fair, n.AtOnce, n.Workers, n.Discipline = true, 1, chaos.Span{Fewest: 8, Most: 8}, ""
+		}, ""},
+		"a fair stage with too many handlers of one key": {func(p *chaos.Plan) {
+			n := &p.Graph.Nodes[1]
+			n.Fair, n.AtOnce, n.Workers, n.Work, n.Batch = true, 1, chaos.Span{Fewest: 8, Most: 8}, 100*time.Microsecond, 1
+			n.Unbound()
+		}, "one end"},
 		"visits of a monitor": {func(p *chaos.Plan) {
 			visits(p)
 			for at := range 20 {
@@ -265,6 +274,8 @@ func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 		"node s1: forwards to -1":                                func(p *chaos.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
 		"node s1: group 1: there are 0":                          func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
 		"node s1: it is ordered, and keyed":                      func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Ordered = true, true },
+		"node s1: it is fair, and Keyed":                         func(p *chaos.Plan) { p.Graph.Nodes[1].Fair, p.Graph.Nodes[1].Ordered = true, true },
+		"node s1: AtOnce is for a fair node":                     func(p *chaos.Plan) { p.Graph.Nodes[1].AtOnce = 1 },
 		"node s1: it is keyed, and Each":                         func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Each = true, true },
 		"node s1: it visits, and does not suspend":               func(p *chaos.Plan) { p.Graph.Nodes[1].Visits = true },
 		"node s1: it passivates, and is not":                     func(p *chaos.Plan) { p.Graph.Nodes[1].Passivates = true },

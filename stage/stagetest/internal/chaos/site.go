@@ -26,10 +26,10 @@ type site struct {
 	injector *stagetest.Injector
 	flows    interface { // of a node that leads on by itself: a flow, or the stage behind a window
 		To(target behaviour.Target[command], more ...behaviour.Target[command]) part.Part
-		Route(pick stage.Pick[command], targets ...behaviour.Target[command]) part.Part
+		Route(pick func(c command, n int) int, targets ...behaviour.Target[command]) part.Part
 	}
-	pick stage.Pick[command] // of a flow with a route
-	tail pipeline.Part       // the stage behind a window, which opens it
+	pick func(c command, n int) int // of a flow with a route
+	tail pipeline.Part              // the stage behind a window, which opens it
 
 	started, stopped atomic.Int64
 	inside, most     atomic.Int64
@@ -42,7 +42,7 @@ type site struct {
 	done   map[command]int           // how often it was handled here
 	newest map[uint64]uint64         // the newest command that was handled of each key, where the order matters
 	live   map[uint64]*nodeBehaviour // of a keyed node: the instance of each key
-	// working counts the handlers of each key of a keyed node.
+	// working counts the handlers of each key of a keyed or fair node.
 	working map[uint64]int
 	states  states
 
@@ -218,7 +218,26 @@ func (s *site) expectNot(cmd command) {
 // what order.
 func (s *site) note(cmd command) (leave func()) {
 	s.calls.Add(1)
-	return s.mark(cmd)
+	if s.AtOnce == 0 {
+		return s.mark(cmd)
+	}
+	left, done := s.mark(cmd), s.share(keyOf(cmd))
+	return func() { done(); left() }
+}
+
+// share records that a handler of a key of a fair node runs, and checks that it
+// may.
+func (s *site) share(key uint64) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.working[key]++; s.working[key] > s.AtOnce && s.Timeout == 0 { // handlers that are given up do not count
+		s.run.breachf(OneEnd, "stage %s: %d handlers of key %d run at once, and %d may", name(s.index), s.working[key], key, s.AtOnce)
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.working[key]--
+	}
 }
 
 // mark is note for a command that came here in a window.

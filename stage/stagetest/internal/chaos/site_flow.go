@@ -135,7 +135,7 @@ func (s *site) targets(nodes []int) []behaviour.Target[command] {
 }
 
 // picked notes which of the nodes a route has picked.
-func (s *site) picked(by stage.Pick[command], nodes []int) stage.Pick[command] {
+func (s *site) picked(by func(c command, n int) int, nodes []int) func(c command, n int) int {
 	return func(c command, n int) int {
 		s.run.intact(name(s.index)+", its route", c)
 		i := by(c, n)

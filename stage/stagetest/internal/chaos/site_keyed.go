@@ -15,6 +15,9 @@ const keys = 7
 // its key.
 func keyOf(c command) uint64 { return c.ID % keys }
 
+// weightOf returns the weight of a key at fair nodes.
+func weightOf(key uint64) int { return 1 + int(key)%3 }
+
 // laneOf is the key function of a keyed node. It crashes for some commands if
 // the node's faults have a Poison.
 func (s *site) laneOf(c command) uint64 {

@@ -1,0 +1,123 @@
+package line
+
+// laneSet has the lanes of a line that has one for each key, and the bound of
+// how many slots the commands of one key may hold. A lane without commands is
+// kept for a while, since a key that is used again needs no new lane then.
+type laneSet struct {
+	byKey laneTable
+	empty laneList // lanes without commands, in the order in which they became empty
+	room  int      // slots of the rings of empty lanes
+
+	bound   int     // for the commands of one key that hold slots, as it was asked for; 0: any number
+	most    int     // the bound, for the present capacity. See lane_places.go, as for vacated
+	vacated []*Lane // lanes at which something waits, and which may have places
+}
+
+const (
+	// mostEmpty is how many lanes without commands are kept, so that a lane is
+	// not made and forgotten for each command of a key that comes now and then;
+	// W13 of the benchmark suite measures such a stage. From half as many on, a
+	// new key gets the lane that became empty first. The other half is for the
+	// lanes that become empty between two new keys.
+	mostEmpty = 2048
+	// mostRoom is how many slots the rings of empty lanes may have together, 2
+	// MiB of them: a busy key need not grow its ring again.
+	mostRoom = 1 << 16
+)
+
+// QuarterOfCapacity is the bound for the commands of one key that follows the
+// capacity: a quarter of it, at least 1.
+const QuarterOfCapacity = -1
+
+// keep lists a lane as empty.
+func (s *laneSet) keep(ln *Lane) {
+	s.empty.add(ln)
+	s.room += ln.ring.Cap()
+}
+
+// reuse takes a lane out of the list of empty ones.
+func (s *laneSet) reuse(ln *Lane) {
+	s.empty.remove(ln)
+	s.room -= ln.ring.Cap()
+}
+
+// forget removes the lane that became empty first, and returns it.
+func (s *laneSet) forget() *Lane {
+	ln := s.empty.first
+	s.reuse(ln)
+	s.byKey.delete(ln.key)
+	return ln
+}
+
+// hasRoom reports whether a lane may be kept with its ring.
+func (s *laneSet) hasRoom(ln *Lane) bool {
+	return s.empty.n < mostEmpty && s.room+ln.ring.Cap() <= mostRoom
+}
+
+// resize fits the bound to the capacity. If there are more places now, lanes at
+// which something waits are vacated.
+func (s *laneSet) resize(capacity int) {
+	before := s.most
+	if s.most = s.bound; s.most == QuarterOfCapacity {
+		s.most = max(capacity/4, 1)
+	}
+	if s.most <= before {
+		return
+	}
+	for ln := range s.byKey.all() {
+		s.Vacate(ln)
+	}
+}
+
+// Most returns the bound.
+func (s *laneSet) Most() int { return s.most }
+
+// Find returns the lane of a key, if there is one.
+func (s *laneSet) Find(r Rank) *Lane {
+	if r.Key == NoKey {
+		return nil
+	}
+	return s.byKey.get(r.Key)
+}
+
+// Places returns how many more commands of a key may be queued.
+func (s *laneSet) Places(ln *Lane) int {
+	if ln.key == NoKey {
+		return s.most
+	}
+	taken := ln.ring.Len() + int(ln.reserved) + int(ln.delayed)
+	if ln.blocked {
+		taken++
+	}
+	return s.most - taken
+}
+
+// Lets reports whether an arriving command finds a place.
+func (s *laneSet) Lets(ln *Lane) bool { return s.Places(ln) > 0 && !ln.waited }
+
+// Reserve reserves places.
+func (s *laneSet) Reserve(ln *Lane, n int) { ln.reserved += int32(n) }
+
+// Redeem uses a reserved place for a command.
+func (s *laneSet) Redeem(ln *Lane) { ln.reserved-- }
+
+// Vacate notes that there may be a place for a waiter at a lane.
+func (s *laneSet) Vacate(ln *Lane) {
+	if ln.waited && !ln.vacated {
+		ln.vacated = true
+		s.vacated = append(s.vacated, ln)
+	}
+}
+
+// Vacated returns a lane that may have places, once.
+func (s *laneSet) Vacated() (ln *Lane) {
+	if last := len(s.vacated) - 1; last >= 0 {
+		ln, s.vacated[last] = s.vacated[last], nil
+		s.vacated = s.vacated[:last]
+		ln.vacated = false
+	}
+	return ln
+}
+
+// HasVacated reports whether there is a lane that may have places.
+func (s *laneSet) HasVacated() bool { return len(s.vacated) > 0 }
