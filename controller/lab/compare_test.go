@@ -136,6 +136,14 @@ func TestAPipelineThatStallsForASecondShowsItInThePercentile(t *testing.T) {
 	assert.Greater(t, stalled, 10, "about half of fifty parts")
 }
 
+func TestARunOfATraceEndsWithItsLastRequest(t *testing.T) {
+	e := brief()
+	e.Workload, e.Length = lab.Trace(0, 20*time.Millisecond, 30*time.Millisecond), 0
+	r := compared(t, e)
+	assert.Equal(t, 30*time.Millisecond+1, r.Length)
+	assert.Equal(t, 2, r.Outcomes[0].Runs[0].Sent, "the first is in the warm-up")
+}
+
 func TestRefusalsAndFailuresAreCountedAndNoReasonToStop(t *testing.T) {
 	e := brief()
 	e.Classes = map[string]float64{"fails": 1, "works": 1}

@@ -46,6 +46,8 @@
 //     in a row is below twice the p99 before the burst;
 //   - worker-seconds: live workers of all stages and pools, integrated over
 //     samples of the pipeline's snapshots; CPU-seconds of the process;
+//   - other load: how much of the machine's CPUs other processes used, where
+//     the system says it;
 //   - fairness: Jain's index over the shares of good answers of the classes;
 //   - decisions: changes a minute that the policy made. Visit plans that follow
 //     one another count as one;

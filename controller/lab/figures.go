@@ -23,6 +23,7 @@ const (
 	recovery      = "recovery"
 	workerSeconds = "worker-seconds"
 	cpuSeconds    = "CPU-seconds"
+	otherLoad     = "other load"
 	fairness      = "fairness"
 	decisions     = "decisions"
 	mostInside    = "most in flight"
@@ -60,6 +61,7 @@ func definitions() []definition {
 		{recovery, "s", 2, less, true, "from the end of a burst until the p99 is low again, the longest of the bursts of a run"},
 		{workerSeconds, "", 1, less, true, "live workers of all stages and pools, integrated over the measured time"},
 		{cpuSeconds, "", 3, less, true, "CPU time of the process, the generator included"},
+		{otherLoad, "%", 0, neither, false, "CPUs that other processes of the machine used: the more, the less a figure says"},
 		{fairness, "", 3, more, true, "Jain's index over the shares of good answers of the classes: 1 if all have the same"},
 		{decisions, "/min", 0, neither, false, "changes that the policy made"},
 		{mostInside, "", 0, less, false, "the most commands in the pipeline at once"},

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/golda-dev/golda/internal/cputime"
 )
 
 // Run is the measurements of one run of one candidate. Requests of the warm-up
@@ -69,12 +71,24 @@ func (t *trial) result(late time.Duration) *Run {
 		recovery:      t.recovery(),
 		workerSeconds: integral(t.watch.samples, over, func(s sample) int { return s.workers }),
 		cpuSeconds:    (last.cpu - first.cpu).Seconds(),
+		otherLoad:     othersShare(first, last),
 		fairness:      t.fairness(over),
 		decisions:     float64(last.decisions-first.decisions) / (over.until - over.from).Minutes(),
 		mostInside:    float64(t.mostInFlight(over)),
 	}
 	r.Points = t.points()
 	return r
+}
+
+// othersShare returns the share of all CPUs that other processes have used
+// between two samples, as a percentage, or NaN if the system does not say.
+func othersShare(first, last sample) float64 {
+	_, cpus, known := cputime.Machine()
+	if !known || last.at <= first.at {
+		return math.NaN()
+	}
+	others := (last.machine - first.machine) - (last.cpu - first.cpu)
+	return 100 * max(0, min(1, others.Seconds()/(last.at-first.at).Seconds()/float64(cpus)))
 }
 
 // each calls f for the requests that match, in the order of their times.

@@ -15,6 +15,7 @@ type sample struct {
 	workers   int           // of all stages and pools
 	inFlight  uint64
 	cpu       time.Duration // that the process has used
+	machine   time.Duration // that all processes of the machine have used
 	decisions int           // of the policy so far
 }
 
@@ -27,6 +28,7 @@ type watch struct {
 
 	decisions int
 	seen      time.Duration // up to when decisions were counted
+	machine   time.Duration
 	quit      chan struct{}
 	ended     sync.WaitGroup
 }
@@ -37,7 +39,7 @@ const (
 	samples      = 400
 	leastBetween = 5 * time.Millisecond
 	mostBetween  = time.Second
-	journalEvery = 8 // samples: a journal holds 256 changes
+	seldom       = 8 // in so many samples the journal, which holds 256 changes, and the machine's clock are read once
 )
 
 func startWatch(p *pipeline.Pipeline, begin time.Time, length time.Duration) *watch {
@@ -66,10 +68,11 @@ func (w *watch) sample() {
 	if !s.Balanced() && w.fault == nil {
 		w.fault = fault(true, "the accounts of the pipeline do not add up: %s", s.Law())
 	}
-	if len(w.samples)%journalEvery == 0 {
+	if len(w.samples)%seldom == 0 {
 		w.count()
+		w.machine, _, _ = cputime.Machine()
 	}
-	now := sample{at: time.Since(w.begin), inFlight: s.InFlight, decisions: w.decisions}
+	now := sample{at: time.Since(w.begin), inFlight: s.InFlight, decisions: w.decisions, machine: w.machine}
 	for _, st := range s.Stages {
 		now.queued += st.Queue.Queued
 		now.workers += st.Workers.Live

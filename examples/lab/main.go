@@ -38,13 +38,14 @@ func main() { show.Main(run) }
 type config struct {
 	workload workload
 	trace    string // file; empty: the load of the workload
-	policies []string
-	length   time.Duration
-	runs     int
-	seed     uint64
-	late     time.Duration
-	out      string // the page; empty: none is written
-	json     bool
+
+	candidates []lab.Candidate
+	length     time.Duration
+	runs       int
+	seed       uint64
+	late       time.Duration
+	out        string // the page; empty: none is written
+	json       bool
 }
 
 // run runs the program and returns its exit status.
@@ -70,11 +71,11 @@ func compare(ctx context.Context, c config, progress io.Writer) (*lab.Report, er
 		load = lab.TraceFile(c.trace)
 	}
 	return lab.Compare(ctx, lab.Experiment{
-		Title: "Policies under the workload " + c.workload.name + ": " + c.workload.about,
+		Title: fmt.Sprintf("Policies under the workload %s: %s. The capacity is %.0f/s.", c.workload.name, c.workload.about, c.workload.capacity()),
 		Pipeline: func(control pipeline.Part) (*pipeline.Pipeline, lab.Send, error) {
 			return c.workload.build(control, c.length)
 		},
-		Workload: load, Policies: c.policies, Classes: c.workload.classes, Deadline: c.workload.deadline,
+		Workload: load, Candidates: c.candidates, Classes: c.workload.classes, Deadline: c.workload.deadline,
 		Model: c.model(), Length: c.length, Runs: c.runs, Seed: c.seed, Late: c.late, Progress: progress,
 	})
 }
@@ -119,7 +120,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f := flag.NewFlagSet("lab", flag.ContinueOnError)
 	f.StringVar(&name, "workload", "blocking", "the `workload`:\n"+list())
 	f.StringVar(&c.trace, "trace", "", "send requests at the times in this `file`, one a line, in seconds or as a duration, instead of the load of the workload")
-	f.StringVar(&policies, "policies", "fixed,backlog,seda,srpt", "compare these `policies`; several that work together are joined by +. Known are "+strings.Join(policy.Names(), ", "))
+	f.StringVar(&policies, "policies", "fixed,backlog,seda,srpt", "compare these `policies`; several that work together are joined by +, and none is one that changes nothing. Known are "+strings.Join(policy.Names(), ", "))
 	f.DurationVar(&c.length, "length", 1500*time.Millisecond, "`length` of a run")
 	f.IntVar(&c.runs, "runs", 3, "`runs` of each policy; more make the intervals surer")
 	f.Uint64Var(&c.seed, "seed", 1, "`seed` of the first run: the same seed, the same requests")
@@ -129,31 +130,43 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	if err := show.Parse(f, args, about, stdout); err != nil {
 		return c, err
 	}
-	c.policies = strings.FieldsFunc(policies, func(r rune) bool { return r == ',' || r == ' ' })
+	var faults error
+	c.candidates, faults = candidates(policies)
 	i := slices.IndexFunc(workloads(), func(w workload) bool { return w.name == name })
 	if i >= 0 {
 		c.workload = workloads()[i]
 	}
 	return c, errors.Join(show.NoArguments(f),
 		show.Fault(i < 0, "-workload: unknown workload %q; known are %s", name, strings.Join(names(), ", ")),
-		show.Fault(len(c.policies) == 0, "-policies: at least one policy is needed"),
-		check(c.policies),
+		show.Fault(faults == nil && len(c.candidates) == 0, "-policies: at least one policy is needed"),
+		faults,
 		show.Fault(c.length <= 0, "-length: %v is no length of a run", c.length),
 		show.Fault(c.runs < 1, "-runs: %d runs; at least 1 is needed", c.runs),
 		show.Fault(c.late <= 0, "-late: %v must be above 0", c.late))
 }
 
-// check returns an error for each policy that does not exist.
-func check(policies []string) (err error) {
-	for _, names := range policies {
+// candidates finds the policies of a list, or returns an error for each one that
+// does not exist.
+func candidates(list string) (all []lab.Candidate, err error) {
+	for _, names := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
+		c := lab.Candidate{Name: names}
 		for name := range strings.SplitSeq(names, "+") {
-			if _, fault := policy.ByName(name); fault != nil {
+			if name == none {
+				name = policy.Fixed{}.Name()
+			}
+			p, fault := policy.ByName(name)
+			if fault != nil {
 				err = errors.Join(err, fmt.Errorf("-policies: %w", fault))
 			}
+			c.Policies = append(c.Policies, p)
 		}
+		all = append(all, c)
 	}
-	return err
+	return all, err
 }
+
+// none is the name of a pipeline that adapts to nothing.
+const none = "none"
 
 // names returns the names of the workloads.
 func names() (all []string) {
