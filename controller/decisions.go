@@ -116,6 +116,7 @@ type Decisions struct {
 	rounds   option[bool]
 	visits   option[int]
 	machine  option[bool]
+	times    option[bool]
 	made     []string // names of pools that get workers
 	wishes   []wish   // one for each knob, in the order of the first wish for it
 	kept     []wish   // knobs that stay as they are, each with a reason
@@ -170,6 +171,11 @@ func (d *Decisions) OnVisits(n int) { d.visits = option[int]{n, true} }
 // some tens of microseconds a snapshot, so it is not read unless a controller
 // asks for it. Of several controllers the last one counts.
 func (d *Decisions) WatchMachine(on bool) { d.machine = option[bool]{on, true} }
+
+// WatchTimes sets whether snapshots of [EventTick] have the times of commands,
+// [StageStats.Wait] and [StageStats.Work]. The engine measures them anyway, but
+// copying them takes some microseconds for each stage.
+func (d *Decisions) WatchTimes(on bool) { d.times = option[bool]{on, true} }
 
 // makes notes that a pool must be made, if it does not exist.
 func (d *Decisions) makes(pool string) {
@@ -236,6 +242,10 @@ func (d *Decisions) WantsMachine() (on, ok bool) { return d.machine.value, d.mac
 func (d *Decisions) Wants(s StageID) (n int, why string, ok bool) {
 	return KnobWorkers.Wish(d, s)
 }
+
+// WantsTimes returns the last value set with WatchTimes; ok is false if none
+// was set.
+func (d *Decisions) WantsTimes() (on, ok bool) { return d.times.value, d.times.ok }
 
 func (d *Decisions) lookup(t target) (w wish, ok bool) {
 	i, ok := d.place[t]

@@ -111,8 +111,12 @@ type controlled struct{ p *Pipeline }
 func (c controlled) Stages() []*engine.Core { return c.p.stages().stages }
 
 // Read returns the stages and their accounts, all of one instant.
-func (c controlled) Read() control.Reading {
-	r, accounts := c.p.readAccounts(inbox.Counts)
+func (c controlled) Read(times bool) control.Reading {
+	read := inbox.Counts
+	if times {
+		read = inbox.Snapshot
+	}
+	r, accounts := c.p.readAccounts(read)
 	return control.Reading{Stages: r.stages, Accounts: accounts, InFlight: int(inFlight(accounts))}
 }
 

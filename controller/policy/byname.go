@@ -58,6 +58,7 @@ func all() []controller.Policy {
 		ERLDA{},
 		ERLDA{Preset: Areias},
 		Fixed{},
+		Limit{},
 		LRB{},
 		LRB{Preset: Cruz},
 		LRB{Preset: Measured},

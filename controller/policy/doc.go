@@ -13,12 +13,16 @@
 //	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools
+//	policy.Limit{}                  // no more calls under way than what is called bears
 //	policy.LRB{}                    // shared workers visit stages as often as work arrives
 //	policy.MG1{}                    // the same, by the square root of how busy each stage is
 //	policy.SEDA{}                   // one more by the length of the queue, one less by idleness
 //	policy.SEDA{Preset: policy.Cruz}
 //	policy.SRPT{}                   // shared workers finish first the commands with the least work left
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
+//
+// [Limit] is for overload: it changes no workers, and goes with a policy that
+// does.
 //
 // [ByName] finds a policy by its name, for flags and configuration files:
 // "seda", "seda:cruz". docs/policies.md lists all policies in one table.

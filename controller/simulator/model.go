@@ -22,8 +22,8 @@ type Model struct {
 	Sources []Source
 	Stages  []Stage
 	// Policy controls the stages of each process, as in a pipeline; nil: their
-	// workers stay as they are. It may change the numbers of workers and the
-	// capacities. Other wishes are not simulated, and an error.
+	// workers stay as they are. It may change the workers, the capacities and
+	// the limits of stages. Other wishes are not simulated, and an error.
 	Policy controller.Policy
 	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
 	Fleet  *Fleet // processes behind a durable queue; nil: one process, whose queues are in memory
@@ -45,6 +45,7 @@ type Stage struct {
 	Name     string
 	Service  Distribution // how long the handler takes
 	Computes bool         // the handler computes, so that it competes for the CPUs of its process; else it waits for something
+	Blocking bool         // with Computes: the CPUs are those of something outside, and policies see a stage that waits
 	Workers  int          // in each process, at the start and at least; default 1, where an engine would take one for each CPU
 	Most     int          // the most workers that the policy may give it; default Workers
 	Capacity int          // of the queue; default 1024
@@ -255,7 +256,7 @@ func checkClaims(p controller.Policy) error {
 		return nil
 	}
 	for _, k := range c.Claims() {
-		if k != controller.KnobWorkers && k != controller.KnobCapacity {
+		if !slices.Contains(simulated, k) {
 			return fault(true, "policy %q changes %s, which is not simulated", p.Name(), k)
 		}
 	}

@@ -22,6 +22,8 @@ type process struct {
 
 	controller controller.Controller // nil: there is no policy
 	windows    steer.Windows
+	times      steer.Times
+	watches    bool // the controller wants to see the times of commands
 	decisions  controller.Decisions
 	seen       controller.Snapshot
 	every      time.Duration
@@ -101,7 +103,7 @@ func (p *process) schedule() {
 
 // ask shows the controller the process, and applies its decisions.
 func (p *process) ask(ev controller.Event) {
-	p.look()
+	p.look(ev)
 	if err := controller.Ask(p.controller, ev, &p.seen, &p.decisions); err != nil {
 		p.run.fault = err
 		return
@@ -110,6 +112,9 @@ func (p *process) ask(ev controller.Event) {
 		p.every = min(every, longest)
 		p.schedule()
 	}
+	if on, ok := p.decisions.WantsTimes(); ok {
+		p.watches = on
+	}
 	name := p.run.model.Policy.Name()
 	changes, faults := controller.Settle(name, &p.seen, &p.decisions)
 	if len(faults) > 0 {
@@ -117,14 +122,8 @@ func (p *process) ask(ev controller.Event) {
 		return
 	}
 	for _, c := range changes {
-		switch c.What {
-		case controller.KnobWorkers:
-			p.stations[c.Stage].resize(c.After.(int))
-		case controller.KnobCapacity:
-			p.stations[c.Stage].capacity = c.After.(int)
-			p.stations[c.Stage].grant()
-		default:
-			p.run.fault = fault(true, "policy %q changes %s, which is not simulated", name, c.What)
+		if c.Stage < 0 || !p.stations[c.Stage].apply(c) {
+			p.run.fault = fault(true, "policy %q changes %s, which is not simulated: of %s", name, c.What, c.StageName)
 			return
 		}
 		if p.id == 0 {
@@ -134,7 +133,7 @@ func (p *process) ask(ev controller.Event) {
 }
 
 // look fills the snapshot in.
-func (p *process) look() {
+func (p *process) look(ev controller.Event) {
 	s := &p.seen
 	s.At, s.CPUs = p.run.now-p.began, p.run.model.CPUs
 	s.CPUUsage = p.cpu.usage(p.run.now)
@@ -154,6 +153,11 @@ func (p *process) look() {
 		})
 	}
 	p.windows.Fill(s)
+	if p.watches && ev.Kind == controller.EventTick {
+		for i, st := range p.stations {
+			p.times.Fill(&s.Stages[i], &st.waits, &st.works)
+		}
+	}
 }
 
 // stats returns the stage as policies see it.
@@ -174,7 +178,7 @@ func (s *station) stats() controller.StageStats {
 		QueueLen: s.queue.ready.Len(), QueueCap: s.capacity, OldestWait: oldest, InHand: s.busy + s.blocked,
 		Workers: s.workers, MinWorkers: s.Workers, MaxWorkers: s.Most, Busy: s.busy, Blocked: s.blocked,
 		Needs: s.Workers, Pool: s.Name, Instances: s.Most, FreeInstances: max(s.Most-s.busy-s.blocked, 0),
-		Discipline: "fifo", Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes, Quality: 1,
+		Discipline: "fifo", Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1, Admission: controller.Admission{Limit: s.limit},
 		Total: s.totals,
 	}
 }

@@ -74,6 +74,7 @@ type command struct {
 	gen     uint32
 	message int32
 	at      time.Duration // when it arrived at its stage
+	since   time.Duration // when it was queued, and then when its handler began
 	station *station      // that handles it
 }
 

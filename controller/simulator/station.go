@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/ring"
 )
 
@@ -16,6 +17,7 @@ type station struct {
 	process           *process
 	queue             line
 	capacity, workers int
+	limit             int // commands here at once, queued or not; 0: any number
 	busy, blocked     int
 	kept              int               // commands that hold slots here, and wait for a full stage while their workers go on
 	senders           ring.Ring[sender] // workers that wait for a free slot, and the commands that they keep
@@ -23,6 +25,7 @@ type station struct {
 	outside           bool              // it is the turn of a waiter
 	full              bool              // the controller knows
 	totals            controller.Counters
+	waits, works      histogram.Histogram
 	moved             []uint64             // commands that other stages, and this one, have handed over, by stage
 	before            []controller.StageID // the stages of moved from which any came
 	inflows           []uint64             // and how many
@@ -124,7 +127,25 @@ func (s *station) touch() {
 }
 
 // free returns how many more commands the station can take.
-func (s *station) free() int { return s.capacity - s.queue.n - s.kept }
+func (s *station) free() int {
+	free := s.capacity - s.queue.n - s.kept
+	if s.limit > 0 {
+		free = min(free, s.limit-s.load())
+	}
+	return free
+}
+
+// load returns how many commands are here, queued or not.
+func (s *station) load() int { return s.queue.n + s.busy + s.blocked + s.kept }
+
+// half returns how many slots must be free before waiting workers get some.
+func (s *station) half() int {
+	size := s.capacity
+	if s.limit > 0 {
+		size = min(size, s.limit)
+	}
+	return (max(size-s.kept, 1) + 1) / 2
+}
 
 // submit takes a command of a source, lets it wait in line, or refuses it.
 func (s *station) submit(id int32) {
@@ -145,6 +166,7 @@ func (s *station) submit(id int32) {
 func (s *station) accept(id int32) {
 	s.touch()
 	s.totals.Accepted++
+	s.run.commands[id].since = s.run.now
 	s.queue.push(id, s.run.keyOf(id))
 	if s.queue.n >= s.capacity && !s.full {
 		s.full = true
@@ -177,8 +199,9 @@ func (s *station) serve() {
 func (s *station) begin(id int32) {
 	s.busy++
 	c := &s.run.commands[id]
-	c.station = s
 	s.wait.record(s.run, c.at, s.run.now)
+	s.waits.Record(s.run.now-c.since, 1)
+	c.station, c.since = s, s.run.now
 	d := min(max(s.Service.Draw(s.service), 0), longest)
 	if s.Computes && s.process.cpu.cores > 0 {
 		s.process.cpu.add(s.run, id, d)
@@ -193,6 +216,7 @@ func (s *station) finish(id int32) {
 	s.touch()
 	s.busy--
 	s.latency.record(s.run, s.run.commands[id].at, s.run.now)
+	s.works.Record(s.run.now-s.run.commands[id].since, 1)
 	key, moves := s.run.keyOf(id), s.run.moves[:0]
 	for _, e := range s.emit {
 		for range s.emits(e.share) {
@@ -217,6 +241,9 @@ func (s *station) finish(id int32) {
 		s.process.stations[left[0].to].senders.Push(sender{from: s, first: left[0], rest: slices.Clone(left[1:]), hold: &hold{key, 1}})
 	}
 	s.serve()
+	if s.limit > 0 {
+		s.grant()
+	}
 }
 
 // emits returns how many commands an edge gets.
@@ -278,7 +305,7 @@ func (s *station) keep(left []move, key uint32) {
 // grant gives free slots to workers and sources that wait for them: to workers
 // when half of the queue is free, and in turns if both wait.
 func (s *station) grant() {
-	if s.senders.Len() > 0 && s.free() < (max(s.capacity-s.kept, 1)+1)/2 {
+	if s.senders.Len() > 0 && s.free() < s.half() {
 		return
 	}
 	for s.free() > 0 {
@@ -322,9 +349,24 @@ func (s *station) handedOver(w *sender) {
 	s.grant()
 }
 
-// resize applies a decision about the workers.
-func (s *station) resize(workers int) {
+// simulated lists the knobs that a policy may claim.
+var simulated = []controller.Knob{controller.KnobWorkers, controller.KnobCapacity, controller.KnobLimit}
+
+// apply applies a decision, and reports false if it is not simulated.
+func (s *station) apply(c controller.Change) bool {
 	s.touch()
-	s.workers = workers
-	s.serve()
+	switch c.What {
+	case controller.KnobWorkers:
+		s.workers = c.After.(int)
+		s.serve()
+	case controller.KnobCapacity:
+		s.capacity = c.After.(int)
+		s.grant()
+	case controller.KnobLimit:
+		s.limit = c.After.(int)
+		s.grant()
+	default:
+		return false
+	}
+	return true
 }

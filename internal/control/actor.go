@@ -28,7 +28,7 @@ func (a *loopActor) Receive(ctx actor.Context) {
 		a.start(ctx)
 	case tick:
 		if slices.Contains(a.active, m.of) {
-			a.ask(m.of, controller.Event{Kind: controller.EventTick, Stage: controller.NoStage}, a.view(m.of))
+			a.ask(m.of, controller.Event{Kind: controller.EventTick, Stage: controller.NoStage}, a.viewAtTick(m.of))
 			a.scheduleTick(m.of)
 		}
 	case eventsReady:
@@ -113,7 +113,7 @@ func (a *loopActor) handleEvents(list []Event) {
 				continue
 			}
 			if seen[p] == nil {
-				seen[p] = a.loop.snapshot()
+				seen[p] = a.loop.snapshot(a.loop.Pipeline.Read(false))
 			}
 			s := a.narrow(p, seen[p]) // a second time for the same snapshot: nothing was counted in between
 			ev := controller.Event{Kind: e.Kind, Stage: p.visible(idOf(a.loop.Pipeline.Stages(), e.Inbox)), Pool: e.Pool}
@@ -137,7 +137,7 @@ func idOf(stages []*engine.Core, of *inbox.Inbox) controller.StageID {
 // checkStarving notifies the policies of stages that starve: stages of shared
 // pools that have work, and that no worker has visited since the last check.
 func (a *loopActor) checkStarving() {
-	r := a.loop.Pipeline.Read()
+	r := a.loop.Pipeline.Read(false)
 	for i, c := range r.Stages {
 		name, accounts := c.Name(), r.of(c)
 		if accounts.Pool == nil || accounts.Queue.Queued == 0 || accounts.Out > 0 || accounts.Knobs.Paused {

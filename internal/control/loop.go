@@ -41,8 +41,9 @@ import (
 type Pipeline interface {
 	// Stages returns the stages, in the order of the pipeline.
 	Stages() []*engine.Core
-	// Read returns the stages and their accounts, all of one instant.
-	Read() Reading
+	// Read returns the stages and their accounts, all of one instant: with the
+	// times of commands, if that is asked for.
+	Read(times bool) Reading
 	// Shape returns the graph of the stages, by the places of their inboxes.
 	Shape() *graph.Shape
 	// Edges returns the edges that are known, by the places of the inboxes.

@@ -12,8 +12,7 @@ import (
 
 // snapshot returns the whole pipeline as policies see it: its accounts as they
 // are, its knobs as they are desired.
-func (l *Loop) snapshot() *controller.Snapshot {
-	r := l.Pipeline.Read()
+func (l *Loop) snapshot(r Reading) *controller.Snapshot {
 	cpus := runtime.GOMAXPROCS(0)
 	s := &controller.Snapshot{
 		At: time.Duration(l.Host.Now()), CPUs: cpus, CPUUsage: l.cpu.usage(cpus),

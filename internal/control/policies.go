@@ -213,6 +213,9 @@ func (a *loopActor) consult(p *activePolicy, ev controller.Event, s *controller.
 	if on, ok := p.decisions.WantsMachine(); ok {
 		l.state.machine = on
 	}
+	if on, ok := p.decisions.WantsTimes(); ok {
+		p.watches = on
+	}
 	changes, faults := controller.Settle(p.policy.Name(), s, &p.decisions)
 	for _, err := range faults {
 		a.log(p).Error("policy made an invalid decision", "error", err)

@@ -32,11 +32,13 @@ type activePolicy struct {
 	controller controller.Controller
 	claims     []controller.Knob // the knobs that it may turn; nil: all
 	windows    steer.Windows
+	times      steer.Times
 	ids        []controller.StageID // the stages that its last snapshot shows; nil: all
 	decisions  controller.Decisions
 	every      time.Duration // between two ticks
 	next       *time.Timer
 	rounds     bool // it wants to be notified of the ends of rounds
+	watches    bool // it wants to see the times of commands
 	visits     int  // it wants to be notified after this number of visits; 0: never
 }
 
@@ -65,7 +67,24 @@ func (a *loopActor) concerns(p *activePolicy, e Event) bool {
 }
 
 // view returns the pipeline as the policy sees it now.
-func (a *loopActor) view(p *activePolicy) *controller.Snapshot { return a.narrow(p, a.loop.snapshot()) }
+func (a *loopActor) view(p *activePolicy) *controller.Snapshot {
+	return a.narrow(p, a.loop.snapshot(a.loop.Pipeline.Read(false)))
+}
+
+// viewAtTick is view for a tick, with the times of commands if the policy wants
+// to see them.
+func (a *loopActor) viewAtTick(p *activePolicy) *controller.Snapshot {
+	if !p.watches {
+		return a.view(p)
+	}
+	r := a.loop.Pipeline.Read(true)
+	s := a.loop.snapshot(r)
+	for i, c := range r.Stages {
+		p.times.Fill(&s.Stages[i], &r.of(c).Wait, &r.of(c).Work)
+	}
+	p.times.Forget(s)
+	return a.narrow(p, s)
+}
 
 // narrow fills in the windows of a snapshot and returns the part of it that the
 // policy's controller governs. The windows come first, because they relate a

@@ -65,8 +65,44 @@ func (h *Histogram) Clone() Histogram {
 	return c
 }
 
+// Since returns the samples that were recorded after an earlier clone. If h is
+// not a continuation of it, Since returns all samples of h.
+func (h *Histogram) Since(earlier *Histogram) Histogram {
+	d := h.Clone()
+	for i, n := range earlier.counts {
+		at := earlier.first + i - h.first
+		switch {
+		case n == 0:
+		case at < 0 || at >= len(d.counts) || d.counts[at] < n:
+			return h.Clone()
+		default:
+			d.counts[at] -= n
+		}
+	}
+	return d
+}
+
+// Mean returns the mean, as if all samples of a bucket were in its middle. For
+// an empty histogram it returns 0.
+func (h *Histogram) Mean() time.Duration {
+	total, sum := uint64(0), 0.0
+	for i, n := range h.counts {
+		least := time.Duration(0)
+		if h.first+i > 0 {
+			least = edge(h.first+i-1) + 1
+		}
+		total += n
+		sum += float64(n) * (float64(least) + float64(edge(h.first+i))) / 2
+	}
+	if total == 0 {
+		return 0
+	}
+	return time.Duration(sum / float64(total))
+}
+
 // Quantile returns the upper bound of the bucket that contains the sample at
-// quantile q, 0 < q <= 1. For an empty histogram it returns 0.
+// quantile q, from 0, the shortest sample, to 1, the longest. For an empty
+// histogram it returns 0.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {

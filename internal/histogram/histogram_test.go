@@ -108,3 +108,48 @@ func bytesOf(samples []time.Duration) int {
 	runtime.ReadMemStats(&after)
 	return int(after.TotalAlloc-before.TotalAlloc) / n
 }
+
+// The samples since a clone, and their mean, are those that were recorded since.
+func TestTheSamplesSinceACloneAreTheOnesRecordedSince(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		record := func(h *histogram.Histogram, samples []int64) {
+			for _, s := range samples {
+				h.Record(time.Duration(s), 1)
+			}
+		}
+		samples := rapid.SliceOfN(rapid.Int64Range(0, int64(15*time.Minute)), 0, 30)
+		var h, want histogram.Histogram
+		record(&h, samples.Draw(t, "before"))
+		clone := h.Clone()
+		after := samples.Draw(t, "after")
+		record(&h, after)
+		record(&want, after)
+		got := h.Since(&clone)
+		require.Equal(t, want.Count(), got.Count())
+		for _, q := range []float64{0, 0.01, 0.5, 0.9, 1} {
+			require.Equal(t, want.Quantile(q), got.Quantile(q))
+		}
+		require.Equal(t, want.Mean(), got.Mean())
+		if sum := int64(0); len(after) > 0 {
+			for _, s := range after {
+				sum += s
+			}
+			require.InEpsilon(t, float64(sum)+1, float64(got.Mean())*float64(len(after))+1, 1.0/15, "half of a bucket, of at most an eighth")
+			require.GreaterOrEqual(t, got.Quantile(0), time.Duration(slices.Min(after)))
+		}
+	})
+}
+
+func TestAHistogramThatIsNoContinuationIsCountedAsAWhole(t *testing.T) {
+	var old, fresh histogram.Histogram
+	require.Zero(t, fresh.Mean())
+	old.Record(time.Second, 5)
+	fresh.Record(time.Second, 2)
+	fresh.Record(time.Minute, 1)
+	since := fresh.Since(&old)
+	require.EqualValues(t, 3, since.Count())
+	old = histogram.Histogram{}
+	old.Record(time.Hour, 1)
+	since = fresh.Since(&old)
+	require.EqualValues(t, 3, since.Count())
+}

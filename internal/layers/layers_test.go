@@ -29,10 +29,10 @@ controller:         internal/plain
 controller/policy:  controller
 internal/ring:
 internal/rate:
-internal/steer:      controller internal/ring
-controller/leda:    controller
-controller/simulator: controller controller/policy internal/ring internal/steer
 internal/histogram:
+internal/steer:      controller internal/histogram internal/ring
+controller/leda:    controller
+controller/simulator: controller controller/policy internal/histogram internal/ring internal/steer
 stage/queue:        internal/ring
 stage/reason:
 stage/stats:        stage/reason
