@@ -216,7 +216,7 @@ type reading struct {
 	total    controller.Counters // Handled and Busy matter
 	waits    uint64              // measured since the last tick
 	wait     time.Duration       // of these, on average
-	path     float64 // seconds on the longest path; of the entry only
+	path     float64             // seconds on the longest path; of the entry only
 }
 
 func stageNow(st *controller.StageStats) reading {

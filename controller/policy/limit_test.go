@@ -206,15 +206,17 @@ type durations struct {
 }
 
 func anyDurations(t *rapid.T) durations {
-	d := func(name string) time.Duration { return time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, name)) }
+	d := func(name string) time.Duration {
+		return time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, name))
+	}
 	return durations{Count: rapid.Uint64Range(0, 1000).Draw(t, "count"), Least: d("least"), Mean: d("mean"), P90: d("p90")}
 }
 
 func TestALimitWithoutSenseIsAFault(t *testing.T) {
 	for want, law := range map[string]policy.Limit{
-		"Least -1 is negative":   {Least: -1},
-		"Initial -1 is negative": {Initial: -1},
-		"Most -1 is negative":    {Most: -1},
+		"Least -1 is negative":                                  {Least: -1},
+		"Initial -1 is negative":                                {Initial: -1},
+		"Most -1 is negative":                                   {Most: -1},
 		"Least 5, Initial 4 and Most 200 are not in this order": {Least: 5, Initial: 4},
 		"Least 1, Initial 9 and Most 8 are not in this order":   {Initial: 9, Most: 8},
 		"Interval -1s is negative":                              {Interval: -time.Second},
