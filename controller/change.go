@@ -47,10 +47,10 @@ func (c Change) String() string {
 		c.At, policy, of, c.StageName, c.What, c.Before, c.After, c.Why)
 }
 
-// DecisionError is the fault of a policy that decided on a value that a knob
+// decisionError is the fault of a policy that decided on a value that a knob
 // cannot have, or made a decision about a stage or pool that is not in the
 // snapshot.
-type DecisionError struct {
+type decisionError struct {
 	Policy string
 	Knob   Knob
 	Stage  StageID // the stage that the decision is about, unless OfPool
@@ -62,7 +62,7 @@ type DecisionError struct {
 }
 
 // Error names the policy, the knob, the stage or pool, and the problem.
-func (e *DecisionError) Error() string {
+func (e *decisionError) Error() string {
 	switch {
 	case e.Problem != "":
 		return fmt.Sprintf("controller: policy %q: %s of %q: %s", e.Policy, e.Knob, e.Name, e.Problem)

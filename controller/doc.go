@@ -49,8 +49,8 @@
 // No input is illegal: no stages at all, no load, stages that are added and
 // removed. A wish beyond a knob's bounds is limited to them, and the journal
 // says so. A wish for a missing stage or pool, or for an impossible value, is a
-// fault ([DecisionError]) and changes nothing. A panic ([PanicError]) leaves
-// the earlier decisions in force.
+// fault and changes nothing. A panic ([PanicError]) leaves the earlier
+// decisions in force.
 //
 // # Bounds
 //

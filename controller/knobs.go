@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"math"
+	"time"
 )
 
 // Knob is a setting that a policy can change. Each knob has one owner at a time.
@@ -155,6 +156,13 @@ var (
 		turn(t, w, st.Name, st.Quality, min(max(q, 0), 1))
 	}}}
 
+	// KnobSojourn is how long a command may wait in a stage's queue; 0 is no
+	// bound. A command that has waited for longer when its turn comes ends
+	// unhandled, as with stage.TTL: it is shed as expired, and leaves a letter.
+	// The option stays in force beside the knob. A stage with stage.Linger has
+	// at least a millisecond more than that time.
+	KnobSojourn = &Setting[time.Duration]{rule{name: "sojourn", stage: (*settling).sojourn}}
+
 	// KnobRate bounds how many commands a second are admitted, at a stage or at
 	// the [Entry].
 	KnobRate = &Setting[Rate]{rule{name: "rate", entry: (*settling).rate}}
@@ -217,4 +225,15 @@ func (t *settling) batch(w wish, st *StageStats) {
 	if after != st.Batch {
 		t.note(w.held(wanted.Max, after.Max), st.Name, st.Batch, after)
 	}
+}
+
+// mostSojourn is the longest bound: an envelope records no earlier arrival.
+const mostSojourn = 24 * time.Hour
+
+func (t *settling) sojourn(w wish, st *StageStats) {
+	bound := min(max(w.value.(time.Duration), 0), mostSojourn)
+	if bound > 0 && st.Batch.Linger > 0 {
+		bound = max(bound, min(st.Batch.Linger, mostSojourn)+time.Millisecond)
+	}
+	turn(t, w, st.Name, st.Sojourn, bound)
 }

@@ -115,6 +115,9 @@ var wishes = []func(t *rapid.T, d *controller.Decisions, s controller.StageID, p
 		controller.KnobQuality.Set(d, s, anyFloat().Draw(t, "quality"), why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		controller.KnobSojourn.Set(d, s, time.Duration(rapid.Int64().Draw(t, "sojourn")), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
 		controller.KnobRate.Set(d, s, controller.Rate{PerSecond: anyFloat().Draw(t, "rate"), Burst: anyInt().Draw(t, "burst")}, why)
 	},
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
@@ -198,6 +201,8 @@ func turnStage(st *controller.StageStats, c controller.Change) {
 		st.Discipline = c.After.(string)
 	case controller.KnobQuality:
 		st.Quality = c.After.(float64)
+	case controller.KnobSojourn:
+		st.Sojourn = c.After.(time.Duration)
 	default:
 		admit(&st.Admission, c)
 	}

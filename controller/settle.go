@@ -14,8 +14,7 @@ import (
 //
 // A wish beyond a knob's bounds is limited to them, and the change says so. A
 // wish for the current value changes nothing. A wish for a missing stage or
-// pool, or for an impossible value, is a fault, a [*DecisionError]; the other
-// wishes still count.
+// pool, or for an impossible value, is a fault; the other wishes still count.
 //
 // Each knob changes at most once, however often and by whatever names the
 // controller named it. Settle modifies neither s nor the wishes of d, so calling
@@ -132,19 +131,19 @@ func (w wish) held(wanted, got int) wish {
 }
 
 func (t *settling) faultf(w wish, name, format string, args ...any) {
-	t.faults = append(t.faults, &DecisionError{
+	t.faults = append(t.faults, &decisionError{
 		Policy: t.policy, Knob: w.knob, Stage: w.stage, OfPool: w.ofPool, Name: name, Problem: fmt.Sprintf(format, args...),
 	})
 }
 
 // unknownStage records a decision about a stage that is not in the snapshot.
 func (t *settling) unknownStage(s StageID, k Knob) {
-	t.faults = append(t.faults, &DecisionError{Policy: t.policy, Knob: k, Stage: s})
+	t.faults = append(t.faults, &decisionError{Policy: t.policy, Knob: k, Stage: s})
 }
 
 // unknownPool records a decision about a pool that is not in the snapshot.
 func (t *settling) unknownPool(pool string, k Knob) {
-	t.faults = append(t.faults, &DecisionError{Policy: t.policy, Knob: k, Stage: NoStage, OfPool: true, Name: pool})
+	t.faults = append(t.faults, &decisionError{Policy: t.policy, Knob: k, Stage: NoStage, OfPool: true, Name: pool})
 }
 
 func (t *settling) ofPool(w wish) {

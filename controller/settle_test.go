@@ -144,6 +144,12 @@ func TestEachKnobChangesToTheWishWithinItsBounds(t *testing.T) {
 			"less than none": {func(d *controller.Decisions) { controller.KnobQuality.Set(d, parse, math.Inf(-1), "x") }, 1.0, 0.0},
 			"more than all":  {func(d *controller.Decisions) { controller.KnobQuality.Set(d, parse, math.Inf(1), "x") }, nil, nil},
 		},
+		controller.KnobSojourn: {
+			"a bound":  {func(d *controller.Decisions) { controller.KnobSojourn.Set(d, parse, time.Second, "x") }, time.Duration(0), time.Second},
+			"huge":     {func(d *controller.Decisions) { controller.KnobSojourn.Set(d, parse, math.MaxInt64, "x") }, time.Duration(0), 24 * time.Hour},
+			"negative": {func(d *controller.Decisions) { controller.KnobSojourn.Set(d, parse, -1, "x") }, nil, nil},
+			"as it is": {func(d *controller.Decisions) { controller.KnobSojourn.Set(d, parse, 0, "x") }, nil, nil},
+		},
 	} {
 		for name, tt := range tests {
 			t.Run(knob.String()+" "+name, func(t *testing.T) { requireChange(t, knob, tt.wish, tt.before, tt.after) })

@@ -162,6 +162,9 @@ type StageStats struct {
 	// Quality is the quality that the handlers are asked for, from 0 to 1; see
 	// [KnobQuality].
 	Quality float64
+	// Sojourn is how long a command may wait in the queue, if a policy bounds
+	// that; 0: it does not. See [KnobSojourn].
+	Sojourn time.Duration
 	// Admission is how the stage admits submitted commands.
 	Admission Admission
 

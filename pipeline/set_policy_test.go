@@ -20,9 +20,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// admitting returns the names of the policies that refuse no command.
+// admitting returns the names of the policies that refuse and drop no command.
 func admitting() []string {
-	return slices.DeleteFunc(policy.Names(), func(name string) bool { return name == "seda:cruz" })
+	return slices.DeleteFunc(policy.Names(), func(name string) bool { return name == "seda:cruz" || name == "codel" })
 }
 
 // laws returns all named policies that refuse no command, and all ways to share workers.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -42,18 +43,43 @@ func perishing() map[string]func(name string, f behaviour.Func[any], opts ...sta
 // A worker is busy for a second. Of the commands that wait meanwhile, those that were queued at once have expired; those that were queued
 // later have not.
 func TestACommandThatWaitsLongerThanTheTTLIsShed(t *testing.T) {
+	requireShed(t, func(*testing.T, *pipeline.Pipeline) {}, func(*testing.T, *pipeline.Pipeline) {}, stage.TTL(500*time.Millisecond))
+}
+
+// A policy bounds the wait at the start, or while the commands wait already, and besides a TTL.
+func TestACommandThatWaitsLongerThanAPolicyAllowsIsShed(t *testing.T) {
+	bound := func(t *testing.T, p *pipeline.Pipeline) {
+		t.Helper()
+		require.NoError(t, p.SetPolicy(once(func(s *controller.Snapshot, d *controller.Decisions) {
+			require.Zero(t, s.Stages[0].Sojourn)
+			controller.KnobSojourn.Set(d, 0, 500*time.Millisecond, "test")
+		})))
+		requireNoted(t, p, controller.KnobSojourn, "gate", time.Duration(0), 500*time.Millisecond)
+	}
+	none := func(*testing.T, *pipeline.Pipeline) {}
+	requireShed(t, bound, none)
+	requireShed(t, none, bound)
+	requireShed(t, bound, none, stage.TTL(time.Hour))
+}
+
+// requireShed requires that commands of all kinds of stages are shed that wait for more than half a second. First is called
+// before they are submitted, and then while they wait.
+func requireShed(t *testing.T, first, then func(*testing.T, *pipeline.Pipeline), opts ...stage.Option) {
+	t.Helper()
 	for kind, make := range perishing() {
 		t.Run(kind, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
 				g := newGate()
-				s := make("gate", g.handle, stage.Workers(1, 1), stage.Instances(1), stage.TTL(500*time.Millisecond))
+				s := make("gate", g.handle, append(opts, stage.Workers(1, 1), stage.Instances(1))...)
 				p := bubble(t, s)
+				first(t, p)
 				_, err := s.Ask(context.Background(), "held")
 				require.NoError(t, err)
 				require.Equal(t, "held", <-g.begun)
 				old, err := s.Ask(context.Background(), "old")
 				require.NoError(t, err)
 				require.NoError(t, s.Submit(context.Background(), "old too"))
+				then(t, p)
 				time.Sleep(600 * time.Millisecond)
 				fresh, err := s.Ask(context.Background(), "fresh")
 				require.NoError(t, err)

@@ -112,9 +112,9 @@ func TestAGuardHoldsBackWhatTheBufferHasNoRoomFor(t *testing.T) {
 	require.EqualValues(t, 1, method(s, "put").Holds)
 }
 
-// admitting returns the names of the policies that refuse no command.
+// admitting returns the names of the policies that refuse and drop no command.
 func admitting() []string {
-	return slices.DeleteFunc(policy.Names(), func(name string) bool { return name == "seda:cruz" })
+	return slices.DeleteFunc(policy.Names(), func(name string) bool { return name == "seda:cruz" || name == "codel" })
 }
 
 func TestAProducerAndAConsumerMeetInTheBufferUnderEveryPolicy(t *testing.T) {

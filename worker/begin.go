@@ -124,10 +124,19 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 // code.
 func (w *Worker) mayStart(e *command.Envelope) error {
 	err := inbox.Lapsed(e.From)
-	if err == nil && w.stage.mayExpire() && w.expired(e) {
+	if err == nil && (w.overdue(e) || w.stage.mayExpire() && w.expired(e)) {
 		err = inbox.ErrExpired
 	}
 	return err
+}
+
+// overdue reports whether a command has waited for longer than a policy allows.
+func (w *Worker) overdue(e *command.Envelope) bool {
+	if w.Member.Sojourn == 0 {
+		return false
+	}
+	waited, known := e.Waited(w.pipeline.Now())
+	return known && waited > w.Member.Sojourn
 }
 
 // sift ends the commands of a batch whose callers' contexts have ended or that

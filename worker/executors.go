@@ -53,10 +53,15 @@ func (single) takesMore(w *Worker) bool {
 }
 
 // each handles one command after the other in the loop of the instance, which
-// costs one indirect call for a command.
+// costs one indirect call for a command. If a policy bounds how long they may
+// have waited, it is stepwise.
 type each struct{ single }
 
 func (each) execute(w *Worker, batch []command.Envelope) {
+	if w.Member.Sojourn > 0 {
+		stepwise{}.execute(w, batch)
+		return
+	}
 	w.gear.instance.HandleEach(&w.base, w, batch)
 }
 

@@ -46,6 +46,7 @@ func all() []controller.Policy {
 		Backlog{},
 		Batching{},
 		Batching{Preset: Welsh},
+		CoDel{},
 		Cohort{},
 		Cohort{Preset: Cruz},
 		Cohort{Preset: Gordon},

@@ -6,6 +6,7 @@
 //
 //	policy.Backlog{}                // as many workers as drain the queue in a tenth of a second: the default
 //	policy.Batching{}               // the smallest batch that gets as much done as a large one
+//	policy.CoDel{}                  // drops commands that have waited for too long, while a queue stands
 //	policy.Cohort{}                 // shared workers go up the stages and down again
 //	policy.Color{}                  // shared workers take the oldest work first
 //	policy.DBR{}                    // shared workers serve the slowest stage first
@@ -21,8 +22,8 @@
 //	policy.SRPT{}                   // shared workers finish first the commands with the least work left
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //
-// [Limit] is for overload: it changes no workers, and goes with a policy that
-// does.
+// [CoDel] and [Limit] are for overload: they change no workers, and go with a
+// policy that does.
 //
 // [ByName] finds a policy by its name, for flags and configuration files:
 // "seda", "seda:cruz". docs/policies.md lists all policies in one table.

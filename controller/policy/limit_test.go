@@ -52,6 +52,10 @@ func (h *limited) ask(kind controller.EventKind) {
 		switch c.What {
 		case controller.KnobLimit:
 			admission.Limit = c.After.(int)
+		case controller.KnobSojourn:
+			h.Stages[c.Stage].Sojourn = c.After.(time.Duration)
+		case controller.KnobDiscipline:
+			h.Stages[c.Stage].Discipline = c.After.(string)
 		default:
 		}
 	}

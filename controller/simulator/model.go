@@ -22,8 +22,9 @@ type Model struct {
 	Sources []Source
 	Stages  []Stage
 	// Policy controls the stages of each process, as in a pipeline; nil: their
-	// workers stay as they are. It may change the workers, the capacities and
-	// the limits of stages. Other wishes are not simulated, and an error.
+	// workers stay as they are. It may change the workers, the capacities, the
+	// limits, the longest waits and the order (fifo or lifo) of
+	// stages. Other wishes are not simulated, and an error.
 	Policy controller.Policy
 	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
 	Fleet  *Fleet // processes behind a durable queue; nil: one process, whose queues are in memory

@@ -165,7 +165,7 @@ func (s *station) stats() controller.StageStats {
 	s.touch()
 	oldest := time.Duration(0)
 	if s.queue.ready.Len() > 0 {
-		oldest = s.run.now - s.run.commands[*s.queue.ready.At(0)].at
+		oldest = s.run.now - s.run.commands[*s.queue.ready.At(0)].since
 	}
 	s.before, s.inflows = s.before[:0], s.inflows[:0]
 	for from, n := range s.moved {
@@ -178,7 +178,7 @@ func (s *station) stats() controller.StageStats {
 		QueueLen: s.queue.ready.Len(), QueueCap: s.capacity, OldestWait: oldest, InHand: s.busy + s.blocked,
 		Workers: s.workers, MinWorkers: s.Workers, MaxWorkers: s.Most, Busy: s.busy, Blocked: s.blocked,
 		Needs: s.Workers, Pool: s.Name, Instances: s.Most, FreeInstances: max(s.Most-s.busy-s.blocked, 0),
-		Discipline: "fifo", Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1, Admission: controller.Admission{Limit: s.limit},
+		Discipline: s.queue.discipline(), Sojourn: s.sojourn, Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1, Admission: controller.Admission{Limit: s.limit},
 		Total: s.totals,
 	}
 }

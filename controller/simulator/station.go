@@ -17,7 +17,8 @@ type station struct {
 	process           *process
 	queue             line
 	capacity, workers int
-	limit             int // commands here at once, queued or not; 0: any number
+	limit             int           // commands here at once, queued or not; 0: any number
+	sojourn           time.Duration // after which a command in the queue is shed; 0: never
 	busy, blocked     int
 	kept              int               // commands that hold slots here, and wait for a full stage while their workers go on
 	senders           ring.Ring[sender] // workers that wait for a free slot, and the commands that they keep
@@ -61,6 +62,7 @@ type move struct {
 // if there are lanes.
 type line struct {
 	ready ring.Ring[int32]
+	lifo  bool // the newest goes first
 	lanes []lane
 	n     int // commands, also those whose lane is taken
 }
@@ -89,7 +91,28 @@ func (l *line) pop() (id int32, ok bool) {
 		return 0, false
 	}
 	l.n--
+	if l.lifo {
+		var newest [1]int32
+		l.ready.PopBackInto(newest[:])
+		return newest[0], true
+	}
 	return l.ready.Pop(), true
+}
+
+// discipline returns the name of the order.
+func (l *line) discipline() string {
+	if l.lifo {
+		return "lifo"
+	}
+	return "fifo"
+}
+
+// oldest returns the command that has been ready for longest, if there is one.
+func (l *line) oldest() (id int32, ok bool) {
+	if l.ready.Len() == 0 {
+		return 0, false
+	}
+	return *l.ready.At(0), true
 }
 
 // release ends the turn of a command that was popped: the next one of its lane
@@ -181,8 +204,31 @@ func (s *station) take(from *station, id int32) {
 	s.accept(id)
 }
 
+// expire sheds the commands that have waited for too long.
+func (s *station) expire() {
+	dropped := false
+	for s.sojourn > 0 {
+		id, ok := s.queue.oldest()
+		if !ok || s.run.now-s.run.commands[id].since <= s.sojourn {
+			break
+		}
+		dropped = true
+		s.touch()
+		s.queue.ready.Pop()
+		s.queue.n--
+		s.totals.Shed++
+		s.waits.Record(s.run.now-s.run.commands[id].since, 1)
+		s.queue.release(s.run.keyOf(id))
+		s.run.shed(id)
+	}
+	if dropped {
+		s.grant()
+	}
+}
+
 // serve has idle workers begin.
 func (s *station) serve() {
+	s.expire()
 	for s.busy+s.blocked < s.workers {
 		s.touch()
 		id, ok := s.queue.pop()
@@ -350,7 +396,9 @@ func (s *station) handedOver(w *sender) {
 }
 
 // simulated lists the knobs that a policy may claim.
-var simulated = []controller.Knob{controller.KnobWorkers, controller.KnobCapacity, controller.KnobLimit}
+var simulated = []controller.Knob{
+	controller.KnobWorkers, controller.KnobCapacity, controller.KnobLimit, controller.KnobSojourn, controller.KnobDiscipline,
+}
 
 // apply applies a decision, and reports false if it is not simulated.
 func (s *station) apply(c controller.Change) bool {
@@ -365,6 +413,11 @@ func (s *station) apply(c controller.Change) bool {
 	case controller.KnobLimit:
 		s.limit = c.After.(int)
 		s.grant()
+	case controller.KnobSojourn:
+		s.sojourn = c.After.(time.Duration)
+	case controller.KnobDiscipline:
+		s.queue.lifo = c.After == "lifo"
+		return c.After == "lifo" || c.After == "fifo"
 	default:
 		return false
 	}

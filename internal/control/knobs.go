@@ -1,6 +1,8 @@
 package control
 
 import (
+	"time"
+
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage/queue"
@@ -79,6 +81,8 @@ func (st *stageState) apply(ch controller.Change) {
 		st.discipline = ch.After.(string)
 	case controller.KnobQuality:
 		st.knobs.Quality = ch.After.(float64)
+	case controller.KnobSojourn:
+		st.knobs.Sojourn = ch.After.(time.Duration)
 	default:
 		if st.admission == nil {
 			st.admission = new(controller.Admission)
@@ -93,7 +97,7 @@ func (st *stageState) show(s *controller.StageStats) {
 	s.Pool, s.Instances, s.Priority = st.pool, st.knobs.Instances, st.knobs.Priority
 	s.Batch = controller.Batch{Max: st.knobs.Batch, Linger: st.knobs.Linger}
 	s.QueueCap, s.Enabled, s.Quality = st.knobs.Capacity, !st.knobs.Disabled, st.knobs.Quality
-	s.Discipline, s.Admission = st.discipline, st.admits()
+	s.Sojourn, s.Discipline, s.Admission = st.knobs.Sojourn, st.discipline, st.admits()
 }
 
 // bind moves a stage to another pool. A stage that returns to its own pool

@@ -270,14 +270,16 @@ func (a *loopActor) log(p *activePolicy) *slog.Logger {
 }
 
 // write writes a change to the journal and the log. A visit plan that is
-// renewed every round, and a limit that follows the load, would crowd out all
+// renewed every round, and bounds that follow the load, would crowd out all
 // else: of consecutive changes of these the journal keeps one entry, and the
 // log has them only at the level Debug.
 func (a *loopActor) write(ch controller.Change) {
 	l := a.loop
 	level, add := slog.LevelInfo, func(ch controller.Change) { l.journal.Add(ch) }
-	if ch.What == controller.KnobVisit || ch.What == controller.KnobLimit {
+	switch ch.What {
+	case controller.KnobVisit, controller.KnobLimit, controller.KnobSojourn, controller.KnobRate:
 		level, add = slog.LevelDebug, l.journal.Amend
+	default:
 	}
 	l.Log.Log(context.Background(), level, "changed", "stage", ch.StageName, "knob", ch.What, "policy", ch.Policy,
 		"before", ch.Before, "after", ch.After, "why", ch.Why)

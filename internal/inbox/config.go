@@ -128,6 +128,7 @@ type Knobs struct {
 	Disabled  bool
 	Paused    bool
 	Quality   float64
+	Sojourn   time.Duration // how long a command may wait in the queue, besides the TTL; 0 is for ever
 }
 
 // knobs are the knobs with the values derived from them.

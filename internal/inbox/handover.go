@@ -231,13 +231,13 @@ func (s *state) admit(es []command.Envelope, at places, now int64) {
 // [command.Seen].
 func (s *state) stamp(es []command.Envelope, now int64) {
 	if now == 0 {
-		if s.cfg.TTL == 0 {
+		if s.ttl() == 0 {
 			return
 		}
 		now = s.now()
 	}
 	every := min(max(s.pace.limit/command.Seen, 1), command.Seen)
-	if s.knobs.Linger > 0 || s.cfg.TTL > 0 || !s.queue.plain {
+	if s.knobs.Linger > 0 || s.ttl() > 0 || !s.queue.plain {
 		every = 1
 	}
 	moment := command.At(now)

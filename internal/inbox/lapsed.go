@@ -103,14 +103,14 @@ func lapsedUnlessItPanics(o *command.Origin) (err error) {
 
 // endLapsed takes out the commands that have lapsed, and books their ends.
 func (s *state) endLapsed(lapsed map[*command.Origin]error, fx *effects) {
-	if len(lapsed) == 0 && s.cfg.TTL == 0 {
+	if len(lapsed) == 0 && s.ttl() == 0 {
 		return
 	}
-	now := s.now()
+	now, ttl := s.now(), s.ttl()
 	givenUp := func(e *command.Envelope) bool { return lapsed[e.From] != nil }
 	tooOld := func(e *command.Envelope) bool {
 		waited, known := e.Waited(now)
-		return s.cfg.TTL > 0 && known && waited > s.cfg.TTL
+		return ttl > 0 && known && waited > ttl
 	}
 	es := s.queue.line.Remove(func(e *command.Envelope) bool { return givenUp(e) || tooOld(e) })
 	s.breakPacks(es)
@@ -183,7 +183,7 @@ func (s *state) removePostponed(match func(*command.Envelope) bool) (es []comman
 func (s *state) watchAgain(took time.Duration) {
 	pause := min(lookShare*took, longestPause)
 	s.lapsing.next = s.now() + int64(max(pause, lookPause))
-	mayLapse := func(e *command.Envelope) bool { return s.cfg.TTL > 0 || e.From.MayEnd() }
+	mayLapse := func(e *command.Envelope) bool { return s.ttl() > 0 || e.From.MayEnd() }
 	if !s.lapsing.watched && s.count(mayLapse) > 0 {
 		s.lapsing.watched = true
 		s.setAlarm(lapseAlarm, max(pause, lookEvery))

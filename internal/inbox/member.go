@@ -34,6 +34,9 @@ type Member struct {
 	// lends one, or nil: then the worker must make one. It is the worker's for
 	// as long as it is at the inbox, and is returned to the idle instances.
 	Instance any
+	// Sojourn is how long the commands of the batch may have waited when they
+	// are started; 0: for ever. The inbox sets it with each batch.
+	Sojourn time.Duration
 	// Part is the worker's part in the line of the stage where it is; nil until
 	// a line has one for it.
 	Part *line.Part

@@ -24,6 +24,9 @@ func (st Settings) Adjust(change func(*Knobs)) (surplus []any) {
 	}
 	st.in.state.queue.line.Reconsider() // a stage that is resumed has its guards evaluated again
 	st.in.state.queue.line.Resize(st.in.state.knobs.Capacity)
+	if before.Sojourn == 0 && st.in.state.knobs.Sojourn > 0 {
+		st.in.state.watchAgain(0) // for the commands that wait already
+	}
 	st.in.state.changed(&fx)
 	surplus = st.in.state.instances.surplus(st.in.state.knobs.Instances)
 	st.in.unlock(&fx)

@@ -132,13 +132,13 @@ func (s *state) push(e *command.Envelope, p place) {
 // command in each batch only, or for each command if it matters how long
 // commands have waited.
 func (s *state) note(e *command.Envelope) {
-	if s.queue.untilStamp--; s.queue.untilStamp < 0 || s.knobs.Linger > 0 || s.cfg.TTL > 0 {
+	if s.queue.untilStamp--; s.queue.untilStamp < 0 || s.knobs.Linger > 0 || s.ttl() > 0 {
 		s.queue.untilStamp = int32(s.pace.limit) - 1
 		now := s.now()
 		if _, aged := e.Waited(now); !aged || s.cfg.TTL == 0 { // it may have waited elsewhere
 			e.Enter(command.At(now))
 		}
-		if s.cfg.TTL > 0 && !s.lapsing.watched {
+		if s.ttl() > 0 && !s.lapsing.watched {
 			s.watchLapse(e)
 		}
 	}
@@ -237,10 +237,19 @@ func (s *state) count(so func(*command.Envelope) bool) int {
 	return n
 }
 
+// ttl is how long a command may wait in the queue: by the option, or by a
+// policy; 0 is for ever.
+func (s *state) ttl() time.Duration {
+	if bound := s.knobs.Sojourn; bound > 0 && (s.cfg.TTL == 0 || bound < s.cfg.TTL) {
+		return bound
+	}
+	return s.cfg.TTL
+}
+
 // watchLapse sets the alarm if an arriving command may lapse. It is called
 // unless the alarm is set.
 func (s *state) watchLapse(e *command.Envelope) {
-	if s.cfg.TTL == 0 && !e.From.MayEnd() {
+	if s.ttl() == 0 && !e.From.MayEnd() {
 		s.lapsing.lasts = e.From
 		return
 	}
@@ -254,11 +263,11 @@ func (s *state) watchLapse(e *command.Envelope) {
 // watchLapses is watchLapse for commands that arrive together, from another
 // stage of the pipeline or from a worker.
 func (s *state) watchLapses(es []command.Envelope) {
-	if s.lapsing.watched || s.cfg.TTL == 0 && !s.pipeline.Load().lapses.Load() {
+	if s.lapsing.watched || s.ttl() == 0 && !s.pipeline.Load().lapses.Load() {
 		return
 	}
 	for i := range es {
-		if s.cfg.TTL > 0 || es[i].From.MayEnd() {
+		if s.ttl() > 0 || es[i].From.MayEnd() {
 			s.watchLapse(&es[i])
 			return
 		}

@@ -114,6 +114,7 @@ func (s *state) take(m *Member, most int) int {
 	if !m.custody.owns {
 		s.instances.equip(m, s.knobs.Instances)
 	}
+	m.Sojourn = s.knobs.Sojourn
 	s.hold(m)
 	s.counts.inHand += n
 	m.custody.inHand = int32(n)

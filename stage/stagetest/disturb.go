@@ -3,8 +3,10 @@ package stagetest
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
@@ -117,7 +119,14 @@ func (r *disturber) draw(actions []action, rate float64) action {
 func (r *disturber) swap() bool {
 	names := policy.Names()
 	p, err := policy.ByName(names[r.rnd.IntN(len(names))])
-	return err == nil && r.SetPolicy(p) == nil
+	return err == nil && !drops(p) && r.SetPolicy(p) == nil
+}
+
+// drops reports whether a policy may drop commands, as none of the other
+// disturbances does.
+func drops(p controller.Policy) bool {
+	claimer, ok := p.(controller.Claimer)
+	return ok && slices.Contains(claimer.Claims(), controller.Knob(controller.KnobSojourn))
 }
 
 func (r *disturber) pauseOne() bool {

@@ -46,7 +46,7 @@ func drawPlan(t *rapid.T) Plan {
 		Ordered:    seldom(t, 6, "ordered"),
 	}
 	if p.Ordered {
-		p.Submitters, p.Graph = 1, drawLine(t)
+		p.Submitters, p.Graph, p.Policy = 1, drawLine(t), inOrder(p.Policy)
 	} else {
 		p.Graph = drawGraph(t, mostStages)
 	}
@@ -395,6 +395,14 @@ func drawNext(t *rapid.T, i, stages int, shape string) []int {
 	}
 }
 
+// inOrder returns a policy that keeps the order of queues.
+func inOrder(name string) string {
+	if name == "codel" {
+		return "fixed"
+	}
+	return name
+}
+
 func drawDisturbances(t *rapid.T, p Plan) []Disturbance {
 	all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Disturbance {
 		return Disturbance{
@@ -407,6 +415,9 @@ func drawDisturbances(t *rapid.T, p Plan) []Disturbance {
 	}), 0, 8).Draw(t, "disturbances")
 	var kept []Disturbance
 	for _, d := range all {
+		if p.Ordered {
+			d.Policy = inOrder(d.Policy)
+		}
 		switch {
 		case p.Ordered && (d.Action == AddStage || d.Action == RetryLetters): // they submit, too
 		case d.Action == Drain && d.At < 50 && p.Commands > 1: // otherwise most plans would do nothing
