@@ -19,6 +19,9 @@ import (
 //	go test -run '^$' -bench Policy -benchtime 300000x -count 5 ./pipeline
 func BenchmarkPolicy(b *testing.B) {
 	for _, name := range policy.Names() {
+		if name == "codel" {
+			continue // it drops what waits for long
+		}
 		b.Run(name, func(b *testing.B) {
 			law, err := policy.ByName(name)
 			require.NoError(b, err)

@@ -220,6 +220,9 @@ func TestALoopOfStagesThatShareWorkersCannotBlockItself(t *testing.T) {
 func TestEveryPolicyKeepsALoopMoving(t *testing.T) {
 	end := time.Now().Add(lasting(time.Second, time.Minute))
 	for _, name := range policy.Names() {
+		if name == "codel" {
+			continue // it drops what waits for long
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			law, err := policy.ByName(name)

@@ -104,6 +104,9 @@ func TestSeveralTopicsCloseTheWindowsThatHoldUpAllOfThem(t *testing.T) {
 		}
 		p := start(t, of.Stage, first.Feed, parts...)
 		for _, name := range slices.Concat(policy.Names(), policy.Names()) {
+			if name == "codel" {
+				continue // it drops what waits for long
+			}
 			next, err := policy.ByName(name)
 			require.NoError(t, err)
 			require.NoError(t, p.SetPolicy(next), name)

@@ -297,6 +297,9 @@ func TestEveryPolicyWritesEveryImageAndAllTheSame(t *testing.T) {
 	p := newPlace(t)
 	want := p.digest(t, "-policy", "erlda", "-workers", "1")
 	for _, name := range policy.Names() {
+		if name == "codel" {
+			continue // it drops what waits for long
+		}
 		for _, crash := range []string{"0", "0.3"} {
 			t.Run(name+" with crashes "+crash, func(t *testing.T) {
 				assert.Equal(t, want, p.digest(t, "-policy", name, "-crash", crash))
