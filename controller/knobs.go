@@ -156,11 +156,12 @@ var (
 		turn(t, w, st.Name, st.Quality, min(max(q, 0), 1))
 	}}}
 
-	// KnobSojourn is how long a command may wait in a stage's queue; 0 is no
-	// bound. A command that has waited for longer when its turn comes ends
-	// unhandled, as with stage.TTL: it is shed as expired, and leaves a letter.
-	// The option stays in force beside the knob. A stage with stage.Linger has
-	// at least a millisecond more than that time.
+	// KnobSojourn is how long a command may wait in a stage's queue, in whole
+	// microseconds and at most an hour; 0 is no bound. A command that has waited
+	// for longer when its turn comes ends unhandled, as with stage.TTL: it is
+	// shed as expired, and leaves a letter. The option stays in force beside the
+	// knob. A stage with stage.Linger has at least a millisecond more than that
+	// time.
 	KnobSojourn = &Setting[time.Duration]{rule{name: "sojourn", stage: (*settling).sojourn}}
 
 	// KnobRate bounds how many commands a second are admitted, at a stage or at
@@ -227,13 +228,13 @@ func (t *settling) batch(w wish, st *StageStats) {
 	}
 }
 
-// mostSojourn is the longest bound: an envelope records no earlier arrival.
-const mostSojourn = 24 * time.Hour
+// mostSojourn is the longest bound.
+const mostSojourn = time.Hour
 
 func (t *settling) sojourn(w wish, st *StageStats) {
-	bound := min(max(w.value.(time.Duration), 0), mostSojourn)
+	bound := min(max(w.value.(time.Duration), 0), mostSojourn).Truncate(time.Microsecond)
 	if bound > 0 && st.Batch.Linger > 0 {
-		bound = max(bound, min(st.Batch.Linger, mostSojourn)+time.Millisecond)
+		bound = max(bound, min(st.Batch.Linger, mostSojourn)+time.Millisecond).Truncate(time.Microsecond)
 	}
 	turn(t, w, st.Name, st.Sojourn, bound)
 }

@@ -136,7 +136,7 @@ func (w *Worker) overdue(e *command.Envelope) bool {
 		return false
 	}
 	waited, known := e.Waited(w.pipeline.Now())
-	return known && waited > w.Member.Sojourn
+	return known && waited > time.Duration(w.Member.Sojourn)*time.Microsecond
 }
 
 // sift ends the commands of a batch whose callers' contexts have ended or that

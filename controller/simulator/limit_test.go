@@ -102,19 +102,19 @@ func TestALimitLetsALoadInThatADependencyCanBear(t *testing.T) {
 // that more commands in flight take longer, and no more are done.
 func TestALimitDoesNotDriftUpwardsInAnHour(t *testing.T) {
 	hour := func(law controller.Policy) *simulator.Result {
-		m := dependency(4, 2, law)
+		m := dependency(2, 2, law)
 		m.Length, m.Warmup = time.Hour, 50*time.Minute
 		return run(t, m)
 	}
 	drifted := hour(gradient2{})
 	require.Equal(t, 200, drifted.Journal[len(drifted.Journal)-1].After)
-	require.Greater(t, drifted.Latency.Mean(), 450*milli)
+	require.Greater(t, drifted.Latency.Mean(), 900*milli)
 	r := hour(policy.Limit{})
 	least, most := limitsOf(r)
 	require.GreaterOrEqual(t, least, 1)
-	require.LessOrEqual(t, most, 20)
-	require.Greater(t, r.Throughput, 0.95*capacityOf(4))
-	require.Less(t, r.Latency.Mean(), 40*milli)
+	require.LessOrEqual(t, most, 16)
+	require.Greater(t, r.Throughput, 0.93*capacityOf(2))
+	require.Less(t, r.Latency.Mean(), 60*milli)
 }
 
 // The time of a call becomes three times as long within ten minutes, for reasons of its own: the limit must not fall so far that

@@ -82,7 +82,7 @@ func (st *stageState) apply(ch controller.Change) {
 	case controller.KnobQuality:
 		st.knobs.Quality = ch.After.(float64)
 	case controller.KnobSojourn:
-		st.knobs.Sojourn = ch.After.(time.Duration)
+		st.knobs.Sojourn = uint32(ch.After.(time.Duration) / time.Microsecond)
 	default:
 		if st.admission == nil {
 			st.admission = new(controller.Admission)
@@ -97,7 +97,7 @@ func (st *stageState) show(s *controller.StageStats) {
 	s.Pool, s.Instances, s.Priority = st.pool, st.knobs.Instances, st.knobs.Priority
 	s.Batch = controller.Batch{Max: st.knobs.Batch, Linger: st.knobs.Linger}
 	s.QueueCap, s.Enabled, s.Quality = st.knobs.Capacity, !st.knobs.Disabled, st.knobs.Quality
-	s.Sojourn, s.Discipline, s.Admission = st.knobs.Sojourn, st.discipline, st.admits()
+	s.Sojourn, s.Discipline, s.Admission = time.Duration(st.knobs.Sojourn)*time.Microsecond, st.discipline, st.admits()
 }
 
 // bind moves a stage to another pool. A stage that returns to its own pool

@@ -127,8 +127,10 @@ type Knobs struct {
 	Priority  int
 	Disabled  bool
 	Paused    bool
-	Quality   float64
-	Sojourn   time.Duration // how long a command may wait in the queue, besides the TTL; 0 is for ever
+	// Sojourn is how long a command may wait in the queue, besides the TTL, in
+	// microseconds; 0 is for ever. It has the room that alignment leaves.
+	Sojourn uint32
+	Quality float64
 }
 
 // knobs are the knobs with the values derived from them.

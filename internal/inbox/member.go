@@ -34,9 +34,6 @@ type Member struct {
 	// lends one, or nil: then the worker must make one. It is the worker's for
 	// as long as it is at the inbox, and is returned to the idle instances.
 	Instance any
-	// Sojourn is how long the commands of the batch may have waited when they
-	// are started; 0: for ever. The inbox sets it with each batch.
-	Sojourn time.Duration
 	// Part is the worker's part in the line of the stage where it is; nil until
 	// a line has one for it.
 	Part *line.Part
@@ -55,6 +52,10 @@ type Member struct {
 	// [Pipeline.Follows] is set, before it looks whether the inbox is halted.
 	// Unless it is 0, the inbox sets it to NoneBegun with each batch.
 	Begun atomic.Int32
+	// Sojourn is how long the commands of the batch may have waited when they
+	// are started, in microseconds; 0: for ever. The inbox sets it with each
+	// batch.
+	Sojourn uint32
 	// Called is an idle worker that a hand-over of this one has called with
 	// DefersWakes, for this one to wake. Only the worker touches the two.
 	Called *Member

@@ -240,7 +240,7 @@ func (s *state) count(so func(*command.Envelope) bool) int {
 // ttl is how long a command may wait in the queue: by the option, or by a
 // policy; 0 is for ever.
 func (s *state) ttl() time.Duration {
-	if bound := s.knobs.Sojourn; bound > 0 && (s.cfg.TTL == 0 || bound < s.cfg.TTL) {
+	if bound := time.Duration(s.knobs.Sojourn) * time.Microsecond; bound > 0 && (s.cfg.TTL == 0 || bound < s.cfg.TTL) {
 		return bound
 	}
 	return s.cfg.TTL
