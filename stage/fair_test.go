@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -520,4 +521,46 @@ func TestWhatIsWrongWithAFairStageIsReported(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+}
+
+// A thousand tenants send, the first of them most, and the last ones seldom. One more tenant sends as much as all of them, which is
+// more than the stage can do. A handler takes ten milliseconds, which is the time of a command in an empty stage.
+func TestATenantThatSendsHalfOfAllTakesNothingFromAThousandOthers(t *testing.T) {
+	const tenants, flooder, takes = 1000, 1000, 10 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		sent, done := make([]int, tenants+1), make([]int, tenants+1)
+		var quiet []time.Duration
+		s := stage.Func("s", func(_ context.Context, i item) behaviour.Outcome {
+			time.Sleep(takes)
+			mu.Lock()
+			defer mu.Unlock()
+			done[i.key]++
+			if i.key >= tenants/2 && i.key != flooder {
+				quiet = append(quiet, time.Duration(time.Now().UnixNano()-int64(i.n)))
+			}
+			return behaviour.OK(nil)
+		}, stage.Fair(keyOf, nil, 0), stage.Workers(16, 16), stage.Overflow(stage.Reject))
+		p := run(t, s, pipeline.Control(policy.Fixed{}))
+		draw := rand.New(rand.NewPCG(1, 2))
+		zipf := rand.NewZipf(draw, 1.1, 10, tenants-1)
+		const rate = 2400 // in a second, and the workers can do 1,600
+		for range 20 * rate {
+			key := flooder
+			if draw.IntN(2) == 0 {
+				key = int(zipf.Uint64())
+			}
+			sent[key]++
+			_ = s.Submit(t.Context(), item{key, int(time.Now().UnixNano())})
+			time.Sleep(time.Duration(draw.ExpFloat64() * float64(time.Second) / rate))
+		}
+		require.NoError(t, p.Drain(t.Context()))
+		for key := range tenants {
+			require.GreaterOrEqual(t, float64(done[key]), 0.95*float64(sent[key]), "tenant %d", key)
+		}
+		slices.Sort(quiet)
+		t.Logf("quiet tenants: p50 %v, p99 %v", quiet[len(quiet)/2], quiet[len(quiet)*99/100])
+		require.LessOrEqual(t, quiet[len(quiet)*99/100], 2*takes, "the 99th percentile of the time of quiet tenants")
+		require.Less(t, done[flooder], sent[flooder], "it is not overload otherwise")
+	})
 }

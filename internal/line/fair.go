@@ -79,8 +79,8 @@ type Shares struct {
 const mostRounds = 16
 
 // mostLooked is among how many lanes the fullest is searched for: a stage that
-// drops may do so for each command.
-const mostLooked = 1024
+// drops may do so for each command, and each reading of the accounts does.
+const mostLooked = 256
 
 // Fair returns the line of a stage that keys share by their weights.
 func Fair(s Shares) Line {

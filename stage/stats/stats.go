@@ -48,7 +48,7 @@ type Queue struct {
 	RateKeys int
 	// FairKeys is the number of keys of a stage.Fair stage that have commands
 	// in the queue, and FairMost how many commands the key has that has the
-	// most for its weight, among a thousand keys.
+	// most for its weight, of the 256 keys that are looked at.
 	FairKeys, FairMost int
 }
 
