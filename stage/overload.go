@@ -23,9 +23,11 @@ type Overload struct {
 	Reason reason.Reason
 	// RetryAfter is a hint when to try again, always more than 0. For
 	// reason.Rate it is the time until the rate allows the next command, which
-	// another submitter may take. An error of an adapter may have the time that
-	// another program has asked for, which may be any. Otherwise it is a
-	// second.
+	// another submitter may take. For the ErrFull of a full stage it is for how
+	// long the command would wait if it had been queued: the commands in the
+	// queue, by the rate at which commands have left it. An error of an adapter
+	// may have the time that another program has asked for, which may be any.
+	// Otherwise it is a second.
 	RetryAfter time.Duration
 	// Tried says that another try of the command counts as one: it uses up an
 	// attempt of a [RetryPolicy]. The command was tried, or waiting may be in
@@ -61,8 +63,12 @@ type Overload struct {
 // for a command that was accepted and whose handler, or caller, ran out of
 // time.
 func Overloaded(err error) (o Overload, ok bool) {
-	if o, ok = overloadOf(err); ok && o.RetryAfter <= 0 {
-		o.RetryAfter = defaultRetryAfter
+	if o, ok = overloadOf(err); !ok || o.RetryAfter > 0 {
+		return o, ok
+	}
+	o.RetryAfter = defaultRetryAfter
+	if full, is := errors.AsType[*inbox.FullError](err); is && full.Wait > 0 {
+		o.RetryAfter = full.Wait
 	}
 	return o, ok
 }

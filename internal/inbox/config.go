@@ -31,6 +31,16 @@ var (
 	ErrElsewhere  = errors.New("stage: it runs in another process")
 )
 
+// FullError is an ErrFull that says for how long the command would wait, if it
+// had found a slot; 0 if that is not known.
+type FullError struct{ Wait time.Duration }
+
+// Error returns the text of ErrFull.
+func (*FullError) Error() string { return ErrFull.Error() }
+
+// Unwrap returns ErrFull.
+func (*FullError) Unwrap() error { return ErrFull }
+
 // Overflow says what a full inbox does with one more command.
 type Overflow uint8
 

@@ -3,6 +3,7 @@ package inbox
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/line"
@@ -71,7 +72,15 @@ func (s *state) fullError(at place) error {
 	if s.isKeyFull(at) {
 		return noKeyPlaceError{s.queue.bound.Most()}
 	}
-	return ErrFull
+	return &FullError{s.forecastWait()}
+}
+
+// forecastWait returns for how long a command that is queued now would wait, 0
+// if that is not known.
+func (s *state) forecastWait() time.Duration {
+	queued := s.queue.fresh()
+	left := int64(s.counts.Submitted+s.counts.Received) - int64(queued)
+	return s.forecast.Wait(s.now(), left, queued, s.pace.service/time.Duration(max(s.workers.live, 1)))
 }
 
 // keyCapacity is how many slots the commands of one key may hold; 0: any

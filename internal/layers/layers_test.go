@@ -20,6 +20,7 @@ import (
 const layers = `
 -- ground: pure. No goroutines, no locks, no clock.
 internal/backoff:
+internal/forecast:
 internal/bigstack:
 internal/plain:
 internal/link:
@@ -67,7 +68,7 @@ internal/line:      behaviour coordination/guard stage/queue
 internal/gate:      controller stage/queue stage/reason
                     internal/command internal/plain internal/plain/apart
 internal/inbox:      behaviour controller stage/queue stage/reason stage/stats
-                    internal/backoff internal/command internal/gate internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/rate
+                    internal/backoff internal/command internal/forecast internal/gate internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/rate
                     internal/steer internal/yield
 internal/version:   behaviour internal/crash internal/inbox internal/plain
 
