@@ -97,10 +97,10 @@ func (s *state) totals(now int64) stats.Counts {
 }
 
 func (c *counts) cloneReasons() stats.Reasons {
-	r := c.reasons
-	if r == nil {
+	if c.refused == nil {
 		return stats.Reasons{}
 	}
+	r := &c.refused.reasons
 	return stats.Reasons{Rejected: maps.Clone(r.Rejected), Shed: maps.Clone(r.Shed), DeadLettered: maps.Clone(r.DeadLettered)}
 }
 

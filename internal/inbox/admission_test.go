@@ -211,7 +211,7 @@ func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {
 	require.ErrorContains(t, submitTo(handlerContext{inbox: tb.inboxes[1]}.ctx(t), tb.inboxes[0], 1), "on a back edge")
 	require.ErrorContains(t, submitTo(handlerContext{tb.inboxes[0], true}.ctx(t), tb.inboxes[1], 1), "whose worker is shared")
 	for _, in := range tb.inboxes {
-		require.EqualValues(t, 1, in.state.counts.reasons.Rejected[reason.Full])
+		require.EqualValues(t, 1, in.state.counts.refused.reasons.Rejected[reason.Full])
 	}
 	tb.SetAdmission(controller.Admission{Limit: 1})
 	tb.inboxes[1].Settings().Adjust(func(k *Knobs) { k.Capacity = 9 })

@@ -61,7 +61,7 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 	require.Zero(t, in.Turn(m, new(Tally), true))
 	for _, cmd := range []string{"a", "b"} {
 		ticket := command.NewTicket(func(any, error) {
-			require.EqualValues(t, 2, in.state.counts.reasons.DeadLettered[reason.Stopped], "the end is booked before it is reported")
+			require.EqualValues(t, 2, in.state.counts.refused.reasons.DeadLettered[reason.Stopped], "the end is booked before it is reported")
 			note("ticket " + cmd)
 		})
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd, From: ticket.Origin()}))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/forecast"
 	"github.com/golda-dev/golda/internal/gate"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/line"
@@ -264,9 +265,16 @@ type counts struct {
 	gauges
 	stats.Counts // totals; [state.totals] adds counts that are written elsewhere
 
-	reasons    *stats.Reasons // nil if there is none yet
-	abandoned  int32          // handlers that were given up and still run
+	refused    *refused // nil if no command was refused, shed or given up yet
+	abandoned  int32    // handlers that were given up and still run
 	wait, work histogram.Histogram
+}
+
+// refused is what is known of commands that were not accepted or not handled.
+// Most stages have none.
+type refused struct {
+	reasons  stats.Reasons
+	forecast forecast.Forecast // of how long a refused command would have waited
 }
 
 func (c *counts) addRejected(why reason.Reason, n int) {
@@ -290,13 +298,16 @@ func (c *counts) addDeadLettered(why reason.Reason, n int) {
 	}
 }
 
-// byReason returns the totals by reason, and makes them the first time: most
-// stages refuse and shed no command.
-func (c *counts) byReason() *stats.Reasons {
-	if c.reasons == nil {
-		c.reasons = new(stats.Reasons)
+// byReason returns the totals by reason.
+func (c *counts) byReason() *stats.Reasons { return &c.ofRefused().reasons }
+
+// ofRefused returns what is known of refused commands, and makes it the first
+// time.
+func (c *counts) ofRefused() *refused {
+	if c.refused == nil {
+		c.refused = new(refused)
 	}
-	return c.reasons
+	return c.refused
 }
 
 func addReason(by *map[reason.Reason]uint64, why reason.Reason, n int) {

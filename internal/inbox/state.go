@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/forecast"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
@@ -33,8 +32,7 @@ type state struct {
 	waiters     waiters // commands that wait for a free slot
 	delayed     delayed
 	lapsing     lapsing
-	retryBudget *budget           // nil: any number of retries
-	forecast    forecast.Forecast // of how long a refused command would wait
+	retryBudget *budget // nil: any number of retries
 	sole        soleWorker
 	unstarted   unstarted
 	counts      counts
