@@ -494,8 +494,11 @@ func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o be
 	o = s.send(c, sealed)
 	err = o.Err()
 	if worker, ok := c.Value(link.EmitterKey{}).(link.Deferrer); ok && err == nil {
-		if deferred = worker.Defer(s, w); !deferred {
-			err = errCrashed // the worker was given up: the result does not leave
+		if deferred = worker.Defer(s, w); !deferred { // the result does not leave
+			err = errCrashed
+			if cause := context.Cause(c); cause != nil {
+				err = plain.Wrap("window: the worker that passed on the window was given up", cause)
+			}
 		}
 	}
 	return o

@@ -55,6 +55,35 @@ func TestAFunctionThatHangsHoldsUpItsKeyOnly(t *testing.T) {
 	})
 }
 
+// The function of the route is slower than the stage's time limit and grace, so the worker that passes on the window is given up. It
+// returns before the other commands of the window are over their time.
+func TestCommandsWhoseWindowWasPassedOnTooSlowlyAreOverTheirTime(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		of := by(window.Bounds[word]{Count: 3}, stage.Timeout(time.Second), stage.Grace(100*time.Millisecond))
+		sink := stage.Sink("sink", func(context.Context, group) error { return nil })
+		p, err := pipeline.New("test", of.Route(func(group, int) int { time.Sleep(600 * time.Millisecond); return 0 }, sink),
+			pipeline.Logger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		var tickets []*stage.Ticket
+		for _, w := range words("a1", "a2", "a3") {
+			ticket, err := of.Ask(t.Context(), w)
+			require.NoError(t, err)
+			if tickets = append(tickets, ticket); len(tickets) == 1 {
+				time.Sleep(900 * time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		require.True(t, stage.Crashed(tickets[0].Err()), "it is the one that passes on: %v", tickets[0].Err())
+		for _, ticket := range tickets[1:] {
+			require.ErrorIs(t, ticket.Err(), stage.ErrTimeout)
+			require.ErrorContains(t, ticket.Err(), "window: the worker that passed on the window was given up")
+		}
+		require.Zero(t, sink.Snapshot().Counts.Accepted)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
 func TestAFunctionThatEndsItsGoroutineCostsItsCommandOnly(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		b := start(t, window.Join("join", word.of, window.Parts[word]{Limit: time.Minute, Whole: func(all []word) bool {
