@@ -21,11 +21,11 @@ func (t *settling) rate(w wish, name string, is *Admission) {
 
 func (t *settling) shed(w wish, name string, is *Admission) {
 	x := w.value.(Shed)
-	if math.IsNaN(x.Probability) {
+	if math.IsNaN(x.Probability) || math.IsNaN(x.Edge) {
 		t.faultf(w, name, "not a number")
 		return
 	}
-	x.Probability = min(max(x.Probability, 0), 1)
+	x.Probability, x.Edge = min(max(x.Probability, 0), 1), min(max(x.Edge, 0), 1)
 	turn(t, w, name, is.Shed, x)
 }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -73,20 +74,45 @@ func (r Rate) String() string {
 }
 
 // Shed refuses commands at admission: each command with a priority below Below,
-// and each other command with this Probability. The zero Shed refuses only
-// commands of negative priority; commands have one only if the submitter sets
-// it.
+// each command of just this priority with the probability Edge, and each
+// command with this Probability. The zero Shed refuses none, and does not look
+// at priorities; with the lowest Below it looks and refuses none.
 type Shed struct {
 	Below       int
+	Edge        float64
 	Probability float64
 }
 
-// String returns, for example, "below 3 and 25%", or "none".
-func (x Shed) String() string {
-	if x == (Shed{}) {
-		return "none"
+// Share returns which share of the commands of a priority is refused, from 0 to
+// 1.
+func (x Shed) Share(priority int) float64 {
+	switch {
+	case x == (Shed{}):
+		return 0
+	case priority < x.Below:
+		return 1
+	case priority == x.Below:
+		return max(x.Edge, x.Probability)
+	default:
+		return x.Probability
 	}
-	return fmt.Sprintf("below %d and %g%%", x.Below, 100*x.Probability)
+}
+
+// String returns, for example, "below 3 and 25%", "below 3 and 40% of 3", or
+// "none".
+func (x Shed) String() string {
+	switch {
+	case x == (Shed{}):
+		return "none"
+	case x == (Shed{Below: math.MinInt}):
+		return "none, but it looks at priorities"
+	case x.Edge == 0:
+		return fmt.Sprintf("below %d and %g%%", x.Below, 100*x.Probability)
+	case x.Probability == 0:
+		return fmt.Sprintf("below %d and %.4g%% of %[1]d", x.Below, 100*x.Edge)
+	default:
+		return fmt.Sprintf("below %d, %.4g%% of %[1]d and %[3]g%%", x.Below, 100*x.Edge, 100*x.Probability)
+	}
 }
 
 // Gate decides on each command at admission. Gates are the one part of a policy

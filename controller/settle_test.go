@@ -563,10 +563,14 @@ func TestValuesPrintShortInAJournal(t *testing.T) {
 		"2.5/s, 3 at once": controller.Rate{PerSecond: 2.5, Burst: 3},
 		"none":             controller.Shed{},
 		"below 3 and 25%":  controller.Shed{Below: 3, Probability: 0.25},
-		"shared FIFO":      controller.SharedFIFO,
-		"shared priority":  controller.SharedPriority,
-		"polled":           controller.Polled,
-		"unknown":          controller.Dispatch(77),
+
+		"none, but it looks at priorities": controller.Shed{Below: math.MinInt},
+		"below 3 and 40% of 3":             controller.Shed{Below: 3, Edge: 0.4},
+		"below 3, 40% of 3 and 5%":         controller.Shed{Below: 3, Edge: 0.4, Probability: 0.05},
+		"shared FIFO":                      controller.SharedFIFO,
+		"shared priority":                  controller.SharedPriority,
+		"polled":                           controller.Polled,
+		"unknown":                          controller.Dispatch(77),
 	} {
 		require.Equal(t, want, v.String())
 	}

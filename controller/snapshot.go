@@ -48,6 +48,9 @@ type Snapshot struct {
 	// Entry is how the pipeline admits commands from outside. A group's
 	// controller cannot change it and sees the zero Admission.
 	Entry Admission
+	// Priorities are the priorities of about 1,000 commands that the Shed of the
+	// Entry has lately looked at, in no order. They are nil while it is zero.
+	Priorities []int
 	// Stages are in the order in which the pipeline was put together.
 	Stages []StageStats
 	// Pools lists the pools of workers: first each stage's own, in the order of
@@ -104,6 +107,9 @@ type StageStats struct {
 	// as Instances allows. So a policy adds workers only when workers are
 	// short.
 	QueueLen, QueueCap int
+	// Submitters is the number of callers outside the pipeline that wait for a
+	// free slot.
+	Submitters int
 	// OldestWait is how long the next command has waited. It is approximate:
 	// the clock is not read for every command.
 	OldestWait time.Duration
@@ -165,8 +171,11 @@ type StageStats struct {
 	// Sojourn is how long a command may wait in the queue, if a policy bounds
 	// that; 0: it does not. See [KnobSojourn].
 	Sojourn time.Duration
-	// Admission is how the stage admits submitted commands.
-	Admission Admission
+	// Admission is how the stage admits submitted commands, and Priorities are
+	// the priorities of about 1,000 commands that its Shed has lately looked
+	// at, in no order; nil while it is zero.
+	Admission  Admission
+	Priorities []int
 
 	// Total counts since the pipeline started and only grows. Window is the
 	// part of Total that was counted since the previous call of this

@@ -22,7 +22,9 @@ import (
 
 // admitting returns the names of the policies that refuse and drop no command.
 func admitting() []string {
-	return slices.DeleteFunc(policy.Names(), func(name string) bool { return name == "seda:cruz" || name == "codel" })
+	return slices.DeleteFunc(policy.Names(), func(name string) bool {
+		return slices.Contains([]string{"seda:cruz", "codel", "shed"}, name)
+	})
 }
 
 // laws returns all named policies that refuse no command, and all ways to share workers.

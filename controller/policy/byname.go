@@ -67,6 +67,7 @@ func all() []controller.Policy {
 		SEDA{},
 		SEDA{Preset: Cruz},
 		SEDA{Preset: Welsh},
+		Shed{},
 		SRPT{},
 		SRPT{Form: Polled},
 		SRPT{Form: Polled, Preset: Cruz},

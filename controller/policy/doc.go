@@ -19,6 +19,7 @@
 //	policy.MG1{}                    // the same, by the square root of how busy each stage is
 //	policy.SEDA{}                   // one more by the length of the queue, one less by idleness
 //	policy.SEDA{Preset: policy.Cruz}
+//	policy.Shed{}                   // refuses the least important commands under overload
 //	policy.SRPT{}                   // shared workers finish first the commands with the least work left
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //

@@ -16,6 +16,7 @@ type row struct {
 	stages  []controller.StageStats
 	pools   []controller.PoolStats // the shared ones
 	usage   float64                // of the CPUs; 0: not known
+	entry   controller.Admission
 	c       controller.Controller
 	journal *steer.Journal
 	err     error // the first error
@@ -60,7 +61,7 @@ func (f *row) ask(kind controller.EventKind) {
 			f.stages[i].Total = plus(f.stages[i].Total, f.stages[i].Window)
 		}
 	}
-	s := &controller.Snapshot{At: f.now, CPUs: 2, CPUUsage: f.usage, Stages: slices.Clone(f.stages), Pools: slices.Clone(f.pools)}
+	s := &controller.Snapshot{At: f.now, CPUs: 2, CPUUsage: f.usage, Entry: f.entry, Stages: slices.Clone(f.stages), Pools: slices.Clone(f.pools)}
 	var d controller.Decisions
 	if err := controller.Ask(f.c, controller.Event{Kind: kind}, s, &d); err != nil && f.err == nil {
 		f.err = err
@@ -82,6 +83,10 @@ func (f *row) turn(c controller.Change) {
 		s.Pool(c.StageName).Workers = c.After.(int)
 		return
 	}
+	if c.Stage == controller.Entry {
+		f.admit(c)
+		return
+	}
 	switch n := &f.stages[c.Stage]; c.What {
 	case controller.KnobWorkers:
 		n.Workers = c.After.(int)
@@ -90,6 +95,13 @@ func (f *row) turn(c controller.Change) {
 	case controller.KnobGate:
 		n.Admission.Gate, _ = c.After.(controller.Gate)
 	default:
+	}
+}
+
+// admit applies a change of the entry.
+func (f *row) admit(c controller.Change) {
+	if x, ok := c.After.(controller.Shed); ok {
+		f.entry.Shed = x
 	}
 }
 

@@ -23,8 +23,9 @@ type Model struct {
 	Stages  []Stage
 	// Policy controls the stages of each process, as in a pipeline; nil: their
 	// workers stay as they are. It may change the workers, the capacities, the
-	// limits, the longest waits and the order (fifo or lifo) of
-	// stages. Other wishes are not simulated, and an error.
+	// limits, the longest waits and the order (fifo or lifo) of stages, and
+	// without a Fleet it may shed commands. Other wishes are not simulated, and
+	// an error.
 	Policy controller.Policy
 	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
 	Fleet  *Fleet // processes behind a durable queue; nil: one process, whose queues are in memory
@@ -32,8 +33,9 @@ type Model struct {
 
 // Source is a source of commands.
 type Source struct {
-	To   string // a stage
-	Load Load
+	To       string // a stage
+	Load     Load
+	Priority int // of its commands, for a policy that sheds
 }
 
 // Stage is a stage of a model. A worker handles one command after the other. A
@@ -153,7 +155,7 @@ func (m Model) Check() error {
 				"with a Fleet all sources lead to one stage, and not to %q and %q", m.Sources[0].To, src.To))
 	}
 	if m.Policy != nil {
-		faults = append(faults, m.Policy.Check(), checkClaims(m.Policy))
+		faults = append(faults, m.Policy.Check(), m.checkClaims(m.Policy))
 	}
 	if m.Fleet != nil {
 		faults = append(faults, m.Fleet.check())
@@ -251,13 +253,13 @@ func (f *Fleet) check() error {
 }
 
 // checkClaims refuses a policy that needs knobs that are not simulated.
-func checkClaims(p controller.Policy) error {
+func (m *Model) checkClaims(p controller.Policy) error {
 	c, ok := p.(controller.Claimer)
 	if !ok {
 		return nil
 	}
 	for _, k := range c.Claims() {
-		if !slices.Contains(simulated, k) {
+		if !slices.Contains(simulated, k) && (k != controller.KnobShed || m.Fleet != nil) {
 			return fault(true, "policy %q changes %s, which is not simulated", p.Name(), k)
 		}
 	}

@@ -19,6 +19,7 @@ type process struct {
 	stations []*station
 	cpu      cpu
 	member   member // of the fleet
+	door     door
 
 	controller controller.Controller // nil: there is no policy
 	windows    steer.Windows
@@ -122,7 +123,9 @@ func (p *process) ask(ev controller.Event) {
 		return
 	}
 	for _, c := range changes {
-		if c.Stage < 0 || !p.stations[c.Stage].apply(c) {
+		if c.What == controller.KnobShed {
+			p.doorOf(c.Stage).set(c.After.(controller.Shed))
+		} else if c.Stage < 0 || !p.stations[c.Stage].apply(c) {
 			p.run.fault = fault(true, "policy %q changes %s, which is not simulated: of %s", name, c.What, c.StageName)
 			return
 		}
@@ -130,6 +133,14 @@ func (p *process) ask(ev controller.Event) {
 			p.run.journal.Add(c)
 		}
 	}
+}
+
+// doorOf returns the door of a stage, or of the process.
+func (p *process) doorOf(stage controller.StageID) *door {
+	if stage == controller.Entry {
+		return &p.door
+	}
+	return &p.stations[stage].door
 }
 
 // look fills the snapshot in.
@@ -143,6 +154,7 @@ func (p *process) look(ev controller.Event) {
 	s.Stages = s.Stages[:0]
 	s.Pools = s.Pools[:0]
 	s.InFlight = 0
+	s.Entry.Shed, s.Priorities = p.door.shed, p.door.seen
 	for i, st := range p.stations {
 		s.Stages = append(s.Stages, st.stats())
 		s.InFlight += st.queue.n + st.busy + st.blocked + st.kept
@@ -178,8 +190,8 @@ func (s *station) stats() controller.StageStats {
 		QueueLen: s.queue.ready.Len(), QueueCap: s.capacity, OldestWait: oldest, InHand: s.busy + s.blocked,
 		Workers: s.workers, MinWorkers: s.Workers, MaxWorkers: s.Most, Busy: s.busy, Blocked: s.blocked,
 		Needs: s.Workers, Pool: s.Name, Instances: s.Most, FreeInstances: max(s.Most-s.busy-s.blocked, 0),
-		Discipline: s.queue.discipline(), Sojourn: s.sojourn, Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1, Admission: controller.Admission{Limit: s.limit},
-		Total: s.totals,
+		Discipline: s.queue.discipline(), Sojourn: s.sojourn, Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1, Admission: controller.Admission{Limit: s.limit, Shed: s.door.shed},
+		Total: s.totals, Submitters: s.waiters.Len(), Priorities: s.door.seen,
 	}
 }
 

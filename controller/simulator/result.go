@@ -19,9 +19,10 @@ type Result struct {
 	//
 	//	Arrived = Done + Shed + Refused + InFlight
 	Arrived, Done, InFlight uint64
-	Shed                    uint64 // messages of which a command was forwarded or emitted to a full stage that has Reject
-	Refused                 uint64 // messages for which there was no place in the first queue
-	Redelivered             uint64 // messages of processes that were killed: their commands began again
+	Shed                    uint64   // messages of which a command was forwarded or emitted to a full stage that has Reject
+	Refused                 uint64   // messages for which there was no place in the first queue, or that a policy shed
+	RefusedOf               []uint64 // of Refused, by the sources of the model
+	Redelivered             uint64   // messages of processes that were killed: their commands began again
 
 	// From the end of the warm-up on.
 	Throughput float64 // messages a second that were done
@@ -196,7 +197,7 @@ func (r *run) result() *Result {
 	now, since := r.collect(), r.before
 	span := (r.model.Length - r.model.Warmup).Seconds()
 	res := &Result{
-		Arrived: r.arrived, Done: r.done, Shed: r.lost, Refused: r.refused, Redelivered: r.redelivered,
+		Arrived: r.arrived, Done: r.done, Shed: r.lost, Refused: r.refused, RefusedOf: r.refusedOf, Redelivered: r.redelivered,
 		Throughput: float64(now.done-since.done) / span, InSystem: (now.inSystem - since.inSystem) / span,
 		Latency: r.latency, Processes: (now.alive - since.alive) / span,
 		Series: r.series, Journal: r.journal.Entries(),

@@ -57,8 +57,10 @@ type run struct {
 	freed    struct{ commands, messages []int32 }
 	moves    []move // scratch
 	keys     *rand.Rand
+	chance   *rand.Rand // of doors
 
 	arrived, done, lost, refused, redelivered uint64
+	refusedOf                                 []uint64 // by source
 	latency                                   Latency
 	recent                                    Latency // since the last point
 	inSystem                                  float64 // messages in flight, multiplied by seconds
@@ -86,12 +88,13 @@ type message struct {
 	shed    bool  // one of its commands was
 	left    int32 // commands that have not ended
 	key     uint32
+	source  int32
 	arrived time.Duration
 	process *process // nil: it is in the server
 }
 
 func newRun(m *Model) *run {
-	r := &run{model: m, nodes: nodes(m), keys: stream(m, -1)}
+	r := &run{model: m, nodes: nodes(m), keys: stream(m, -1), chance: stream(m, math.MaxInt), refusedOf: make([]uint64, len(m.Sources))}
 	r.calendar.enter(event{at: m.Warmup, kind: warm})
 	if m.Fleet != nil {
 		r.fleet = newFleet(r)
@@ -180,6 +183,7 @@ func (r *run) arrive(id int32) {
 	r.arrived++
 	r.count(1)
 	msg := r.newMessage()
+	r.messages[msg].source = id
 	if r.fleet != nil {
 		r.fleet.publish(msg)
 	} else {
@@ -192,7 +196,13 @@ func (r *run) arrive(id int32) {
 func (r *run) enter(msg int32, p *process, to int) {
 	m := &r.messages[msg]
 	m.process, m.left = p, 1
-	p.stations[to].submit(r.newCommand(msg))
+	s, priority := p.stations[to], r.model.Sources[m.source].Priority
+	if p.door.refuses(priority, r.chance) || s.door.refuses(priority, r.chance) {
+		s.totals.Rejected++
+		r.refuse(msg)
+		return
+	}
+	s.submit(r.newCommand(msg))
 }
 
 // count counts messages in flight.
@@ -263,6 +273,7 @@ func (r *run) shed(id int32) {
 // refuse ends a message that was not accepted.
 func (r *run) refuse(msg int32) {
 	r.refused++
+	r.refusedOf[r.messages[msg].source]++
 	r.end(msg)
 }
 

@@ -16,6 +16,7 @@ type station struct {
 	run               *run
 	process           *process
 	queue             line
+	door              door
 	capacity, workers int
 	limit             int           // commands here at once, queued or not; 0: any number
 	sojourn           time.Duration // after which a command in the queue is shed; 0: never

@@ -47,7 +47,7 @@ func narrow(
 		n.Pools = append(n.Pools, p)
 	}
 	if group != "" {
-		n.Entry, n.InFlight = controller.Admission{}, 0
+		n.Entry, n.Priorities, n.InFlight = controller.Admission{}, nil, 0
 		for i := range n.Stages {
 			n.InFlight += n.Stages[i].QueueLen + n.Stages[i].InHand
 		}

@@ -16,7 +16,7 @@ func (l *Loop) snapshot(r Reading) *controller.Snapshot {
 	cpus := runtime.GOMAXPROCS(0)
 	s := &controller.Snapshot{
 		At: time.Duration(l.Host.Now()), CPUs: cpus, CPUUsage: l.cpu.usage(cpus),
-		InFlight: r.InFlight, Entry: l.state.entry,
+		InFlight: r.InFlight, Entry: l.state.entry, Priorities: l.Host.Priorities(),
 		Stages: make([]controller.StageStats, 0, len(r.Stages)),
 	}
 	if l.state.machine {
@@ -38,8 +38,9 @@ func (l *Loop) snapshot(r Reading) *controller.Snapshot {
 func statsOf(c *engine.Core, st *stageState, accounts *inbox.Accounts) controller.StageStats {
 	s := controller.StageStats{
 		Name:     c.Name(),
-		QueueLen: accounts.Due, OldestWait: accounts.Oldest,
-		InHand: accounts.InBatches, Busy: accounts.Workers.Busy, Blocked: accounts.Workers.Blocked, Stalled: accounts.Pool != nil && accounts.Stalled,
+		QueueLen: accounts.Due, OldestWait: accounts.Oldest, Submitters: accounts.Queue.Submitters,
+		Priorities: c.Inbox().Settings().Priorities(),
+		InHand:     accounts.InBatches, Busy: accounts.Workers.Busy, Blocked: accounts.Workers.Blocked, Stalled: accounts.Pool != nil && accounts.Stalled,
 		Needs:         min(c.Spec().Asked(), st.knobs.Instances),
 		FreeInstances: max(st.knobs.Instances-accounts.Out, 0),
 		Paused:        st.knobs.Paused, Blocking: c.Spec().Blocking(),

@@ -269,6 +269,9 @@ func (a *loopActor) log(p *activePolicy) *slog.Logger {
 	return a.loop.Log.With("group", p.group)
 }
 
+// following are the knobs that follow the load.
+var following = []controller.Knob{controller.KnobVisit, controller.KnobLimit, controller.KnobSojourn, controller.KnobRate}
+
 // write writes a change to the journal and the log. A visit plan that is
 // renewed every round, and bounds that follow the load, would crowd out all
 // else: of consecutive changes of these the journal keeps one entry, and the
@@ -276,8 +279,9 @@ func (a *loopActor) log(p *activePolicy) *slog.Logger {
 func (a *loopActor) write(ch controller.Change) {
 	l := a.loop
 	level, add := slog.LevelInfo, func(ch controller.Change) { l.journal.Add(ch) }
-	switch ch.What {
-	case controller.KnobVisit, controller.KnobLimit, controller.KnobSojourn, controller.KnobRate:
+	follows := ch.What == controller.KnobShed && ch.Before != (controller.Shed{}) && ch.After != (controller.Shed{})
+	switch {
+	case follows, slices.Contains(following, ch.What):
 		level, add = slog.LevelDebug, l.journal.Amend
 	default:
 	}

@@ -28,7 +28,8 @@ type Rules struct {
 type rules struct {
 	gates []Gate
 	limit int
-	rate  *rate // of gates; nil if there is none
+	rate  *rate       // of gates; nil if there is none
+	seen  *priorities // by one of the gates; nil if there is none that asks for priorities
 }
 
 // Set replaces the gates. A rate takes over the saved commands of the rate
@@ -43,7 +44,10 @@ func (r *Rules) Set(a controller.Admission, now int64) {
 		next.gates = append(next.gates, policy{a.Gate})
 	}
 	if a.Shed != (controller.Shed{}) {
-		next.gates = append(next.gates, shed(a.Shed))
+		if next.seen = new(priorities); before != nil && before.seen != nil {
+			next.seen = before.seen
+		}
+		next.gates = append(next.gates, shed{a.Shed, next.seen})
 	}
 	if a.Rate.PerSecond > 0 {
 		next.rate = newRate(a.Rate, now)
@@ -64,6 +68,15 @@ func (r *Rules) Limit() int {
 		return set.limit
 	}
 	return 0
+}
+
+// Priorities returns the priorities of recent commands, in no order; nil if no
+// gate asks for them.
+func (r *Rules) Priorities() []int {
+	if set := r.set.Load(); set != nil && set.seen != nil {
+		return set.seen.list()
+	}
+	return nil
 }
 
 // Admit asks the gates in turn, until one refuses the command.
@@ -105,7 +118,11 @@ func (p policy) ask(cmd any, queued, capacity int) (err error) {
 }
 
 // shed refuses a share of the commands, and commands of low priority.
-type shed controller.Shed
+type shed struct {
+	controller.Shed
+
+	seen *priorities
+}
 
 // Admit refuses a command in favour of others.
 func (s shed) Admit(_ Door, e command.Envelope) (reason.Reason, error) {
@@ -113,7 +130,8 @@ func (s shed) Admit(_ Door, e command.Envelope) (reason.Reason, error) {
 	if p, ok := e.Command().(queue.Prioritized); ok {
 		priority = priorityOf(p)
 	}
-	if priority < s.Below || s.Probability > 0 && rand.Float64() < s.Probability {
+	s.seen.note(priority)
+	if share := s.Share(priority); share > 0 && rand.Float64() < share {
 		return reason.Policy, ErrPolicy
 	}
 	return "", nil

@@ -83,6 +83,14 @@ func (pl *Pipeline) SetAdmission(a controller.Admission) {
 	pl.entry.Notify()
 }
 
+// Priorities returns the priorities of commands that the pipeline's rules have
+// lately looked at.
+func (pl *Pipeline) Priorities() []int { return pl.entry.Priorities() }
+
+// Priorities returns the priorities of commands that the inbox's rules have
+// lately looked at.
+func (st Settings) Priorities() []int { return st.in.rules.Priorities() }
+
 // door is an inbox as its gates see it.
 type door Inbox
 
