@@ -22,6 +22,10 @@ type Change struct {
 	// Before and After have the type of the knob's values, see [Setting].
 	Before, After any
 	Why           string
+	// Varies says that the knob is turned again and again, see
+	// [Decisions.Vary]. Of such changes of one knob the journal keeps one entry
+	// for as long as no others come in between.
+	Varies bool
 }
 
 // String returns the change as one line of a log.

@@ -177,6 +177,8 @@ type wish struct {
 	value any
 	why   string
 	seq   int // the later of two wishes has the higher number
+
+	varies bool // it is one of many
 }
 
 // Every sets the time from this call to the next tick, and from then on between
@@ -223,6 +225,20 @@ func (d *Decisions) Keep(s StageID, pool string, why string) {
 	d.kept = append(d.kept, wish{target: t, why: why})
 }
 
+// Vary says that the wish for the number of workers of a stage's own pool (or
+// of a shared pool, if s is [NoStage]) is one of many: the controller turns the
+// knob again and again, to see what the stage makes of it. It is for the
+// journal only, which would otherwise hold nothing else.
+func (d *Decisions) Vary(s StageID, pool string) {
+	t := ofStage(KnobWorkers, s)
+	if s == NoStage {
+		t = ofPool(KnobWorkers, pool)
+	}
+	if i, ok := d.place[t]; ok {
+		d.wishes[i].varies = true
+	}
+}
+
 // Steal moves n workers from the victim's own pool to the thief's; fewer if the
 // bounds of either pool do not allow n. Their sum stays the same. Steals are
 // applied after all wishes of [KnobWorkers], one after the other, so that no steal
@@ -234,7 +250,7 @@ func (d *Decisions) Steal(thief, victim StageID, n int, why string) {
 
 func (d *Decisions) wish(t target, value any, why string) {
 	d.count++
-	w := wish{t, value, why, d.count}
+	w := wish{target: t, value: value, why: why, seq: d.count}
 	if i, ok := d.place[t]; ok {
 		d.wishes[i] = w
 		return

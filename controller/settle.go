@@ -100,7 +100,7 @@ func turn[T comparable](t *settling, w wish, name string, before, after T) {
 func (t *settling) note(w wish, name string, before, after any) {
 	t.changes = append(t.changes, Change{
 		At: t.s.At, Policy: t.policy, Stage: w.stage, StageName: name,
-		What: w.knob, Before: before, After: after, Why: cmp.Or(w.why, "no reason given"),
+		What: w.knob, Before: before, After: after, Why: cmp.Or(w.why, "no reason given"), Varies: w.varies,
 	})
 }
 

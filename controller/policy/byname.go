@@ -59,6 +59,7 @@ func all() []controller.Policy {
 		ERLDA{},
 		ERLDA{Preset: Areias},
 		Fixed{},
+		Hill{},
 		Limit{},
 		LRB{},
 		LRB{Preset: Cruz},

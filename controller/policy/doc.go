@@ -14,6 +14,7 @@
 //	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools
+//	policy.Hill{}                   // the number of workers with which a blocking stage gets most done
 //	policy.Limit{}                  // no more calls under way than what is called bears
 //	policy.LRB{}                    // shared workers visit stages as often as work arrives
 //	policy.MG1{}                    // the same, by the square root of how busy each stage is

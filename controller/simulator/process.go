@@ -129,7 +129,11 @@ func (p *process) ask(ev controller.Event) {
 			p.run.fault = fault(true, "policy %q changes %s, which is not simulated: of %s", name, c.What, c.StageName)
 			return
 		}
-		if p.id == 0 {
+		switch {
+		case p.id != 0:
+		case c.Varies:
+			p.run.journal.Amend(c)
+		default:
 			p.run.journal.Add(c)
 		}
 	}

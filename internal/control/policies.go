@@ -281,7 +281,7 @@ func (a *loopActor) write(ch controller.Change) {
 	level, add := slog.LevelInfo, func(ch controller.Change) { l.journal.Add(ch) }
 	follows := ch.What == controller.KnobShed && ch.Before != (controller.Shed{}) && ch.After != (controller.Shed{})
 	switch {
-	case follows, slices.Contains(following, ch.What):
+	case follows, ch.Varies, slices.Contains(following, ch.What):
 		level, add = slog.LevelDebug, l.journal.Amend
 	default:
 	}

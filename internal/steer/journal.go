@@ -14,8 +14,15 @@ const defaultJournal = 256
 // A journal is not safe for concurrent use: its owner locks it, or copies the
 // Entries.
 type Journal struct {
-	changes  ring.Ring[controller.Change]
+	changes  ring.Ring[record]
 	capacity int
+}
+
+// record is a change in the journal.
+type record struct {
+	controller.Change
+
+	varies bool // it is to be amended
 }
 
 // NewJournal returns a journal for the given number of changes, or for 256 if
@@ -27,33 +34,32 @@ func NewJournal(capacity int) *Journal {
 // Add records changes. If the journal is full they overwrite the oldest ones.
 func (j *Journal) Add(changes ...controller.Change) {
 	for _, c := range changes {
-		j.add(c)
+		j.add(record{Change: c})
 	}
 }
 
-// Amend records a change in place of the newest one, if that is of the same
-// knob, of the same stage or pool, and by the same policy; the entry then has
-// the Before of the replaced one. Otherwise Amend is Add. It is for knobs that
-// change again and again, such as a visit plan in each round, which would push
-// all other entries out.
+// Amend records a change in place of the last one of the same knob, of the same
+// stage or pool, and by the same policy, if only such changes came since that
+// are amended, too; the entry then has the Before of the replaced one.
+// Otherwise Amend is Add. It is for knobs that change again and again, such as
+// a visit plan in each round, which would push all other entries out.
 func (j *Journal) Amend(c controller.Change) {
-	last := j.newest()
-	if last == nil || last.What != c.What || last.StageName != c.StageName || last.Policy != c.Policy {
-		j.add(c)
+	n := j.changes.Len()
+	for i := n - 1; i >= 0 && j.changes.At(i).varies; i-- {
+		if last := j.changes.At(i); last.What != c.What || last.StageName != c.StageName || last.Policy != c.Policy {
+			continue
+		}
+		c.Before = j.changes.At(i).Before
+		for ; i < n-1; i++ { // the entries are in the order of their time
+			*j.changes.At(i) = *j.changes.At(i + 1)
+		}
+		*j.changes.At(n - 1) = record{c, true}
 		return
 	}
-	c.Before = last.Before
-	*last = c
+	j.add(record{c, true})
 }
 
-func (j *Journal) newest() *controller.Change {
-	if j.changes.Len() == 0 {
-		return nil
-	}
-	return j.changes.At(j.changes.Len() - 1)
-}
-
-func (j *Journal) add(c controller.Change) {
+func (j *Journal) add(c record) {
 	if j.changes.Len() >= j.size() {
 		j.changes.Pop()
 	}
@@ -70,6 +76,6 @@ func (j *Journal) size() int {
 // Entries returns a copy of the recorded changes, oldest first.
 func (j *Journal) Entries() []controller.Change {
 	entries := make([]controller.Change, 0, j.changes.Len())
-	j.changes.Each(func(c *controller.Change) { entries = append(entries, *c) })
+	j.changes.Each(func(c *record) { entries = append(entries, c.Change) })
 	return entries
 }

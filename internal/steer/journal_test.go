@@ -93,9 +93,12 @@ func TestAmendKeepsOneEntryForAKnobThatChangesOften(t *testing.T) {
 	j.Amend(workers)
 	j.Amend(plan("c", "d"))
 	j.Amend(plan("d", "e"))
-	require.Equal(t, []controller.Change{workers, plan("c", "e")}, j.Entries(), "the newest entry is also found when the ring has wrapped around")
+	require.Equal(t, []controller.Change{workers, plan("none", "e")}, j.Entries(), "the last entry is also found when the ring has wrapped around, and behind others of its kind")
 	other := plan("x", "y")
 	other.StageName = "elsewhere"
 	j.Amend(other)
-	require.Equal(t, []controller.Change{plan("c", "e"), other}, j.Entries())
+	require.Equal(t, []controller.Change{plan("none", "e"), other}, j.Entries())
+	j.Add(workers)
+	j.Amend(plan("e", "f"))
+	require.Equal(t, []controller.Change{workers, plan("e", "f")}, j.Entries(), "another change came in between")
 }
