@@ -77,8 +77,8 @@ func (s *state) accounts(now int64) Accounts {
 	s.queue.line.Account(now, &kept)
 	return Accounts{
 		Queue: s.queueStats(&kept), Workers: s.workerStats(), Counts: totals, Reasons: s.counts.cloneReasons(),
-		InBatches: max(s.counts.inHand-s.suspended(), 0), Due: due, Out: s.instances.busy, Oldest: s.oldest(),
-		Stalled: s.visits.stalled, Pool: s.pool(), Knobs: s.knobs.Knobs, Guards: kept.Guards,
+		InBatches: max(s.counts.inHand-s.suspended(), 0), Due: due, Out: s.instances.Busy(), Oldest: s.oldest(),
+		Stalled: s.visits.stalled, Pool: s.visits.pool, Knobs: s.knobs.Knobs, Guards: kept.Guards,
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.phase().inUse(), Drained: s.phase() == drained && s.load() == 0,
 	}
@@ -118,10 +118,10 @@ func (s *state) queueStats(kept *line.Accounts) stats.Queue {
 
 func (s *state) workerStats() stats.Workers {
 	return stats.Workers{
-		Live: s.workers.live, Busy: s.counts.busy, Blocked: s.counts.blocked,
-		Idle:      max(s.workers.live-s.counts.busy-s.counts.blocked, 0),
-		Most:      max(s.workers.most, s.counts.mostOut),
-		Instances: s.knobs.Instances, CrashStreak: int(s.streak.length), Abandoned: int(s.counts.abandoned),
+		Live: s.workers.Live(), Busy: s.counts.busy, Blocked: s.counts.blocked,
+		Idle:      max(s.workers.Live()-s.counts.busy-s.counts.blocked, 0),
+		Most:      max(s.workers.Most(), s.counts.mostOut),
+		Instances: s.knobs.Instances, CrashStreak: s.streak.Length(), Abandoned: int(s.counts.abandoned),
 	}
 }
 

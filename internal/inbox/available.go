@@ -46,14 +46,14 @@ func (s *state) callWorker(fx *effects) {
 			return
 		}
 	}
-	full := s.instances.busy >= s.knobs.Instances
+	full := s.instances.Busy() >= s.knobs.Instances
 	switch {
-	case len(s.workers.idle)+int(s.unstarted.n) == 0 || s.workers.waking > 0 || s.unstarted.called, // none can be called, or one is on its way
+	case !s.workers.Callable(),
 		full && s.slots.carried == 0 || s.available() == 0 || s.leftToOne(): // none is needed
 		return
 	}
-	m := s.workers.pickIdle(s.canWork)
-	if m == nil && s.visits.binding == nil && !full && s.instances.available(s.knobs.Instances) && s.unstarted.call() {
+	m := s.workers.Call(s.canWork)
+	if m == nil && s.visits.binding == nil && !full && s.instances.Available(s.knobs.Instances) && s.workers.CallUnstarted() {
 		m = &Member{Wake: s.self.StartWorker}
 	}
 	fx.wakeWorker(m)
@@ -62,13 +62,13 @@ func (s *state) callWorker(fx *effects) {
 // mayCome reports whether a worker has an instance that it counts for, or
 // another may be used.
 func (s *state) mayCome(m *Member) bool {
-	return m.custody.inUse || s.instances.busy < s.knobs.Instances
+	return m.InUse() || s.instances.Busy() < s.knobs.Instances
 }
 
 // canWork reports whether a worker that is called would find work: it has an
 // instance, or will get one, and may take one of the available commands.
 func (s *state) canWork(m *Member) bool {
-	return s.mayCome(m) && (m.custody.owns || s.instances.available(s.knobs.Instances)) && (!s.isLaden(m) || s.runnable() > 0)
+	return s.mayCome(m) && (m.Owns() || s.instances.Available(s.knobs.Instances)) && (!s.isLaden(m) || s.runnable() > 0)
 }
 
 // A queue that one worker finishes in no time is left to that worker while it

@@ -124,7 +124,7 @@ func (b Batches) Abandon(m *Member, err error) (report func()) {
 	b.in.state.cancelPermit(m)
 	m.drop()
 	b.in.state.release(m, len(left))
-	b.in.state.instances.exit(m)
+	b.in.state.instances.Exit(&m.Holding)
 	b.in.state.forgetLanes(m)
 	b.in.state.credit(m, b.in.state.now())
 	if m.own == b.in {
@@ -359,6 +359,6 @@ func (s *state) leave(m *Member) {
 	s.unblock(m)
 	s.leaveOwn(m)
 	if s.visits.binding != nil && m.Instance != nil {
-		s.instances.takeBack(m, s.knobs.Instances)
+		s.instances.TakeBack(&m.Holding, s.knobs.Instances)
 	}
 }

@@ -79,18 +79,18 @@ func (s *state) staff(more int) {
 
 // leaveOwn removes a worker of the stage's own, if it has joined.
 func (s *state) leaveOwn(m *Member) {
-	if m.attendance.joined {
+	if m.attendance.Joined() {
 		s.staff(-1)
 	}
-	s.workers.depart(m)
+	s.workers.Depart(&m.attendance)
 }
 
 // markBlocked notes that a worker waits for free slots in a stage ahead.
 func (s *state) markBlocked(m *Member, now int64) {
-	if m.attendance.blocked {
+	if m.custody.blocked {
 		return
 	}
-	m.attendance.blocked = true
+	m.custody.blocked = true
 	s.counts.blocked++
 	s.counts.BlockedTime -= time.Duration(now)
 	if m.custody.inHand > 0 {
@@ -100,10 +100,10 @@ func (s *state) markBlocked(m *Member, now int64) {
 
 // unblock notes that a worker takes its turn, or leaves.
 func (s *state) unblock(m *Member) {
-	if !m.attendance.blocked {
+	if !m.custody.blocked {
 		return
 	}
-	m.attendance.blocked = false
+	m.custody.blocked = false
 	s.counts.blocked--
 	s.counts.BlockedTime += time.Duration(s.now())
 	if m.custody.inHand > 0 {
@@ -143,12 +143,12 @@ func (m *Member) finishTime() {
 // times are the busy, blocked and idle time up to now.
 func (s *state) times(now int64) (busy, blocked, idle time.Duration) {
 	for m := s.holding; m != nil; m = m.custody.behind {
-		if !m.attendance.blocked {
+		if !m.custody.blocked {
 			s.credit(m, now)
 		}
 	}
 	blocked = s.counts.BlockedTime + time.Duration(now*int64(s.counts.blocked))
-	idle = s.counts.IdleTime + time.Duration(now*int64(s.workers.live)) - blocked
+	idle = s.counts.IdleTime + time.Duration(now*int64(s.workers.Live())) - blocked
 	return s.counts.BusyTime, blocked, max(idle, 0)
 }
 

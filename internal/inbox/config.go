@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/rate"
+	"github.com/golda-dev/golda/internal/streak"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -107,16 +108,10 @@ type Config struct {
 }
 
 // Pauses are the pauses of a stage whose workers crash one after another.
-type Pauses struct {
-	// Crash returns the pause after a crash that was charged to a command,
-	// Start the one after a worker that could not start. Beyond is how many of
-	// them there were one after another, beyond one for each worker.
-	Crash, Start func(beyond int) time.Duration
-	// Delay bounds the delay of a waiting command by the pauses after crashes,
-	// all of them together: however many commands before it crash. 0 is no
-	// bound.
-	Delay time.Duration
-}
+type Pauses = streak.Pauses
+
+// CrashStreak describes a streak of crashes, beside its length.
+type CrashStreak = streak.Facts
 
 // Retry says how often and when a command is tried again; see stage.
 type Retry struct {

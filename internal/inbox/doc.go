@@ -1,20 +1,21 @@
 // Package inbox is the inside of a stage: its bounded queue, its accounts, and
-// its waiting workers and submitters; and shared pools, whose workers several
-// inboxes share.
+// its waiting workers and submitters.
 //
 // An inbox belongs to its stage and outlives every actor: workers join, crash
 // and leave, the queue stays. The commands that wait for their first try are in
 // a line of package [line], which decides in which order workers take them. The
-// inbox is a state machine behind one lock. A worker takes the lock once for
-// each batch, a submitter once for each command. Under the lock runs no code of
-// users, with two exceptions: a change of discipline asks waiting commands for
-// their keys, and guards are evaluated in the step that gives the command out.
-// A transition reads the pipeline's clock, changes the state and collects
-// effects; [Inbox.unlock] is the one function that applies them, in the one
-// order that is written there. A transition takes no second lock, but in a
-// guard; a test in internal/layers holds that. No goroutine ever holds the locks
-// of two inboxes, except [Snapshot], which takes them in order of their places.
-// A worker's emitting (package worker) may be locked before an inbox. A shared
+// workers, or the workers of a pool that several inboxes share, are in a set of
+// package [pool], which decides which of them are woken. The inbox is a state
+// machine behind one lock. A worker takes the lock once for each batch, a
+// submitter once for each command. Under the lock runs no code of users, with
+// two exceptions: a change of discipline asks waiting commands for their keys,
+// and guards are evaluated in the step that gives the command out. A transition
+// reads the pipeline's clock, changes the state and collects effects;
+// [Inbox.unlock] is the one function that applies them, in the one order that
+// is written there. A transition takes no second lock, but in a guard; a test
+// in internal/layers holds that. No goroutine ever holds the locks of two
+// inboxes, except [Snapshot], which takes them in order of their places. A
+// worker's emitting (package worker) may be locked before an inbox. A shared
 // pool's lock is held with no other.
 //
 // # What waits for what
@@ -68,7 +69,8 @@
 // # Instances
 //
 // The knob Instances bounds how many workers are at the inbox with an instance.
-// Instances that no worker uses are idle. The inbox does not know their type.
+// Instances that no worker uses are idle; see [pool.Instances]. The inbox does
+// not know their type.
 //
 // # Accounts
 //
@@ -93,7 +95,7 @@
 // in internal/layers counts:
 //
 //   - the components of an inbox: config.go, lock.go, phase.go, waiting.go,
-//     delayed.go, inbox.go, member.go, waiters.go, streak.go
+//     delayed.go, inbox.go, member.go, waiters.go
 //   - state.go, all that the lock guards; effects.go, the actions that a
 //     transition leaves to be done
 //   - the commands here, and which of them a worker may take: available.go,

@@ -94,7 +94,7 @@ func (ph Phases) Halt() (report func()) {
 	ph.in.state.timers.stop()
 	ph.in.state.endStopped(left, &fx)
 	ph.in.state.releaseSenders(&fx)
-	for _, m := range ph.in.state.workers.wakeIdle(len(ph.in.state.workers.idle)) {
+	for _, m := range ph.in.state.workers.CallAll(func(*Member) bool { return true }) {
 		fx.wakeWorker(m)
 	}
 	ph.in.state.voidTokens(&fx)
@@ -118,7 +118,7 @@ func (s *state) retrySenders(fx *effects) {
 		case s.bars(p.m.own, p.back):
 			barred = append(barred, p)
 		case p.back: // it needs no slot
-			p.m.ready.Store(true)
+			p.m.attendance.SetReady(true)
 			fx.wakeWorker(p.m)
 		default:
 			ahead = append(ahead, p)

@@ -66,7 +66,7 @@ func (fx *effects) other() *others {
 }
 
 // giveTokens asks for n more tokens to be delivered to a shared pool.
-func (fx *effects) giveTokens(to *binding, era uint64, n int32) {
+func (fx *effects) giveTokens(to *binding, era uint32, n int32) {
 	fx.tokens = tokensGiven{to, era, fx.tokens.n + n}
 }
 
@@ -193,7 +193,7 @@ func (fx *effects) happen(in *Inbox) {
 		fx.wake.Wake()
 	}
 	if fx.tokens.to != nil {
-		fx.tokens.deliver()
+		fx.tokens.to.Deliver(fx.tokens.era, fx.tokens.n)
 	}
 	if fx.some {
 		fx.apply(in)

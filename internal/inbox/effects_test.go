@@ -208,7 +208,7 @@ func (w *walk) giveUp(r *rand.Rand) {
 func (w *walk) send(m *Member, n int, back bool) {
 	if w.loads[m] == 0 {
 		w.loads[m] = n
-		m.ready.Store(true)
+		m.attendance.SetReady(true)
 	}
 	if !m.Ready() {
 		return // it is parked
@@ -276,20 +276,20 @@ func (w *walk) check() {
 	for _, p := range s.slots.promises {
 		reserved += p.n
 	}
-	if reserved != int(s.slots.reserved) || s.workers.waking < 0 || int(s.waiters.n) != len(w.waiting)+int(s.waiters.retries) {
-		t.Fatalf("%d slots promised, %d reserved; %d waking; %d in line, %d submitters", reserved, s.slots.reserved, s.workers.waking, s.waiters.n, len(w.waiting))
+	if reserved != int(s.slots.reserved) || s.workers.Inspect().Waking < 0 || int(s.waiters.n) != len(w.waiting)+int(s.waiters.retries) {
+		t.Fatalf("%d slots promised, %d reserved; %d waking; %d in line, %d submitters", reserved, s.slots.reserved, s.workers.Inspect().Waking, s.waiters.n, len(w.waiting))
 	}
 	if s.free() > 0 && s.waiters.n > 0 && len(s.senders.forSlots) == 0 && !s.knobs.Disabled {
 		t.Fatalf("%d slots are free, and %d commands wait in line", s.free(), s.waiters.n)
 	}
-	if s.available() > 0 && len(s.workers.idle) > 0 && s.workers.waking == 0 && s.instances.busy < s.knobs.Instances && s.pickable() && !s.leftToOne() {
-		t.Fatalf("%d commands wait, %d workers are idle, and none was woken", s.available(), len(s.workers.idle))
+	if s.available() > 0 && len(s.workers.Inspect().Idle) > 0 && s.workers.Inspect().Waking == 0 && s.instances.Busy() < s.knobs.Instances && s.pickable() && !s.leftToOne() {
+		t.Fatalf("%d commands wait, %d workers are idle, and none was woken", s.available(), len(s.workers.Inspect().Idle))
 	}
 }
 
 // pickable reports whether an idle worker could do something.
 func (s *state) pickable() bool {
-	return slices.ContainsFunc(s.workers.idle, s.canWork)
+	return slices.ContainsFunc(s.workers.Inspect().Idle, s.canWork)
 }
 
 func TestAMillionTransitionsOnOneGoroutineKeepTheInvariants(t *testing.T) {

@@ -116,7 +116,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 		} else {
 			s.awaitPlaces(full, n, m, was.lane == full)
 		}
-		m.ready.Store(!park)
+		m.attendance.SetReady(!park)
 	}
 	s.checkFull(fx)
 	s.callWorker(fx)
@@ -213,7 +213,7 @@ func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
 	}
 	if park || known {
 		s.senders.barred = slices.Insert(s.senders.barred, at, sender{m: m, n: n, back: back})
-		m.ready.Store(!park)
+		m.attendance.SetReady(!park)
 	}
 	s.grantSlots(fx)
 }

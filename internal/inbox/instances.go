@@ -8,14 +8,14 @@ import "github.com/golda-dev/golda/behaviour"
 func (is Instances) Claim(m *Member) (make bool) {
 	is.in.mu.Lock()
 	defer is.in.mu.Unlock()
-	return is.in.state.instances.equip(m, is.in.state.knobs.Instances)
+	return is.in.state.instances.Equip(&m.Holding, is.in.state.knobs.Instances)
 }
 
 // Return adds a claimed instance to the idle ones, or gives up the claim.
 func (is Instances) Return(m *Member) {
 	var fx effects
 	is.in.mu.Lock()
-	is.in.state.instances.takeBack(m, is.in.state.knobs.Instances)
+	is.in.state.instances.TakeBack(&m.Holding, is.in.state.knobs.Instances)
 	is.in.state.callWorker(&fx)
 	is.in.unlock(&fx)
 }
@@ -26,20 +26,20 @@ func (is Instances) Return(m *Member) {
 func (is Instances) Borrow(m *Member, fits func(inst any) bool) bool {
 	is.in.mu.Lock()
 	defer is.in.mu.Unlock()
-	return is.in.state.instances.lend(m, fits)
+	return is.in.state.instances.Lend(&m.Holding, fits)
 }
 
 // TakeIdle removes all idle instances, which the caller stops.
 func (is Instances) TakeIdle() []any {
 	is.in.mu.Lock()
 	defer is.in.mu.Unlock()
-	return is.in.state.instances.takeIdle()
+	return is.in.state.instances.TakeIdle()
 }
 
 // hold counts a worker as being at the inbox; yield ends that.
 func (s *state) hold(m *Member) {
-	s.instances.enter(m)
-	s.counts.mostOut = max(s.counts.mostOut, s.instances.busy)
+	s.instances.Enter(&m.Holding)
+	s.counts.mostOut = max(s.counts.mostOut, s.instances.Busy())
 }
 
 // Set marks the inbox and wakes its workers. A parked worker that has commands
@@ -48,10 +48,10 @@ func (ms Marks) Set(m *Mark) {
 	var fx effects
 	ms.in.mu.Lock()
 	ms.in.state.marks.Store(m)
-	ms.in.state.instances.mark()
+	ms.in.state.instances.Mark()
 	for h := ms.in.state.holding; h != nil; h = h.custody.behind {
-		if h.custody.inUse {
-			h.ready.Store(true)
+		if h.InUse() {
+			h.attendance.SetReady(true)
 			fx.wakeWorker(h)
 		}
 	}
@@ -63,7 +63,7 @@ func (ms Marks) Set(m *Mark) {
 func (ms Marks) Left() int {
 	ms.in.mu.Lock()
 	defer ms.in.mu.Unlock()
-	return int(ms.in.state.instances.marked.left)
+	return ms.in.state.instances.Unmarked()
 }
 
 // Clear ends the wait for a mark.
@@ -80,7 +80,7 @@ func (ms Marks) Pass(m *Member, asked *Mark) {
 	ms.in.mu.Lock()
 	defer ms.in.mu.Unlock()
 	if ms.in.state.marks.Load() == asked {
-		ms.in.state.instances.pass(m)
+		ms.in.state.instances.Pass(&m.Holding)
 	}
 }
 

@@ -42,65 +42,14 @@ func TestAnIdleInstanceIsBorrowedAndReturnedOrDropped(t *testing.T) {
 	require.False(t, in.Instances().Borrow(&m, is("other")))
 	require.True(t, in.Instances().Borrow(&m, is("old")))
 	require.Equal(t, "old", m.Instance)
-	require.Equal(t, 2, in.state.instances.made, "a borrowed instance still counts")
+	require.Equal(t, 2, in.state.instances.Inspect().Made, "a borrowed instance still counts")
 	require.False(t, in.Instances().Borrow(&Member{}, is("old")))
 	m.Instance = "renewed"
 	in.Instances().Return(&m)
-	require.Equal(t, []any{"new", "renewed"}, in.state.instances.idle)
+	require.Equal(t, []any{"new", "renewed"}, in.state.instances.Inspect().Idle)
 	require.True(t, in.Instances().Borrow(&m, is("new")))
 	m.Instance = nil
 	in.Instances().Return(&m)
-	require.Equal(t, []any{"renewed"}, in.state.instances.idle)
-	require.Equal(t, 1, in.state.instances.made, "another may be made")
-}
-
-func TestThereAreNoMoreInstancesThanTheKnobSays(t *testing.T) {
-	var x instances
-	members := make([]*Member, 3)
-	for i := range members {
-		members[i] = new(Member)
-	}
-	a, b, c := members[0], members[1], members[2]
-	require.True(t, x.equip(a, 2), "it makes one")
-	a.Instance = "a"
-	require.True(t, x.equip(b, 2))
-	b.Instance = "b"
-	require.False(t, x.available(2))
-	require.False(t, x.equip(c, 2), "there are two, and both are in use")
-	require.False(t, c.custody.owns)
-
-	x.takeBack(a, 2)
-	require.True(t, x.available(2))
-	require.False(t, x.equip(c, 2), "an idle one is lent")
-	require.Equal(t, "a", c.Instance)
-
-	x.takeBack(c, 1)
-	require.Equal(t, "a", c.Surplus, "there is one too many now")
-	x.takeBack(b, 1)
-	require.Equal(t, instances{made: 1, idle: []any{"b"}}, x)
-	require.Equal(t, []any{"b"}, x.surplus(0))
-	require.Zero(t, x.made)
-}
-
-func TestAMarkCountsTheWorkersThatWereThereUntilTheyLeaveOrPass(t *testing.T) {
-	var x instances
-	members := make([]Member, 4)
-	for i := range members[:3] {
-		x.enter(&members[i])
-	}
-	x.mark()
-	require.EqualValues(t, 3, x.marked.left)
-	x.enter(&members[3])
-	x.exit(&members[3])
-	require.EqualValues(t, 3, x.marked.left, "it came after the mark")
-	x.exit(&members[0])
-	x.exit(&members[0])
-	x.pass(&members[1])
-	x.pass(&members[1])
-	require.EqualValues(t, 1, x.marked.left)
-	x.exit(&members[1])
-	require.EqualValues(t, 1, x.marked.left, "it has passed")
-	x.exit(&members[2])
-	require.Zero(t, x.marked.left)
-	require.Zero(t, x.busy)
+	require.Equal(t, []any{"renewed"}, in.state.instances.Inspect().Idle)
+	require.Equal(t, 1, in.state.instances.Inspect().Made, "another may be made")
 }

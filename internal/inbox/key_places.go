@@ -80,7 +80,7 @@ func (s *state) fullError(at place) error {
 func (s *state) forecastWait() time.Duration {
 	queued := s.queue.fresh()
 	left := int64(s.counts.Submitted+s.counts.Received) - int64(queued)
-	return s.counts.ofRefused().forecast.Wait(s.now(), left, queued, s.pace.service/time.Duration(max(s.workers.live, 1)))
+	return s.counts.ofRefused().forecast.Wait(s.now(), left, queued, s.pace.service/time.Duration(max(s.workers.Live(), 1)))
 }
 
 // keyCapacity is how many slots the commands of one key may hold; 0: any

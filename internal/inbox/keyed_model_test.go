@@ -753,8 +753,8 @@ func (m *keyedModel) check(t *rapid.T) {
 		t.Fatalf("%d lanes are held too many, and %d by no worker", held, inside.Taken)
 	}
 	in := m.inbox
-	if in.state.available() > 0 && in.state.pool() == nil && in.state.workers.waking == 0 && slices.ContainsFunc(in.state.workers.idle, in.state.canWork) && !m.halted {
-		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.state.available(), len(in.state.workers.idle))
+	if in.state.available() > 0 && in.state.visits.pool == nil && in.state.workers.Inspect().Waking == 0 && slices.ContainsFunc(in.state.workers.Inspect().Idle, in.state.canWork) && !m.halted {
+		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.state.available(), len(in.state.workers.Inspect().Idle))
 	}
 }
 

@@ -259,7 +259,7 @@ func (s *state) retriesDue(fx *effects) {
 
 // restOver ends a rest, if it is over.
 func (s *state) restOver(fx *effects) {
-	if left := s.streak.restLeft(s.now()); left > 0 {
+	if left := s.streak.RestLeft(s.now()); left > 0 {
 		s.setAlarm(restAlarm, left)
 		return
 	}

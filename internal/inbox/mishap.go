@@ -7,6 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/streak"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -195,14 +196,14 @@ func (x *Crashed) locate(in *Inbox, m *Member) {
 }
 
 // fault says how the crash counts in the streak.
-func (x *Crashed) fault() fault {
+func (x *Crashed) fault() streak.Fault {
 	switch {
 	case x.unequipped:
-		return notStarted
+		return streak.NotStarted
 	case x.Culprit != nil && x.Culprit.Tries() <= 1:
-		return charged
+		return streak.Charged
 	default:
-		return faultless
+		return streak.Faultless
 	}
 }
 
@@ -253,7 +254,7 @@ func (s *state) crashedWorker(m *Member, fx *effects) {
 	if s.visits.binding == nil {
 		return
 	}
-	if pause := s.slowDown(m.custody.fault, s.pool().workers(), fx); pause > 0 {
+	if pause := s.slowDown(m.custody.fault, s.visits.pool.Workers(), fx); pause > 0 {
 		s.leaveAlone(pause, fx)
 	}
 }
@@ -262,7 +263,7 @@ func (s *state) crashedWorker(m *Member, fx *effects) {
 // grows: the inbox's handlers crash, and the workers have other inboxes to go
 // to.
 func (s *state) leaveAlone(pause time.Duration, fx *effects) {
-	if !s.streak.rest(s.now(), pause) {
+	if !s.streak.Rest(s.now(), pause) {
 		return
 	}
 	s.visits.resting = true
@@ -271,25 +272,25 @@ func (s *state) leaveAlone(pause time.Duration, fx *effects) {
 }
 
 // countCrash counts a crash of a worker.
-func (s *state) countCrash(m *Member, f fault, err error) {
+func (s *state) countCrash(m *Member, f streak.Fault, err error) {
 	s.counts.Crashes++
 	m.custody.fault = f
-	s.streak.add(f, err, s.now(), s.cfg.StreakEnds)
+	s.streak.Add(f, err, s.now(), s.cfg.StreakEnds)
 }
 
 // endStreak ends a streak of crashes: a command was completed.
 func (s *state) endStreak(fx *effects) {
-	if recovered := s.streak.end(); recovered > 0 {
+	if recovered := s.streak.End(); recovered > 0 {
 		fx.other().recovered = recovered
 	}
 }
 
 // slowDown returns how long the stage must pause after the crash of a worker.
 // Workers is how many workers there are.
-func (s *state) slowDown(f fault, workers int, fx *effects) (pause time.Duration) {
-	pause = s.streak.pause(s.cfg.Pauses, f, workers, s.load())
-	if pause > 0 && s.streak.report(s.now()) {
-		fx.other().slowed = int(s.streak.length)
+func (s *state) slowDown(f streak.Fault, workers int, fx *effects) (pause time.Duration) {
+	pause = s.streak.Pause(s.cfg.Pauses, f, workers, s.load())
+	if pause > 0 && s.streak.Report(s.now()) {
+		fx.other().slowed = s.streak.Length()
 	}
 	return pause
 }

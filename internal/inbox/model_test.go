@@ -460,7 +460,7 @@ func (m *inboxModel) replaceSender(t *rapid.T) {
 	if !sender.parked {
 		t.Skip()
 	}
-	sender.ready.Store(true)
+	sender.attendance.SetReady(true)
 	m.handOver(t, sender, false, rapid.Bool().Draw(t, "park"))
 }
 
@@ -678,7 +678,7 @@ func (m *inboxModel) leave(t *rapid.T) {
 
 func (m *inboxModel) shrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
-	idle := slices.Clone(m.inbox.state.workers.idle)
+	idle := slices.Clone(m.inbox.state.workers.Inspect().Idle)
 	m.inbox.Workers().Shrink(n)
 	for _, w := range m.workers {
 		if slices.Contains(idle[:min(n, len(idle))], &w.Member) {
@@ -828,14 +828,14 @@ func (m *inboxModel) check(t *rapid.T) {
 	}
 	m.was, m.mayOverfill = len(m.queue)+m.reserved(), false
 	in := m.inbox
-	if int(in.state.slots.reserved) != m.reserved() || in.state.workers.excess != m.excess || in.state.workers.live != m.live() {
-		t.Fatalf("reserved %d, excess %d, live %d; want %d, %d, %d", in.state.slots.reserved, in.state.workers.excess, in.state.workers.live, m.reserved(), m.excess, m.live())
+	if int(in.state.slots.reserved) != m.reserved() || in.state.workers.Excess() != m.excess || in.state.workers.Live() != m.live() {
+		t.Fatalf("reserved %d, excess %d, live %d; want %d, %d, %d", in.state.slots.reserved, in.state.workers.Excess(), in.state.workers.Live(), m.reserved(), m.excess, m.live())
 	}
 	if int(in.state.queue.packed) != m.packed() {
 		t.Fatalf("%d in packs, want %d", in.state.queue.packed, m.packed())
 	}
-	if in.state.queue.Len() > 0 && in.state.workers.waking == 0 && len(in.state.workers.idle) > 0 {
-		t.Fatalf("%d queued, %d workers idle, and none on its way", in.state.queue.Len(), len(in.state.workers.idle))
+	if in.state.queue.Len() > 0 && in.state.workers.Inspect().Waking == 0 && len(in.state.workers.Inspect().Idle) > 0 {
+		t.Fatalf("%d queued, %d workers idle, and none on its way", in.state.queue.Len(), len(in.state.workers.Inspect().Idle))
 	}
 	if in.state.waiters.Len() > 0 && len(in.state.senders.forSlots)+len(in.state.visits.behind) == 0 && in.state.free() > 0 {
 		t.Fatalf("%d submitters wait, and %d slots are free", in.state.waiters.Len(), in.state.free())
@@ -858,11 +858,11 @@ func (m *inboxModel) checkWorkers(t *rapid.T) {
 	in := m.inbox
 	waking, busy := 0, 0
 	for i, w := range m.workers {
-		idle := slices.Contains(in.state.workers.idle, &w.Member)
+		idle := slices.Contains(in.state.workers.Inspect().Idle, &w.Member)
 		if idle != (w.joined && w.parked && !w.woken.Load()) {
 			t.Fatalf("worker %d: idle %v, parked %v, woken %v", i, idle, w.parked, w.woken.Load())
 		}
-		looks := !w.parked && w.Member.attendance.waking && w.Member.custody.inHand == 0
+		looks := !w.parked && w.Member.attendance.Waking() && w.Member.custody.inHand == 0
 		if w.joined && (w.parked && w.woken.Load() || looks) {
 			waking++
 			if !w.Ready() {
@@ -873,8 +873,8 @@ func (m *inboxModel) checkWorkers(t *rapid.T) {
 			busy++
 		}
 	}
-	if in.state.workers.waking != waking {
-		t.Fatalf("%d workers on their way, want %d", in.state.workers.waking, waking)
+	if in.state.workers.Inspect().Waking != waking {
+		t.Fatalf("%d workers on their way, want %d", in.state.workers.Inspect().Waking, waking)
 	}
 	if in.state.counts.busy != busy {
 		t.Fatalf("%d busy, want %d", in.state.counts.busy, busy)

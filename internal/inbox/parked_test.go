@@ -26,7 +26,7 @@ func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 0}))
 		require.Zero(t, in.Senders().HandOver(&up, load, 0, false, true))
 		require.Zero(t, in.Senders().HandOver(&up, load, 0, false, false), "before it stops")
-		up.ready.Store(true) // its successor joins
+		up.attendance.SetReady(true) // its successor joins
 		require.Zero(t, in.Senders().HandOver(&up, load, 0, false, true))
 		var tally Tally
 		require.Equal(t, 1, in.Turn(&here, &tally, true))

@@ -338,7 +338,7 @@ func (s *script) named(name string) *scriptWorker {
 func (s *script) join(_ *testing.T, d *datadriven.TestData) {
 	for _, name := range words(d) {
 		w := s.named(name)
-		again := w.attendance.joined
+		again := w.attendance.Joined()
 		s.in.Workers().Join(&w.Member, again)
 	}
 }

@@ -475,8 +475,8 @@ func (m *sequenceModel) check(t *rapid.T) {
 	if inside.Leads && loaded == 0 {
 		t.Fatal("a worker with nothing to hand over is the leaver")
 	}
-	if in.state.available() > 0 && in.state.pool() == nil && in.state.workers.waking == 0 && len(in.state.workers.idle) > 0 && !m.halted {
-		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.state.available(), len(in.state.workers.idle))
+	if in.state.available() > 0 && in.state.visits.pool == nil && in.state.workers.Inspect().Waking == 0 && len(in.state.workers.Inspect().Idle) > 0 && !m.halted {
+		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.state.available(), len(in.state.workers.Inspect().Idle))
 	}
 }
 

@@ -167,7 +167,7 @@ func (w *testWorker) next(park bool) (*Inbox, []any) {
 func (in *Inbox) equips(m *Member) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return m.custody.owns
+	return m.Owns()
 }
 
 // forward hands the commands in hand over to another inbox, and returns how many that took.
@@ -214,6 +214,12 @@ func (w *testWorker) trail(n int) []string {
 func (tb *testbed) polled(plan *controller.VisitPlan) {
 	tb.pool.SetDispatch(controller.Polled)
 	tb.pool.SetPlan(plan)
+}
+
+// tokensIn returns how many tokens a pool has.
+func tokensIn(sp *SharedPool) int {
+	_, _, tokens := sp.Inspect()
+	return tokens
 }
 
 // submitTo submits a command to an inbox.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/pool"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -79,7 +80,7 @@ type poolWorker struct {
 
 	onWay bool // it has a token, and has not entered the inbox yet
 	dest  *binding
-	era   uint64
+	era   uint32
 }
 
 type testInstance struct{ _ int }
@@ -145,7 +146,7 @@ func (pm *poolModel) addWorker(sp *SharedPool, mi *modelInbox) {
 	w := &poolWorker{pool: sp, inbox: mi, outboxes: map[*modelInbox][]command.Envelope{}}
 	w.Wake = func() { w.woken.Store(true) }
 	pm.workers = append(pm.workers, w)
-	if sp != nil || mi.state.pool() == nil {
+	if sp != nil || mi.state.visits.pool == nil {
 		pm.start(w)
 	}
 }
@@ -274,14 +275,11 @@ func (pm *poolModel) takeTurn(t *rapid.T, w *poolWorker, park bool) int {
 	if w.pool == nil {
 		return pm.ownTurn(t, w, park)
 	}
-	before, places := w.pool.Accounts().Visits, len(w.pool.route.Load().order)
-	if w.visit.route != nil {
-		places = max(places, len(w.visit.route.order))
-	}
-	excess := w.pool.excess
+	before, places := w.pool.Accounts().Visits, len(pm.inboxes)
+	_, excess, _ := w.pool.Inspect()
 	in, n := w.pool.Turn(&w.Member, &w.tally, park)
-	if n < 0 && w.pool.excess != excess-1 {
-		t.Fatalf("a worker was asked to leave, with %d too many before and %d after", excess, w.pool.excess)
+	if _, after, _ := w.pool.Inspect(); n < 0 && after != excess-1 {
+		t.Fatalf("a worker was asked to leave, with %d too many before and %d after", excess, after)
 	}
 	if made := w.pool.Accounts().Visits - before; int(made) > 1+3*(places+1)*(places+1) {
 		t.Fatalf("%d visits in one turn", made)
@@ -300,8 +298,8 @@ func (pm *poolModel) afterTurn(t *rapid.T, w *poolWorker, in *Inbox, n int, park
 	case n == 0:
 		w.parked = park
 	default:
-		if in.state.pool() != w.pool {
-			t.Fatalf("%s is served by a worker of %s", in.Name(), w.pool.name)
+		if in.state.visits.pool != w.pool {
+			t.Fatalf("%s is served by a worker of %s", in.Name(), w.pool.Name())
 		}
 		pm.checkBatch(t, w, pm.inboxes[in.Place], n)
 	}
@@ -359,7 +357,7 @@ func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int
 	mi.packs.checkBatch(t, batch, mi.Inbox.state.queue.plain)
 	w.todo = slices.Clone(batch)
 	if w.Instance == nil {
-		if !w.custody.owns {
+		if !w.Owns() {
 			t.Fatalf("%s: a batch and no instance", mi.Name())
 		}
 		w.Instance = new(testInstance)
@@ -395,14 +393,14 @@ func (pm *poolModel) startTurn(t *rapid.T) {
 	w := pm.anyWorker(t, func(w *poolWorker) bool { return w.free() && w.pool != nil && w.visit.at == nil })
 	w.parked = false
 	w.woken.Store(false)
-	if w.pool.arriveOrRetire(&w.Member) {
+	if w.pool.Arrive(&w.attendance) {
 		w.pool.Leave(&w.Member, &w.tally)
 		w.joined = false
 		return
 	}
-	b, era := w.pool.next(&w.Member)
+	b, era := w.pool.Next(&w.visit.way)
 	if b == nil {
-		w.parked = w.pool.parked(&w.Member)
+		w.parked = w.pool.Park(&w.attendance, &w.visit.way)
 		return
 	}
 	w.onWay, w.dest, w.era = true, b, era
@@ -421,7 +419,7 @@ func (pm *poolModel) completeTurn(t *rapid.T, w *poolWorker) {
 	w.onWay = false
 	n := w.pool.enter(w.dest, w.era, &w.Member)
 	if n > 0 {
-		pm.afterTurn(t, w, w.dest.inbox, n, false)
+		pm.afterTurn(t, w, w.dest.Inbox(), n, false)
 	}
 	synctest.Wait()
 }
@@ -860,11 +858,12 @@ func (pm *poolModel) check(t *rapid.T) {
 		pm.checkInstances(t, mi)
 		pm.checkTokens(t, mi)
 		pm.checkStalls(t, mi)
-		pm.checkWorkers(t, mi.Name(), &mi.state.workers, func(w *poolWorker) bool { return w.pool == nil && w.inbox == mi })
+		pm.checkWorkers(t, mi.Name(), mi.state.workers.Live(), mi.state.workers.Inspect(), func(w *poolWorker) bool { return w.pool == nil && w.inbox == mi })
 	}
 	for _, sp := range pm.pools {
 		pm.checkPoolTokens(t, sp)
-		pm.checkWorkers(t, sp.name, &sp.workerSet, func(w *poolWorker) bool { return w.pool == sp })
+		set, _, _ := sp.Inspect()
+		pm.checkWorkers(t, sp.Name(), sp.Workers(), set, func(w *poolWorker) bool { return w.pool == sp })
 	}
 }
 
@@ -908,36 +907,36 @@ func (pm *poolModel) checkInstances(t *rapid.T, mi *modelInbox) {
 		}
 		seen[in] = true
 	}
-	for _, in := range mi.state.instances.idle {
+	for _, in := range mi.state.instances.Inspect().Idle {
 		have(in)
 	}
 	for _, w := range pm.workers {
 		if w.inbox != mi {
 			continue
 		}
-		if w.custody.inUse {
+		if w.InUse() {
 			out++
 		}
-		if w.custody.owns {
+		if w.Owns() {
 			owned++
 			have(w.Instance)
 		} else if w.Instance != nil {
 			t.Fatalf("%s: a worker has an instance that is not its own", mi.Name())
 		}
-		if len(w.todo) > 0 && (!w.custody.inUse || !w.custody.owns) {
-			t.Fatalf("%s: a worker has a batch, holds %v, owns %v", mi.Name(), w.custody.inUse, w.custody.owns)
+		if len(w.todo) > 0 && (!w.InUse() || !w.Owns()) {
+			t.Fatalf("%s: a worker has a batch, holds %v, owns %v", mi.Name(), w.InUse(), w.Owns())
 		}
 	}
-	if mi.state.instances.busy != out || mi.state.instances.made != owned+len(mi.state.instances.idle) {
-		t.Fatalf("%s: out %d, made %d; want %d, %d idle and %d owned", mi.Name(), mi.state.instances.busy, mi.state.instances.made, out, len(mi.state.instances.idle), owned)
+	if mi.state.instances.Busy() != out || mi.state.instances.Inspect().Made != owned+len(mi.state.instances.Inspect().Idle) {
+		t.Fatalf("%s: out %d, made %d; want %d, %d idle and %d owned", mi.Name(), mi.state.instances.Busy(), mi.state.instances.Inspect().Made, out, len(mi.state.instances.Inspect().Idle), owned)
 	}
-	if mi.state.instances.busy > mi.state.knobs.Instances && mi.state.instances.busy > mi.wasOut || mi.state.instances.made > mi.state.knobs.Instances && mi.state.instances.made > mi.wasMade {
-		t.Fatalf("%s: %d in use, %d made, %d allowed", mi.Name(), mi.state.instances.busy, mi.state.instances.made, mi.state.knobs.Instances)
+	if mi.state.instances.Busy() > mi.state.knobs.Instances && mi.state.instances.Busy() > mi.wasOut || mi.state.instances.Inspect().Made > mi.state.knobs.Instances && mi.state.instances.Inspect().Made > mi.wasMade {
+		t.Fatalf("%s: %d in use, %d made, %d allowed", mi.Name(), mi.state.instances.Busy(), mi.state.instances.Inspect().Made, mi.state.knobs.Instances)
 	}
-	if len(mi.state.instances.idle) > 0 && mi.state.instances.made > mi.state.knobs.Instances {
-		t.Fatalf("%s: an instance is idle, and there are %d, with %d allowed", mi.Name(), mi.state.instances.made, mi.state.knobs.Instances)
+	if len(mi.state.instances.Inspect().Idle) > 0 && mi.state.instances.Inspect().Made > mi.state.knobs.Instances {
+		t.Fatalf("%s: an instance is idle, and there are %d, with %d allowed", mi.Name(), mi.state.instances.Inspect().Made, mi.state.knobs.Instances)
 	}
-	mi.wasOut, mi.wasMade = mi.state.instances.busy, mi.state.instances.made
+	mi.wasOut, mi.wasMade = mi.state.instances.Busy(), mi.state.instances.Inspect().Made
 }
 
 // lingersNow is [Inbox.lingering] without setting the timer.
@@ -955,68 +954,57 @@ func (mi *modelInbox) lingersNow() bool {
 }
 
 func (mi *modelInbox) hasWork() bool {
-	return mi.Inbox.state.queue.Len() > 0 && !mi.state.knobs.Paused && !mi.state.halted.Load() && mi.state.instances.busy < mi.state.knobs.Instances && !mi.lingersNow()
+	return mi.Inbox.state.queue.Len() > 0 && !mi.state.knobs.Paused && !mi.state.halted.Load() && mi.state.instances.Busy() < mi.state.knobs.Instances && !mi.lingersNow()
 }
 
 // checkTokens checks that an inbox with work that can be done has given its shared pool tokens.
 func (pm *poolModel) checkTokens(t *rapid.T, mi *modelInbox) {
 	has := mi.state.visits.tokens
-	if mi.state.pool() == nil {
+	if mi.state.visits.pool == nil {
 		if has != 0 {
 			t.Fatalf("%s: tokens without a shared pool", mi.Name())
 		}
 		return
 	}
-	if has < 0 || mi.state.pool().polled() && has > 1 {
-		t.Fatalf("%s: %d tokens, %v", mi.Name(), has, mi.state.pool().Dispatch())
+	if has < 0 || mi.state.visits.pool.Polled() && has > 1 {
+		t.Fatalf("%s: %d tokens, %v", mi.Name(), has, mi.state.visits.pool.Dispatch())
 	}
-	if !mi.hasWork() || mi.state.visits.stalled || mi.state.visits.resting || !mi.state.instances.available(mi.state.knobs.Instances) {
+	if !mi.hasWork() || mi.state.visits.stalled || mi.state.visits.resting || !mi.state.instances.Available(mi.state.knobs.Instances) {
 		return
 	}
 	want := int32(1)
-	if !mi.state.pool().polled() {
-		want = int32(min(mi.Inbox.state.queue.Len(), mi.state.knobs.Instances-mi.state.instances.busy))
+	if !mi.state.visits.pool.Polled() {
+		want = int32(min(mi.Inbox.state.queue.Len(), mi.state.knobs.Instances-mi.state.instances.Busy()))
 	}
 	if has < want {
-		t.Fatalf("%s: %d queued, %d of %d instances in use, and %d tokens", mi.Name(), mi.Inbox.state.queue.Len(), mi.state.instances.busy, mi.state.knobs.Instances, has)
+		t.Fatalf("%s: %d queued, %d of %d instances in use, and %d tokens", mi.Name(), mi.Inbox.state.queue.Len(), mi.state.instances.Busy(), mi.state.knobs.Instances, has)
 	}
 }
 
 // checkPoolTokens checks that a shared pool, with workers on their way, has the tokens that its inboxes have given.
 func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
-	noted := 0
-	has := map[*Inbox]int{}
-	for _, tk := range sp.ready {
-		if v := &tk.of.inbox.state.visits; tk.era != v.era || v.binding != tk.of {
-			t.Fatalf("%s has an old token of %s", sp.name, tk.of.inbox.Name())
-		}
-		has[tk.of.inbox]++
-	}
-	for _, w := range pm.workers {
-		if w.pool == sp && w.onWay && w.dest.inbox.state.visits.binding == w.dest && w.era == w.dest.inbox.state.visits.era {
-			has[w.dest.inbox]++
-		}
-	}
+	all := 0
 	for _, mi := range pm.inboxes {
-		if mi.state.pool() != sp {
+		if mi.state.visits.pool != sp {
 			continue
 		}
-		if note := mi.state.visits.binding.note.Load(); note != 0 {
-			noted++
-			has[mi.Inbox]++
-			if !sp.polled() || note != mi.state.visits.era+1 {
-				t.Fatalf("%s has an old note of %s", sp.name, mi.Name())
+		b := mi.state.visits.binding
+		has := b.Tokens()
+		all += has
+		for _, w := range pm.workers {
+			if w.onWay && w.dest == b && w.era == mi.state.visits.era {
+				has++
 			}
 		}
-		want := int(mi.state.visits.tokens)
-		if has[mi.Inbox] != want {
-			t.Fatalf("%s has %d tokens of %s, which has given %d", sp.name, has[mi.Inbox], mi.Name(), want)
+		if want := int(mi.state.visits.tokens); has != want {
+			t.Fatalf("%s has %d tokens of %s, which has given %d", sp.Name(), has, mi.Name(), want)
 		}
 	}
-	if int(sp.noted.Load()) != noted {
-		t.Fatalf("%s: %d inboxes noted, want %d", sp.name, sp.noted.Load(), noted)
+	set, _, tokens := sp.Inspect()
+	if tokens != all {
+		t.Fatalf("%s has %d tokens, and %d of its inboxes", sp.Name(), tokens, all)
 	}
-	if len(sp.idle) == 0 || !sp.pending() {
+	if len(set.Idle) == 0 || tokens == 0 {
 		return
 	}
 	awake := 0
@@ -1025,8 +1013,8 @@ func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 			awake++
 		}
 	}
-	if awake < min(len(sp.ready)+noted, awake+1) {
-		t.Fatalf("%s has %d idle workers, %d tokens, %d inboxes with work, and %d workers awake", sp.name, len(sp.idle), len(sp.ready), noted, awake)
+	if awake < min(tokens, awake+1) {
+		t.Fatalf("%s has %d idle workers, %d tokens, and %d workers awake", sp.Name(), len(set.Idle), tokens, awake)
 	}
 }
 
@@ -1053,29 +1041,29 @@ func (pm *poolModel) checkStalls(t *rapid.T, mi *modelInbox) {
 }
 
 // checkWorkers compares which workers are parked and which are on their way, and checks that none on its way is asleep.
-func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of func(*poolWorker) bool) {
+func (pm *poolModel) checkWorkers(t *rapid.T, name string, has int, set pool.Inside[Member], of func(*poolWorker) bool) {
 	live, waking := 0, 0
 	for i, w := range pm.workers {
 		if !of(w) {
 			continue
 		}
 		inLine := len(w.outboxes) > 0
-		idle := slices.Contains(ws.idle, &w.Member)
+		idle := slices.Contains(set.Idle, &w.Member)
 		if idle != (w.joined && w.parked && !w.woken.Load() && !inLine) {
 			t.Fatalf("%s: worker %d: idle %v, parked %v, woken %v", name, i, idle, w.parked, w.woken.Load())
 		}
 		if w.joined {
 			live++
 		}
-		if w.Member.attendance.waking {
+		if w.Member.attendance.Waking() {
 			waking++
 			if !w.joined || w.parked && !w.woken.Load() || !w.Ready() {
 				t.Fatalf("%s: worker %d counts as on its way, and is asleep", name, i)
 			}
 		}
 	}
-	if ws.live != live || ws.waking != waking {
-		t.Fatalf("%s: live %d, waking %d; want %d, %d", name, ws.live, ws.waking, live, waking)
+	if has != live || set.Waking != waking {
+		t.Fatalf("%s: live %d, waking %d; want %d, %d", name, has, set.Waking, live, waking)
 	}
 }
 
@@ -1086,7 +1074,7 @@ func (pm *poolModel) settle(t *rapid.T) {
 			k.Paused = false
 			k.Instances = max(k.Instances, 1)
 		}))
-		if mi.state.pool() != nil { // the stage's own workers would keep its instances
+		if mi.state.visits.pool != nil { // the stage's own workers would keep its instances
 			mi.Workers().Shrink(pm.ownWorkers(mi))
 		}
 	}
@@ -1115,8 +1103,8 @@ func (pm *poolModel) ownWorkers(mi *modelInbox) (n int) {
 func (pm *poolModel) move(t *rapid.T) bool {
 	for _, w := range pm.workers {
 		switch {
-		case w.joined || w.pool == nil && (w.inbox.state.pool() != nil || pm.ownWorkers(w.inbox) > 0):
-		case w.pool != nil && w.pool.workers() > 0:
+		case w.joined || w.pool == nil && (w.inbox.state.visits.pool != nil || pm.ownWorkers(w.inbox) > 0):
+		case w.pool != nil && w.pool.Workers() > 0:
 		default:
 			pm.start(w)
 			return true

@@ -290,15 +290,13 @@ func (g *testGraph) describe() string {
 		}
 		in.mu.Lock()
 		fmt.Fprintf(&b, "%s, served by %s: queued %d of %d, in hand %d, out %d of %d, made %d, idle instances %d, tokens %d, stalled %v, resting %v, behind %d, blocked %d\n",
-			in.Name(), served, s.Queue.Queued, s.Knobs.Capacity, s.Queue.InHand, s.Out, s.Knobs.Instances, in.state.instances.made, len(in.state.instances.idle), in.state.visits.tokens,
+			in.Name(), served, s.Queue.Queued, s.Knobs.Capacity, s.Queue.InHand, s.Out, s.Knobs.Instances, in.state.instances.Inspect().Made, len(in.state.instances.Inspect().Idle), in.state.visits.tokens,
 			in.state.visits.stalled, in.state.visits.resting, len(in.state.visits.behind), len(in.state.senders.forSlots))
 		in.mu.Unlock()
 	}
 	for _, sp := range g.pools {
-		sp.mu.Lock()
-		fmt.Fprintf(&b, "%s, %v: live %d, idle %d, waking %d, tokens %d, noted %d\n",
-			sp.name, sp.Dispatch(), sp.live, len(sp.idle), sp.waking, len(sp.ready), sp.noted.Load())
-		sp.mu.Unlock()
+		set, _, tokens := sp.Inspect()
+		fmt.Fprintf(&b, "%s, %v: live %d, idle %d, waking %d, tokens %d\n", sp.Name(), sp.Dispatch(), sp.Workers(), len(set.Idle), set.Waking, tokens)
 	}
 	for i, w := range g.workers {
 		doing := "nothing"
@@ -397,7 +395,7 @@ func runGraph(t *testing.T, seed uint64) {
 		require.Zero(t, s.Queue.Load()+s.Out+s.Workers.Busy, "seed %d: %+v", seed, s)
 	}
 	for _, in := range g.inboxes {
-		require.Len(t, in.state.instances.idle, in.state.instances.made, "seed %d", seed)
+		require.Len(t, in.state.instances.Inspect().Idle, in.state.instances.Inspect().Made, "seed %d", seed)
 		require.Empty(t, in.state.visits.behind, "seed %d", seed)
 	}
 }

@@ -118,30 +118,30 @@ func TestTokensGivenWhileTheModeChangesAreTakenBackToo(t *testing.T) {
 	w.turn(true)
 	changed := make(chan struct{})
 	w.Wake = func() {
-		if tb.pool.polled() {
+		if tb.pool.Polled() {
 			return
 		}
 		go func() {
 			defer close(changed)
 			tb.pool.SetDispatch(controller.Polled)
 		}()
-		for !tb.pool.polled() { //nolint:revive // wait until it has changed
+		for !tb.pool.Polled() { //nolint:revive // wait until it has changed
 		}
 	}
 	es := []command.Envelope{{Load: 1}, {Load: 2}, {Load: 3}}
 	require.Equal(t, 3, tb.inboxes[0].Senders().HandOver(&Member{}, es, 0, false, false))
 	<-changed
-	require.EqualValues(t, 1, tb.pool.noted.Load(), "one inbox has work")
+	require.EqualValues(t, 1, tokensIn(tb.pool), "one inbox has work")
 }
 
 func TestAWorkerWithATokenMayArriveAfterTheModeHasChanged(t *testing.T) {
 	tb := newTestbed(t, 2)
 	w := tb.addWorker()
 	tb.submit(0, 1)
-	b, era := tb.pool.next(&w.Member)
-	require.Same(t, tb.inboxes[0], b.inbox)
+	b, era := tb.pool.Next(&w.visit.way)
+	require.Same(t, tb.inboxes[0], b.Inbox())
 	tb.pool.SetDispatch(controller.Polled)
-	b.inbox.Settings().Adjust(func(k *Knobs) { k.Paused = true })
+	b.Inbox().Settings().Adjust(func(k *Knobs) { k.Paused = true })
 	require.NotPanics(t, func() { require.Zero(t, tb.pool.enter(b, era, &w.Member)) })
 }
 
@@ -270,9 +270,9 @@ func TestAHaltUnstallsTheInboxesBehind(t *testing.T) {
 func TestAWorkerThatIsAboutToParkIsDismissedToo(t *testing.T) {
 	tb := newTestbed(t, 1)
 	w := tb.addWorker()
-	require.False(t, tb.pool.arriveOrRetire(&w.Member))
+	require.False(t, tb.pool.Arrive(&w.attendance))
 	tb.pool.Shrink(1)
-	if tb.pool.parked(&w.Member) {
+	if tb.pool.Park(&w.attendance, &w.visit.way) {
 		require.True(t, w.Ready(), "it is parked, and will not be woken")
 	}
 	_, cmds := w.turn(true)

@@ -76,7 +76,7 @@ func (s *state) promise(n int) *Member {
 	s.slots.promises = append(s.slots.promises, p)
 	s.slots.reserved += int32(n)
 	s.slots.outside = true
-	p.m.ready.Store(true)
+	p.m.attendance.SetReady(true)
 	return p.m
 }
 
@@ -144,7 +144,7 @@ func (s *state) releaseSenders(fx *effects) {
 		s.senders.barred = append(s.senders.barred, sender{m: p.m})
 	}
 	for _, p := range slices.Concat(s.senders.barred, s.senders.forSlots) {
-		p.m.ready.Store(true)
+		p.m.attendance.SetReady(true)
 		fx.wakeWorker(p.m)
 	}
 	for _, p := range s.slots.promises {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/pool"
+	"github.com/golda-dev/golda/internal/streak"
 )
 
 // state is all that the lock of an inbox guards. Its methods are the
@@ -19,12 +21,12 @@ import (
 // Each part has an invariant of its own, written where its type is.
 type state struct {
 	shared
-	workers   workerSet // the stage's own workers
-	instances instances // what the workers handle commands with
-	slots     slots     // what the capacity bounds
-	senders   senders   // workers of other inboxes that cannot hand over
-	visits    visits    // of a shared pool
-	pace      pace      // how many commands a worker takes at once
+	workers   pool.Set[Member] // the stage's own workers
+	instances pool.Instances   //  what the workers handle commands with
+	slots     slots            // what the capacity bounds
+	senders   senders          // workers of other inboxes that cannot hand over
+	visits    visits           // of a shared pool
+	pace      pace             // how many commands a worker takes at once
 
 	self        *Inbox // whose state it is
 	knobs       knobs
@@ -34,9 +36,8 @@ type state struct {
 	lapsing     lapsing
 	retryBudget *budget // nil: any number of retries
 	sole        soleWorker
-	unstarted   unstarted
 	counts      counts
-	streak      streak
+	streak      streak.Streak
 	holding     *Member // the first of the workers that were given commands in this visit; see batches.go
 	timers      timers
 }
@@ -58,13 +59,14 @@ type shared struct {
 // take from this inbox, and which inboxes behind wait until this one is no
 // longer full. Without a pool the stage's own workers serve the inbox.
 type visits struct {
-	binding *binding // to the pool; nil: the stage's own workers
-	behind  []*Inbox // stalled inboxes that this one will unstall
-	passes  []*Inbox // inboxes behind that may be visited once, though this one is full again
-	era     uint64   // grows when all tokens are taken back: older ones are void
-	tokens  int32    // given in this era, and not brought back by a worker
-	stalled bool     // the pool takes nothing from here: an inbox ahead is full, and will say when it is not
-	resting bool     // handlers crash, so the pool stays away for a moment
+	pool    *SharedPool // nil: the stage's own workers
+	binding *binding    // to the pool; nil if there is none
+	behind  []*Inbox    // stalled inboxes that this one will unstall
+	passes  []*Inbox    // inboxes behind that may be visited once, though this one is full again
+	era     uint32      // grows when all tokens are taken back: older ones are void
+	tokens  int32       // given in this era, and not brought back by a worker
+	stalled bool        // the pool takes nothing from here: an inbox ahead is full, and will say when it is not
+	resting bool        // handlers crash, so the pool stays away for a moment
 
 	empties atomic.Uint64 // visits that found nothing to do; read and written without the lock
 }
@@ -203,7 +205,7 @@ func (s *state) postponed() int { return s.delayed.Len() + int(s.waiters.retries
 func (s *state) release(m *Member, n int) {
 	s.counts.inHand -= n
 	m.custody.inHand -= int32(n)
-	if n > 0 && m.custody.inHand == 0 && !m.attendance.blocked {
+	if n > 0 && m.custody.inHand == 0 && !m.custody.blocked {
 		s.counts.busy--
 	}
 }

@@ -112,7 +112,7 @@ func (model *suspendModel) turn(t *rapid.T) {
 		return
 	}
 	if n == 0 {
-		require.True(t, model.state.instances.busy >= model.instances || !m.custody.owns && !model.state.instances.available(model.state.knobs.Instances), "the worker was given nothing, and could have been")
+		require.True(t, model.state.instances.Busy() >= model.instances || !m.Owns() && !model.state.instances.Available(model.state.knobs.Instances), "the worker was given nothing, and could have been")
 		return
 	}
 	require.LessOrEqual(t, n, min(due, model.state.cfg.Batch))
@@ -268,9 +268,9 @@ func (model *suspendModel) check(t *rapid.T) {
 		require.Equal(t, len(model.suspendedCmds), s.Queue.Suspended)
 	}
 	require.Equal(t, model.due(), model.Inbox.state.available())
-	idle := len(model.state.workers.idle) > 0
-	if model.Inbox.state.available() > 0 && model.state.instances.busy < model.instances && idle && model.state.workers.waking == 0 {
-		able := slices.ContainsFunc(model.state.workers.idle, model.state.canWork)
+	idle := len(model.state.workers.Inspect().Idle) > 0
+	if model.Inbox.state.available() > 0 && model.state.instances.Busy() < model.instances && idle && model.state.workers.Inspect().Waking == 0 {
+		able := slices.ContainsFunc(model.state.workers.Inspect().Idle, model.state.canWork)
 		require.False(t, able, "there is work, and no worker is on its way")
 	}
 	for _, cmd := range model.deadLetters {

@@ -21,13 +21,13 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	s.cancelPermit(m)
 	m.finishTime()
 	if m.Carried == 0 { // otherwise a worker in its place would overtake the commands that it carries
-		s.instances.exit(m)
+		s.instances.Exit(&m.Holding)
 	}
-	s.workers.arrive(m)
+	s.workers.Arrive(&m.attendance)
 	s.unblock(m)
 	s.freeLanes(m)
 	n := -1
-	if m.Carried > 0 || !s.workers.retires() {
+	if m.Carried > 0 || !s.workers.Retires() {
 		n = s.take(m, 0)
 	}
 	switch {
@@ -51,9 +51,9 @@ func (s *state) rest(m *Member, park bool, fx *effects) {
 	switch {
 	case park:
 		m.drop()
-		s.workers.park(m)
+		s.workers.Park(&m.attendance)
 	case able:
-		s.workers.expect(m) // it looks once more, so no other need be woken
+		s.workers.Expect(&m.attendance) // it looks once more, so no other need be woken
 	}
 	if !able {
 		s.callWorker(fx) // another worker that has an instance may have parked since this one was called
@@ -69,11 +69,11 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	var fx effects
 	in.mu.Lock()
 	in.state.carry(m, int32(n))
-	if n == 0 && m.attendance.idle {
-		in.state.instances.exit(m)
+	if n == 0 && m.attendance.Idle() {
+		in.state.instances.Exit(&m.Holding)
 	}
 	in.state.freeLanes(m) // a worker that carries nothing any more may stay parked
-	rests = m.attendance.idle && (n > 0 || in.state.workers.excess == 0)
+	rests = m.attendance.Idle() && (n > 0 || in.state.workers.Excess() == 0)
 	in.state.changed(&fx)
 	in.state.checkQuiet(&fx)
 	in.unlock(&fx)
@@ -90,7 +90,7 @@ func (s *state) take(m *Member, most int) int {
 	if n == 0 || !s.mayCome(m) {
 		return 0
 	}
-	if !m.custody.owns && !s.instances.available(s.knobs.Instances) || s.lingering() {
+	if !m.Owns() && !s.instances.Available(s.knobs.Instances) || s.lingering() {
 		return 0
 	}
 	n = s.share(n)
@@ -111,8 +111,8 @@ func (s *state) take(m *Member, most int) int {
 	if s.pace.rate != nil {
 		s.pace.rate.Take(unstartedOf(m.Batch[:n]))
 	}
-	if !m.custody.owns {
-		s.instances.equip(m, s.knobs.Instances)
+	if !m.Owns() {
+		s.instances.Equip(&m.Holding, s.knobs.Instances)
 	}
 	m.Sojourn = s.knobs.Sojourn
 	s.hold(m)
@@ -134,10 +134,10 @@ func (s *state) share(n int) int {
 	if s.pace.rate != nil || s.queue.line.Singly() {
 		return 1
 	}
-	workers := s.workers.live
+	workers := s.workers.Live()
 	switch {
 	case s.visits.binding != nil:
-		workers = s.pool().workers()
+		workers = s.visits.pool.Workers()
 	case s.isLittle(n):
 		workers = 1
 	}

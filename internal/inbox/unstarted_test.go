@@ -122,11 +122,11 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				members, coming, want = nil, nil, 0 // calls to StartWorker may still be unanswered
 			},
 			"": func(t *rapid.T) {
-				require.Equal(t, want, in.state.workers.live-in.state.workers.excess, "as many as there should be")
-				require.Equal(t, len(members)+len(coming)+int(in.state.unstarted.n), in.state.workers.live)
-				require.False(t, in.state.unstarted.called && (in.state.unstarted.n == 0 || calls == 0), "one call for the called worker")
-				if in.state.queue.Len() > 0 && in.state.workers.waking == 0 && !in.state.unstarted.called && countReady(members) == 0 {
-					require.Zero(t, int(in.state.unstarted.n)+len(in.state.workers.idle), "no worker is idle or unstarted while there is work")
+				require.Equal(t, want, in.state.workers.Live()-in.state.workers.Excess(), "as many as there should be")
+				require.Equal(t, len(members)+len(coming)+int(in.state.workers.Inspect().Unstarted), in.state.workers.Live())
+				require.False(t, in.state.workers.Inspect().Called && (in.state.workers.Inspect().Unstarted == 0 || calls == 0), "one call for the called worker")
+				if in.state.queue.Len() > 0 && in.state.workers.Inspect().Waking == 0 && !in.state.workers.Inspect().Called && countReady(members) == 0 {
+					require.Zero(t, int(in.state.workers.Inspect().Unstarted)+len(in.state.workers.Inspect().Idle), "no worker is idle or unstarted while there is work")
 				}
 			},
 		})
@@ -141,16 +141,4 @@ func countReady(members []*Member) (n int) {
 		}
 	}
 	return n
-}
-
-func TestOneUnstartedWorkerIsCalledAtATime(t *testing.T) {
-	u := unstarted{n: 3}
-	require.False(t, u.take(), "none is called")
-	require.True(t, u.call())
-	require.False(t, u.call(), "one is on its way")
-	require.Equal(t, 2, u.drop(3), "the called one stays")
-	require.True(t, u.take())
-	require.False(t, u.call(), "there is none")
-	require.Zero(t, u.drop(1))
-	require.Equal(t, unstarted{}, u)
 }

@@ -294,7 +294,7 @@ func TestADismissedWorkerLeavesInTheMiddleOfAnEndlessVisit(t *testing.T) {
 		s := Snapshot(tb.inboxes)[0]
 		require.Equal(t, 1, s.Out, "only the other worker's is in use, %v", mode)
 		require.Equal(t, 1, s.Queue.InHand)
-		require.Len(t, tb.inboxes[0].state.instances.idle, 1, "its instance is left for others")
+		require.Len(t, tb.inboxes[0].state.instances.Inspect().Idle, 1, "its instance is left for others")
 		require.Equal(t, 1, tb.pool.Accounts().Live)
 		require.Equal(t, 2, tb.pool.Accounts().Most)
 	}
@@ -369,14 +369,14 @@ func TestThereAreNoMoreTokensThanFreeInstances(t *testing.T) {
 	in.Settings().Adjust(func(k *Knobs) { k.Instances = 3 })
 	require.Equal(t, 1, x.woken)
 	require.Equal(t, []string{"A"}, x.trail(1))
-	require.Equal(t, 3, in.state.instances.made)
+	require.Equal(t, 3, in.state.instances.Inspect().Made)
 	in.Settings().Adjust(func(k *Knobs) { k.Instances = 1 })
 	w.next(true)
 	w2.tally.OK = 1
 	_, n := tb.pool.Turn(&w2.Member, &w2.tally, true)
 	require.Zero(t, n)
 	require.NotNil(t, w2.Surplus, "the surplus instance is to be stopped")
-	require.Equal(t, 1, in.state.instances.made)
+	require.Equal(t, 1, in.state.instances.Inspect().Made)
 }
 
 func TestANewPriorityAppliesToExistingTokens(t *testing.T) {
@@ -470,36 +470,17 @@ func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
 	require.Zero(t, tb.pool.Unshrink(1))
 }
 
-// The worker that was woken for a token leaves instead: another one is woken.
+// The worker that was woken for a token ends instead: another one is woken.
 func TestAWorkerThatLeavesWakesAnotherForTheToken(t *testing.T) {
-	leave := map[string]func(*testbed, *testWorker){
-		"dismissed": func(tb *testbed, w *testWorker) { tb.pool.Shrink(1); w.turn(true) },
-		"ended":     func(tb *testbed, w *testWorker) { tb.pool.Leave(&w.Member, &w.tally) },
-	}
-	for name, f := range leave {
-		t.Run(name, func(t *testing.T) {
-			tb := newTestbed(t, 1)
-			w, w2 := tb.addWorker(), tb.addWorker()
-			w.turn(true)
-			tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Paused = true })
-			w2.turn(true)
-			tb.submitN(0, 1)
-			tb.inboxes[0].Settings().Adjust(func(k *Knobs) { k.Paused = false })
-			require.Equal(t, []int{0, 1}, []int{w.woken, w2.woken}, "the one that was parked last is woken")
-			tb.pool.Join(&Member{Wake: func() {}})
-			if name == "dismissed" {
-				tb.pool.mu.Lock()
-				tb.pool.excess++ // as if a worker had been asked to leave when none was idle
-				tb.pool.mu.Unlock()
-				_, cmds := w2.turn(true)
-				require.Equal(t, []any{"gone"}, cmds)
-			} else {
-				f(tb, w2)
-			}
-			require.Equal(t, 1, w.woken)
-			require.Equal(t, []string{"A"}, w.trail(1))
-		})
-	}
+	tb := newTestbed(t, 1)
+	w, w2 := tb.addWorker(), tb.addWorker()
+	w.turn(true)
+	w2.turn(true)
+	tb.submitN(0, 1)
+	require.Equal(t, []int{0, 1}, []int{w.woken, w2.woken}, "the one that was parked last is woken")
+	tb.pool.Leave(&w2.Member, &w2.tally)
+	require.Equal(t, 1, w.woken)
+	require.Equal(t, []string{"A"}, w.trail(1))
 }
 
 func TestATokenThatWasTakenBackStartsNoVisit(t *testing.T) {
@@ -515,11 +496,11 @@ func TestATokenThatWasTakenBackStartsNoVisit(t *testing.T) {
 			tb := newTestbed(t, 1)
 			w := tb.addWorker()
 			tb.submitN(0, 1)
-			b, era := tb.pool.next(&w.Member)
+			b, era := tb.pool.Next(&w.visit.way)
 			require.NotNil(t, b)
 			change(tb)
 			require.Zero(t, tb.pool.enter(b, era, &w.Member))
-			require.GreaterOrEqual(t, b.inbox.state.visits.tokens, int32(0))
+			require.GreaterOrEqual(t, b.Inbox().state.visits.tokens, int32(0))
 		})
 	}
 }
@@ -530,9 +511,9 @@ func TestAPollingWorkerDoesNotServeAnInboxThatHasLeftThePool(t *testing.T) {
 	tb.polled(nil)
 	w := tb.addWorker()
 	tb.submitN(0, 5)
-	b, era := tb.pool.next(&w.Member)
+	b, era := tb.pool.Next(&w.visit.way)
 	in := tb.inboxes[0]
-	require.Same(t, in, b.inbox)
+	require.Same(t, in, b.Inbox())
 	in.Settings().Bind(other)
 	require.Zero(t, tb.pool.enter(b, era, &w.Member), "on its way")
 	require.EqualValues(t, 2, tb.pool.Accounts().Visits+tb.pool.Accounts().Empties)
@@ -541,7 +522,7 @@ func TestAPollingWorkerDoesNotServeAnInboxThatHasLeftThePool(t *testing.T) {
 	require.Equal(t, []string{"A"}, w.trail(1))
 	in.Settings().Bind(other)
 	require.Equal(t, []string{"-"}, w.trail(1), "in the middle of a visit")
-	require.Len(t, in.state.instances.idle, 1)
+	require.Len(t, in.state.instances.Inspect().Idle, 1)
 }
 
 // A full inbox takes what a shared worker hands over. A stage's own worker waits.

@@ -1,6 +1,10 @@
 package inbox
 
-import "time"
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/streak"
+)
 
 // Join adds a worker of the stage's own. With again it replaces a worker that
 // crashed.
@@ -8,9 +12,9 @@ func (ws Workers) Join(m *Member, again bool) {
 	m.belong(ws.in)
 	var fx effects
 	ws.in.mu.Lock()
-	if !m.attendance.joined { // otherwise it was called
+	if !m.attendance.Joined() { // otherwise it was called
 		ws.in.state.staff(1)
-		ws.in.state.workers.join(m)
+		ws.in.state.workers.Join(m, &m.attendance)
 	}
 	if again {
 		ws.in.state.counts.Restarts++
@@ -36,7 +40,7 @@ func (ws Workers) Leave(m *Member) {
 func (in *Inbox) Yield(m *Member) {
 	var fx effects
 	in.mu.Lock()
-	in.state.instances.exit(m)
+	in.state.instances.Exit(&m.Holding)
 	in.state.callWorker(&fx)
 	in.state.checkQuiet(&fx)
 	in.unlock(&fx)
@@ -48,7 +52,8 @@ func (in *Inbox) Yield(m *Member) {
 func (ws Workers) Succeed(from, to *Member) {
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	from.custody.inUse, to.custody.inUse, to.custody.mark, to.custody.fault = false, from.custody.inUse, from.custody.mark, from.custody.fault
+	to.Holding.Succeed(&from.Holding)
+	to.custody.fault = from.custody.fault
 	ws.in.state.queue.line.Succeed(from.Part, to.Part)
 }
 
@@ -58,15 +63,15 @@ func (ws Workers) Succeed(from, to *Member) {
 func (ws Workers) ForgetShrink() {
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	ws.in.state.workers.excess = 0
-	ws.in.state.streak.forget()
+	ws.in.state.workers.ForgetShrink()
+	ws.in.state.streak.Forget()
 }
 
 // Shrink asks n workers to leave, first workers that were not started yet.
 func (ws Workers) Shrink(n int) {
 	var fx effects
 	ws.in.mu.Lock()
-	for _, m := range ws.in.state.workers.shrink(n - ws.in.state.dropUnstarted(n)) {
+	for _, m := range ws.in.state.workers.Shrink(n - ws.in.state.dropUnstarted(n)) {
 		fx.wakeWorker(m)
 	}
 	ws.in.unlock(&fx)
@@ -77,7 +82,7 @@ func (ws Workers) Shrink(n int) {
 func (ws Workers) Unshrink(n int) int {
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	return ws.in.state.workers.unshrink(n)
+	return ws.in.state.workers.Unshrink(n)
 }
 
 // WakeAll wakes the idle workers that have an instance, though there may be
@@ -87,17 +92,9 @@ func (ws Workers) Unshrink(n int) int {
 func (ws Workers) WakeAll() {
 	var fx effects
 	ws.in.mu.Lock()
-	idle := ws.in.state.workers.idle[:0]
-	for _, m := range ws.in.state.workers.idle {
-		if m.custody.owns {
-			ws.in.state.workers.markWoken(m)
-			fx.wakeWorker(m)
-		} else {
-			idle = append(idle, m)
-		}
+	for _, m := range ws.in.state.workers.CallAll(func(m *Member) bool { return m.Owns() }) {
+		fx.wakeWorker(m)
 	}
-	clear(ws.in.state.workers.idle[len(idle):])
-	ws.in.state.workers.idle = idle
 	ws.in.unlock(&fx)
 }
 
@@ -108,9 +105,7 @@ func (ws Workers) AddUnstarted(n int) {
 	var fx effects
 	ws.in.mu.Lock()
 	ws.in.state.staff(n)
-	ws.in.state.unstarted.n += int32(n)
-	ws.in.state.workers.live += n
-	ws.in.state.workers.most = max(ws.in.state.workers.most, ws.in.state.workers.live)
+	ws.in.state.workers.AddUnstarted(n)
 	ws.in.state.callWorker(&fx)
 	ws.in.unlock(&fx)
 }
@@ -121,13 +116,7 @@ func (ws Workers) TakeCalled(m *Member) bool {
 	m.belong(ws.in)
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	if !ws.in.state.unstarted.take() {
-		return false
-	}
-	m.attendance.joined = true
-	m.ready.Store(true)
-	ws.in.state.workers.expect(m)
-	return true
+	return ws.in.state.workers.Start(m, &m.attendance)
 }
 
 // DropUnstarted dismisses all workers that were not started, the called one
@@ -135,16 +124,14 @@ func (ws Workers) TakeCalled(m *Member) bool {
 func (ws Workers) DropUnstarted() {
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	ws.in.state.unstarted.called = false
-	ws.in.state.dropUnstarted(int(ws.in.state.unstarted.n))
+	ws.in.state.staff(-ws.in.state.workers.DropAllUnstarted())
 }
 
 // dropUnstarted dismisses up to n workers that were not called, and returns how
 // many.
 func (s *state) dropUnstarted(n int) int {
-	n = s.unstarted.drop(n)
+	n = s.workers.DropUnstarted(n)
 	s.staff(-n)
-	s.workers.live -= n
 	return n
 }
 
@@ -164,7 +151,7 @@ func (ws Workers) Judge(m *Member, workers int) Verdict {
 	var fx effects
 	ws.in.mu.Lock()
 	k := &ws.in.state.streak
-	v := Verdict{Streak: int(k.length), Unstarted: int(k.unstarted), Since: k.unable(ws.in.state.now())}
+	v := Verdict{Streak: k.Length(), Unstarted: k.Unstarted(), Since: k.Unable(ws.in.state.now())}
 	if m.visit == nil {
 		v.Pause = ws.in.state.slowDown(m.custody.fault, workers, &fx)
 	}
@@ -176,10 +163,10 @@ func (ws Workers) Judge(m *Member, workers int) Verdict {
 func (ws Workers) CrashStreak() CrashStreak {
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	if ws.in.state.streak.last == nil {
-		return CrashStreak{} // without the clock: the inbox may be in no pipeline yet
+	if pl := ws.in.Pipeline(); pl != nil {
+		return ws.in.state.streak.Facts(pl.Now(), ws.in.state.visits.resting)
 	}
-	return ws.in.state.streak.copy(ws.in.state.now(), ws.in.state.visits.resting)
+	return CrashStreak{}
 }
 
 // Streak returns how many crashes have followed one another without a completed
@@ -187,19 +174,19 @@ func (ws Workers) CrashStreak() CrashStreak {
 func (ws Workers) Streak() int {
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	return int(ws.in.state.streak.length)
+	return ws.in.state.streak.Length()
 }
 
 // forgetCrashes forgets the streak of crashes.
 func (in *Inbox) forgetCrashes() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.state.streak.forget()
+	in.state.streak.Forget()
 }
 
 // CrashIdle counts a worker that did not start: there was no batch.
 func (ws Workers) CrashIdle(m *Member) {
 	ws.in.mu.Lock()
 	defer ws.in.mu.Unlock()
-	ws.in.state.countCrash(m, notStarted, nil)
+	ws.in.state.countCrash(m, streak.NotStarted, nil)
 }

@@ -25,11 +25,14 @@ import (
 // The number after a package is how many arrows may run upwards. An arrow is an ordered pair of files of which the first uses
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
-internal/inbox: 11
-	config lock phase waiting delayed inbox member waiters streak
+internal/inbox: 10
+	config lock phase waiting delayed inbox member waiters
 	state effects available key_places slots shared_pool
 	book batches mishap entry lapsed submit handover
-	instances turn visit workers accounts settings drain doc
+	instances turn workers visit accounts settings drain doc
+
+internal/pool: 2
+	set instances tokens binding route pool inspect doc
 
 internal/line: 2
 	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lane_table lane_set lanes lane_rates lane_places lane_holds fair fair_holds sequence inspect

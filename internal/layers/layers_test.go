@@ -65,11 +65,13 @@ internal/crash:     internal/plain internal/stacks
 internal/plain/apart: internal/plain
 internal/line:      behaviour coordination/guard stage/queue
                     internal/command internal/link internal/plain/apart internal/rate internal/requests internal/ring
+internal/pool:      controller internal/steer
+internal/streak:
 internal/gate:      controller stage/queue stage/reason
                     internal/command internal/plain internal/plain/apart
 internal/inbox:      behaviour controller stage/queue stage/reason stage/stats
-                    internal/backoff internal/command internal/forecast internal/gate internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/rate
-                    internal/steer internal/yield
+                    internal/backoff internal/command internal/forecast internal/gate internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/pool internal/rate
+                    internal/streak internal/yield
 internal/version:   behaviour internal/crash internal/inbox internal/plain
 
 -- first

@@ -16,7 +16,7 @@ import (
 )
 
 // The packages whose functions run in a transition of an inbox.
-var inTransitions = []order{{pkg: "internal/line"}, {pkg: "internal/gate"}, {pkg: "internal/command"}, {pkg: "internal/inbox"}}
+var inTransitions = []order{{pkg: "internal/line"}, {pkg: "internal/gate"}, {pkg: "internal/command"}, {pkg: "internal/pool"}, {pkg: "internal/inbox"}}
 
 // A transition of an inbox runs under the inbox's lock. It takes no second one: what needs another lock, as the tokens of
 // a shared pool do, is an effect. A transition is a function that gets the state.
