@@ -7,7 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/handling"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 )
@@ -26,7 +26,7 @@ func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
 func (t *Ticket) Wait(ctx context.Context) (any, error) {
 	link.CheckContext(ctx, "stage: Ticket.Wait")
 	if c, ok := ctx.(behaviour.Suspender); ok {
-		if err := inbox.Until(c, t.t.Done()); err != nil { //nolint:contextcheck // c is ctx
+		if err := handling.Until(c, t.t.Done()); err != nil { //nolint:contextcheck // c is ctx
 			return nil, err
 		}
 		return t.t.Result(), t.t.Err()

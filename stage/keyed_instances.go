@@ -12,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/handling"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/version"
 )
@@ -209,7 +209,7 @@ func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 			s.remember(h, e)
 			return e
 		}
-		if inbox.Until(ctx, stopped) != nil {
+		if handling.Until(ctx, stopped) != nil {
 			if s.late(ctx) {
 				return nil
 			}

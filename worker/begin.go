@@ -194,7 +194,7 @@ func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []comma
 // shed ends commands that have expired. Rest is the remainder of the batch, if
 // they were not the next ones.
 func (w *Worker) shed(es, rest []command.Envelope) {
-	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Expired{Commands: es, Rest: rest}) {
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Unbegun{Commands: es, Rest: rest, Expired: true}) {
 		panic(unwind{})
 	}
 	w.progress.mark = 0 // subscribers of letters may have taken long

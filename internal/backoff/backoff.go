@@ -1,6 +1,7 @@
 // Package backoff has the arithmetic of pauses. Some pauses grow: before a
 // retry of a command, before a crashing stage works on, and before a supervisor
-// restarts a child. Other pauses are asked for by another program.
+// restarts a child. Other pauses are asked for by another program. A [Budget]
+// bounds how many retries there are.
 package backoff
 
 import (

@@ -7,4 +7,6 @@
 // values of its command, whatever the worker does by then. [Timed] is around
 // one of them if the stage has a time limit. A handler that suspends has the
 // context of its task instead.
+//
+// [Until] waits with any of them, and with the context of a caller outside.
 package handling

@@ -94,7 +94,7 @@
 // A file uses those before it in this list, with few exceptions, which a test
 // in internal/layers counts:
 //
-//   - the components of an inbox: config.go, lock.go, phase.go, waiting.go,
+//   - the components of an inbox: config.go, phase.go, waiting.go,
 //     delayed.go, inbox.go, member.go, waiters.go
 //   - state.go, all that the lock guards; effects.go, the actions that a
 //     transition leaves to be done

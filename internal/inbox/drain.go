@@ -2,36 +2,33 @@ package inbox
 
 // Open lets commands in, and ends the inbox's drain if there was one.
 func (ph Phases) Open() {
-	var fx effects
-	ph.in.mu.Lock()
-	ph.in.state.change(toOpen)
-	ph.in.state.opened = true
-	ph.in.state.retrySenders(&fx)
-	ph.in.unlock(&fx)
+	ph.in.transition(func(s *state, fx *effects) {
+		s.change(toOpen)
+		s.opened = true
+		s.retrySenders(fx)
+	})
 }
 
 // Close refuses commands from outside from now on, also commands of submitters
 // that wait for a slot. Commands that other inboxes hand over are still taken.
 func (ph Phases) Close() {
-	var fx effects
-	ph.in.mu.Lock()
-	ph.in.state.change(toClose)
-	ph.in.state.dismissWaiters(&fx)
-	ph.in.state.callWorker(&fx) // no batch lingers any more
-	ph.in.state.lookAtEntries(&fx)
-	ph.in.unlock(&fx)
+	ph.in.transition(func(s *state, fx *effects) {
+		s.change(toClose)
+		s.dismissWaiters(fx)
+		s.callWorker(fx) // no batch lingers any more
+		s.lookAtEntries(fx)
+	})
 }
 
 // Drain starts the inbox's drain, or starts it anew.
 func (ph Phases) Drain() {
-	var fx effects
-	ph.in.mu.Lock()
-	ph.in.state.change(toDrain)
-	ph.in.state.dismissWaiters(&fx)
-	ph.in.state.visits.stalled = false // it is not barred any more; if an inbox ahead is full, the next visit stalls it again
-	ph.in.state.callWorker(&fx)        // no batch lingers any more
-	ph.in.state.lookAtEntries(&fx)
-	ph.in.unlock(&fx)
+	ph.in.transition(func(s *state, fx *effects) {
+		s.change(toDrain)
+		s.dismissWaiters(fx)
+		s.visits.stalled = false // it is not barred any more; if an inbox ahead is full, the next visit stalls it again
+		s.callWorker(fx)         // no batch lingers any more
+		s.lookAtEntries(fx)
+	})
 }
 
 // BlockUpstream starts the second step of the drain: all inboxes before this
@@ -52,22 +49,20 @@ func (ph Phases) proceed(ev event) {
 // EndDrain ends the inbox's drain and leaves it closed. Handlers cannot submit
 // to it any more.
 func (ph Phases) EndDrain() {
-	var fx effects
-	ph.in.mu.Lock()
-	ph.in.state.change(toEndDrain)
-	ph.in.state.dismissWaiters(&fx)
-	ph.in.state.retrySenders(&fx)
-	ph.in.state.lookAtEntries(&fx)
-	ph.in.unlock(&fx)
+	ph.in.transition(func(s *state, fx *effects) {
+		s.change(toEndDrain)
+		s.dismissWaiters(fx)
+		s.retrySenders(fx)
+		s.lookAtEntries(fx)
+	})
 }
 
 // UnblockSenders has barred senders try again that are not barred any more,
 // because their own stages are drained now.
 func (ph Phases) UnblockSenders() {
-	var fx effects
-	ph.in.mu.Lock()
-	ph.in.state.retrySenders(&fx)
-	ph.in.unlock(&fx)
+	ph.in.transition(func(s *state, fx *effects) {
+		s.retrySenders(fx)
+	})
 }
 
 // Stopped reports whether the inbox was open once and takes nothing from

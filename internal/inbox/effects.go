@@ -179,6 +179,15 @@ func (in *Inbox) unlock(fx *effects) {
 	fx.happen(in)
 }
 
+// transition runs a transition that is not on the path of a command: its
+// effects are on the heap.
+func (in *Inbox) transition(run func(s *state, fx *effects)) {
+	var fx effects
+	in.mu.Lock()
+	run(&in.state, &fx)
+	in.unlock(&fx)
+}
+
 // finish is the part of unlock that needs the lock.
 func (in *Inbox) finish() {
 	if in.state.timers.set != 0 {
@@ -387,9 +396,9 @@ func (in *Inbox) usedUp(e *command.Envelope) bool {
 // reads each of them under the lock, so it is for reports. Commands in workers'
 // batches belong to the workers: to read them would be a race.
 func (b Batches) Tickets() int {
-	b.in.mu.Lock()
-	defer b.in.mu.Unlock()
-	return b.in.state.count(func(e *command.Envelope) bool { return e.Ticket() != nil && !e.Ticket().Watches() })
+	return ask(b.in, func(s *state) int {
+		return s.count(func(e *command.Envelope) bool { return e.Ticket() != nil && !e.Ticket().Watches() })
+	})
 }
 
 // Has reports whether so is true of a command that is queued, waits for its

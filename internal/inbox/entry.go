@@ -8,6 +8,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/gate"
+	"github.com/golda-dev/golda/internal/handling"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -110,7 +111,9 @@ func (d *door) MayWait(ctx context.Context) bool {
 }
 
 // Wait is for [gate.Door].
-func (d *door) Wait(ctx context.Context, closed <-chan struct{}) error { return Until(ctx, closed) }
+func (d *door) Wait(ctx context.Context, closed <-chan struct{}) error {
+	return handling.Until(ctx, closed)
+}
 
 // IsOpen is for [gate.Door].
 func (d *door) IsOpen() bool { return (*Inbox)(d).Phases().IsOpen() }
@@ -125,44 +128,10 @@ var ErrMaxInFlight = errors.New("stage: too many commands in flight; see pipelin
 // the commands that handlers emit or submit along any edge of the loop. A
 // forwarded command is in flight already and adds nothing.
 
-// refill is the part of the free places that one count gives out. The rest
-// covers the commands that come along other edges before the next count.
-const refill = 8
-
 // Allow takes a command off the allowance. It reports false if the pipeline
 // holds as many commands as it may. It must not be called with an inbox's lock.
 func (pl *Pipeline) Allow() bool {
-	if pl.MaxInFlight <= 0 {
-		return true
-	}
-	a := &pl.loops
-	for {
-		left := a.left.Load()
-		if left == 0 {
-			return pl.count()
-		}
-		if a.left.CompareAndSwap(left, left-1) {
-			return true
-		}
-	}
-}
-
-// count counts the commands in flight and takes a command off a fresh
-// allowance.
-func (pl *Pipeline) count() bool {
-	a := &pl.loops
-	a.counting.Lock()
-	defer a.counting.Unlock()
-	left := a.left.Swap(0)
-	if left == 0 {
-		free := int64(max(pl.MaxInFlight-pl.InFlight(), 0))
-		left = min(free, max(free/refill, 1))
-	}
-	if left == 0 {
-		return false
-	}
-	a.left.Store(left - 1)
-	return true
+	return pl.MaxInFlight <= 0 || pl.loops.Take(pl.MaxInFlight, pl.InFlight)
 }
 
 // EdgesChanged notes that an edge was added or removed.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/handling"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -283,14 +284,14 @@ func (sn Senders) Send(ctx context.Context, e command.Envelope, emitter *Inbox, 
 	for {
 		var fx effects
 		sn.in.lockFor(1)
-		step, w, err := sn.in.state.send(&x, suspends(ctx), &fx)
+		step, w, err := sn.in.state.send(&x, handling.Suspends(ctx), &fx)
 		unbarred := sn.in.state.senders.unbarred
 		sn.in.unlock(&fx)
 		switch step {
 		case sent:
 			return err
 		case waitsForPhase:
-			if err := Until(ctx, unbarred); err != nil {
+			if err := handling.Until(ctx, unbarred); err != nil {
 				return sn.in.state.waitError(ctx, err)
 			}
 		case waitsForSlot:

@@ -56,8 +56,10 @@ func TestAWorkerThatCarriesResultsOfKeysStartsNothing(t *testing.T) {
 
 func TestACommandThatEndsInTheMiddleOfABatchMakesRoomForAnother(t *testing.T) {
 	for name, end := range map[string]func(in *Inbox, m *Member, tally *Tally){
-		"it is done":      func(in *Inbox, m *Member, tally *Tally) { tally.OK++; in.Book(m, tally, nil) },
-		"it has expired":  func(in *Inbox, m *Member, tally *Tally) { in.Book(m, tally, &Expired{Commands: m.Batch[:1]}) },
+		"it is done": func(in *Inbox, m *Member, tally *Tally) { tally.OK++; in.Book(m, tally, nil) },
+		"it has expired": func(in *Inbox, m *Member, tally *Tally) {
+			in.Book(m, tally, &Unbegun{Commands: m.Batch[:1], Expired: true})
+		},
 		"it is not begun": func(in *Inbox, m *Member, tally *Tally) { in.Book(m, tally, &Unbegun{Commands: m.Batch[:1]}) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,16 +2,17 @@ package inbox
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/internal/forecast"
 	"github.com/golda-dev/golda/internal/gate"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/yield"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/stage/stats"
@@ -92,7 +93,7 @@ type Edge struct {
 
 // loopBounds is what a pipeline knows of its loops.
 type loopBounds struct {
-	loops  allowance
+	loops  gate.Allowance
 	looped atomic.Bool   // there has been a back edge
 	lapses atomic.Bool   // commands that may lapse have been submitted
 	edges  atomic.Uint32 // see EdgesVersion
@@ -135,15 +136,6 @@ func (pl *Pipeline) NotifyQuiet() {
 	}
 }
 
-// allowance is how many commands handlers may still add to loops before the
-// commands in flight are counted again. To count them takes the lock of every
-// inbox, so each count covers many commands.
-type allowance struct {
-	left atomic.Int64
-
-	counting sync.Mutex // one goroutine counts at a time
-}
-
 // Ending is the end of a command without an answer, or, with reason.Error, with
 // an error that leaves a letter.
 type Ending struct {
@@ -183,8 +175,8 @@ type Inbox struct {
 	inlet *behaviour.Inlet
 	rules gate.Rules // for commands from outside
 
-	mu    lock  // guards state
-	state state // the transitions and questions are its methods
+	mu    yield.Lock // guards state
+	state state      // the transitions and questions are its methods
 }
 
 // New returns an inbox that was not opened.
@@ -216,7 +208,7 @@ func (in *Inbox) configure(cfg Config) {
 	}
 	in.state.queue.line.Resize(cfg.Capacity)
 	in.state.queue.order(cfg.Discipline)
-	in.state.pace.rate, in.state.retryBudget = newLimit(cfg.Rate), newBudget(cfg.Retry.Budget)
+	in.state.pace.rate, in.state.retryBudget = newLimit(cfg.Rate), backoff.NewBudget(cfg.Retry.Budget)
 }
 
 // Relay makes an inbox that was not opened the inbox of a stage whose commands
@@ -234,6 +226,13 @@ func (st Settings) Relay(batch, instances int, elsewhere error) {
 	})
 }
 
+// ask answers a question about the state.
+func ask[T any](in *Inbox, question func(s *state) T) T {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return question(&in.state)
+}
+
 // Inlet returns the inbox as commands are forwarded to it.
 func (in *Inbox) Inlet() *behaviour.Inlet { return in.inlet }
 
@@ -248,16 +247,12 @@ func (ph Phases) IsOpen() bool { return ph.in.state.phase() == open }
 
 // Len returns how many commands are queued.
 func (in *Inbox) Len() int {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.state.queue.Len()
+	return ask(in, func(s *state) int { return s.queue.Len() })
 }
 
 // Load returns how many commands are in the inbox.
 func (in *Inbox) Load() int {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.state.load()
+	return ask(in, func(s *state) int { return s.load() })
 }
 
 // counts are the accounts that transitions write.
@@ -334,9 +329,7 @@ func (in *Inbox) countEmitted() {
 
 // Knobs returns the present knobs.
 func (st Settings) Knobs() Knobs {
-	st.in.mu.Lock()
-	defer st.in.mu.Unlock()
-	return st.in.state.knobs.Knobs
+	return ask(st.in, func(s *state) Knobs { return s.knobs.Knobs })
 }
 
 // Quality is the quality that handlers are asked for. Any goroutine may read

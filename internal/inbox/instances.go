@@ -13,27 +13,22 @@ func (is Instances) Claim(m *Member) (make bool) {
 
 // Return adds a claimed instance to the idle ones, or gives up the claim.
 func (is Instances) Return(m *Member) {
-	var fx effects
-	is.in.mu.Lock()
-	is.in.state.instances.TakeBack(&m.Holding, is.in.state.knobs.Instances)
-	is.in.state.callWorker(&fx)
-	is.in.unlock(&fx)
+	is.in.transition(func(s *state, fx *effects) {
+		s.instances.TakeBack(&m.Holding, s.knobs.Instances)
+		s.callWorker(fx)
+	})
 }
 
 // Borrow lends a member, which belongs to no worker, the first idle instance
 // that fits. It is given back, or another or none in its place, with
 // [Instances.Return].
 func (is Instances) Borrow(m *Member, fits func(inst any) bool) bool {
-	is.in.mu.Lock()
-	defer is.in.mu.Unlock()
-	return is.in.state.instances.Lend(&m.Holding, fits)
+	return ask(is.in, func(s *state) bool { return s.instances.Lend(&m.Holding, fits) })
 }
 
 // TakeIdle removes all idle instances, which the caller stops.
 func (is Instances) TakeIdle() []any {
-	is.in.mu.Lock()
-	defer is.in.mu.Unlock()
-	return is.in.state.instances.TakeIdle()
+	return ask(is.in, func(s *state) []any { return s.instances.TakeIdle() })
 }
 
 // hold counts a worker as being at the inbox; yield ends that.
@@ -45,25 +40,22 @@ func (s *state) hold(m *Member) {
 // Set marks the inbox and wakes its workers. A parked worker that has commands
 // to hand over must look whether any of them is for an inbox in Mark.To.
 func (ms Marks) Set(m *Mark) {
-	var fx effects
-	ms.in.mu.Lock()
-	ms.in.state.marks.Store(m)
-	ms.in.state.instances.Mark()
-	for h := ms.in.state.holding; h != nil; h = h.custody.behind {
-		if h.InUse() {
-			h.attendance.SetReady(true)
-			fx.wakeWorker(h)
+	ms.in.transition(func(s *state, fx *effects) {
+		s.marks.Store(m)
+		s.instances.Mark()
+		for h := s.holding; h != nil; h = h.custody.behind {
+			if h.InUse() {
+				h.attendance.SetReady(true)
+				fx.wakeWorker(h)
+			}
 		}
-	}
-	ms.in.unlock(&fx)
+	})
 }
 
 // Left returns how many of the workers that had commands here when the inbox
 // was marked last may still have some of them.
 func (ms Marks) Left() int {
-	ms.in.mu.Lock()
-	defer ms.in.mu.Unlock()
-	return ms.in.state.instances.Unmarked()
+	return ask(ms.in, func(s *state) int { return s.instances.Unmarked() })
 }
 
 // Clear ends the wait for a mark.

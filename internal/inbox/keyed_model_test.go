@@ -573,7 +573,7 @@ func (m *keyedModel) finish(t *rapid.T) {
 func (m *keyedModel) skip(t *rapid.T) {
 	w := m.worker(t, func(w *keyedWorker) bool { return len(w.todo) > 0 && !w.todo[0].Woken() })
 	if rapid.Bool().Draw(t, "expired") {
-		m.inbox.Book(&w.Member, &w.tally, &Expired{Commands: w.todo[:1]})
+		m.inbox.Book(&w.Member, &w.tally, &Unbegun{Commands: w.todo[:1], Expired: true})
 	} else {
 		m.inbox.Book(&w.Member, &w.tally, &Unbegun{Commands: w.todo[:1]})
 	}

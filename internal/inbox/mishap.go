@@ -12,7 +12,7 @@ import (
 )
 
 // Mishap says why commands leave a worker's batch that its handler has not
-// completed: [Unbegun], [Expired], [Stopped], [Retried] or [Crashed]. The
+// completed: [Unbegun], [Stopped], [Retried] or [Crashed]. The
 // commands may be in the worker's memory: the inbox copies the commands that it
 // keeps.
 type Mishap interface {
@@ -41,12 +41,14 @@ func (in *Inbox) bookMishap(m *Member, t *Tally, x Mishap) bool {
 	return ok
 }
 
-// Unbegun are commands that were not started, and fail, because their callers'
-// contexts have ended. Rest, unless it is nil, are the commands that remain in
+// Unbegun are commands that were not started, and end: they fail, because their
+// callers' contexts have ended; or, with Expired, they are shed, because their
+// time to live is over. Rest, unless it is nil, are the commands that remain in
 // the batch, in the worker's order: Commands may be empty if only the order has
 // changed.
 type Unbegun struct {
 	Commands, Rest []command.Envelope
+	Expired        bool
 
 	at places
 }
@@ -55,23 +57,11 @@ func (x *Unbegun) locate(in *Inbox, _ *Member) { x.at = in.payers(x.Commands) }
 
 func (x *Unbegun) befall(s *state, m *Member, fx *effects) bool {
 	s.skip(m, x.Commands, x.at, x.Rest, fx)
-	s.counts.Errors += uint64(len(x.Commands))
-	return true
-}
-
-// Expired are commands that were not started, and are shed, because their time
-// to live is over. Rest is as for [Unbegun].
-type Expired struct {
-	Commands, Rest []command.Envelope
-
-	at places
-}
-
-func (x *Expired) locate(in *Inbox, _ *Member) { x.at = in.payers(x.Commands) }
-
-func (x *Expired) befall(s *state, m *Member, fx *effects) bool {
-	s.skip(m, x.Commands, x.at, x.Rest, fx)
-	s.shed(x.Commands, reason.Expired, ErrExpired, fx)
+	if x.Expired {
+		s.shed(x.Commands, reason.Expired, ErrExpired, fx)
+	} else {
+		s.counts.Errors += uint64(len(x.Commands))
+	}
 	return true
 }
 
@@ -157,7 +147,7 @@ func (in *Inbox) SpendRetry(t *Tally) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	ended := in.state.counts.Handled() + in.state.counts.byReason().DeadLettered[reason.Crash] + uint64(t.completed())
-	if in.state.retryBudget.spend(int64(ended)) {
+	if in.state.retryBudget.Spend(int64(ended)) {
 		return true
 	}
 	in.state.counts.RetriesRefused++

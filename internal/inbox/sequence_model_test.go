@@ -326,7 +326,7 @@ func (m *sequenceModel) skip(t *rapid.T) {
 	m.end(w)
 	m.book(w)
 	if rapid.Bool().Draw(t, "expired") {
-		m.inbox.Book(&w.Member, &w.tally, &Expired{Commands: e})
+		m.inbox.Book(&w.Member, &w.tally, &Unbegun{Commands: e, Expired: true})
 	} else {
 		m.inbox.Book(&w.Member, &w.tally, &Unbegun{Commands: e})
 	}

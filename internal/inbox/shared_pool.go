@@ -58,9 +58,7 @@ func (sp *SharedPool) Len() (n int) {
 // Pool returns the pool that visits the inbox, nil if it has workers of its
 // own.
 func (st Settings) Pool() *SharedPool {
-	st.in.mu.Lock()
-	defer st.in.mu.Unlock()
-	return st.in.state.visits.pool
+	return ask(st.in, func(s *state) *SharedPool { return s.visits.pool })
 }
 
 // tokensGiven are the tokens that an inbox has given its shared pool in one

@@ -121,9 +121,7 @@ func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
 
 // InLine reports whether a worker waits here to hand over.
 func (sn Senders) InLine(m *Member) bool {
-	sn.in.mu.Lock()
-	defer sn.in.mu.Unlock()
-	return sn.in.state.senders.has(m)
+	return ask(sn.in, func(s *state) bool { return s.senders.has(m) })
 }
 
 // Withdraw removes a worker that continues with other work from the line.
@@ -169,9 +167,7 @@ func (s *state) unbar(fx *effects) {
 // Parked returns the workers that hold commands for the inbox and wait to hand
 // them over.
 func (sn Senders) Parked() []*Member {
-	sn.in.mu.Lock()
-	defer sn.in.mu.Unlock()
-	return sn.in.state.senders.all()
+	return ask(sn.in, func(s *state) []*Member { return s.senders.all() })
 }
 
 // dropFor makes a slot for e, or drops e itself, as the overflow rule says.

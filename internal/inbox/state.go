@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/internal/pool"
@@ -34,7 +35,7 @@ type state struct {
 	waiters     waiters // commands that wait for a free slot
 	delayed     delayed
 	lapsing     lapsing
-	retryBudget *budget // nil: any number of retries
+	retryBudget *backoff.Budget // nil: any number of retries
 	sole        soleWorker
 	counts      counts
 	streak      streak.Streak

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/handling"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/reason"
@@ -57,7 +57,7 @@ func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 	if !ended(ctx) {
 		var fx effects
 		if !in.mu.TryLock() { // LockForSubmitter, inlined
-			in.mu.waitForTurn()
+			in.mu.WaitForTurn()
 		}
 		entered := in.state.phase() == open && in.state.enterFree(e, place{}, &fx)
 		in.unlock(&fx)
@@ -233,9 +233,7 @@ func (s *state) refuse(why reason.Reason, err error) error {
 // refuseCancelled counts a command whose submitter's context ended while it
 // waited.
 func (in *Inbox) refuseCancelled(err error) error {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.state.refuse(reason.Cancelled, err)
+	return ask(in, func(s *state) error { return s.refuse(reason.Cancelled, err) })
 }
 
 // Mistyped counts a message that is no command for this stage.
@@ -259,7 +257,7 @@ func (in *Inbox) RefuseNew(load any, err error) {
 // errDismissed if the inbox has changed, so that the caller has to try again,
 // or why ctx ended.
 func (in *Inbox) await(ctx context.Context, w *waiter) error {
-	gaveUp := Until(ctx, w.ready)
+	gaveUp := handling.Until(ctx, w.ready)
 	var fx effects
 	in.mu.LockForSubmitter()
 	defer in.unlock(&fx)
@@ -315,7 +313,7 @@ func (in *Inbox) CallsItself(ctx context.Context, load any) bool {
 
 // submitterOf asks a context whose it is. The lock is not held.
 func (in *Inbox) submitterOf(ctx context.Context) submitter {
-	by := submitter{asked: true, suspends: suspends(ctx)}
+	by := submitter{asked: true, suspends: handling.Suspends(ctx)}
 	h := handlerOf(ctx)
 	if h == nil {
 		return by
@@ -329,12 +327,6 @@ func (in *Inbox) submitterOf(ctx context.Context) submitter {
 		by.forbidWait = "whose worker is shared"
 	}
 	return by
-}
-
-// suspends reports whether a caller that waits with ctx holds no worker.
-func suspends(ctx context.Context) bool {
-	_, ok := ctx.(behaviour.Suspender)
-	return ok
 }
 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }

@@ -27,12 +27,11 @@ func (ws Workers) Join(m *Member, again bool) {
 // instance is still wanted it is taken back; otherwise it stays with the
 // worker, which stops it and then calls [Instances.Return].
 func (ws Workers) Leave(m *Member) {
-	var fx effects
-	ws.in.mu.Lock()
-	ws.in.state.leave(m)
-	ws.in.state.forgetLanes(m)
-	ws.in.state.changed(&fx) // commands that it carried hold no slots here any more
-	ws.in.unlock(&fx)
+	ws.in.transition(func(s *state, fx *effects) {
+		s.leave(m)
+		s.forgetLanes(m)
+		s.changed(fx) // commands that it carried hold no slots here any more
+	})
 }
 
 // Yield gives up a worker's place at the inbox after its last batch, when all
@@ -69,20 +68,17 @@ func (ws Workers) ForgetShrink() {
 
 // Shrink asks n workers to leave, first workers that were not started yet.
 func (ws Workers) Shrink(n int) {
-	var fx effects
-	ws.in.mu.Lock()
-	for _, m := range ws.in.state.workers.Shrink(n - ws.in.state.dropUnstarted(n)) {
-		fx.wakeWorker(m)
-	}
-	ws.in.unlock(&fx)
+	ws.in.transition(func(s *state, fx *effects) {
+		for _, m := range s.workers.Shrink(n - s.dropUnstarted(n)) {
+			fx.wakeWorker(m)
+		}
+	})
 }
 
 // Unshrink takes back up to n requests to leave that no worker has followed
 // yet, and returns how many.
 func (ws Workers) Unshrink(n int) int {
-	ws.in.mu.Lock()
-	defer ws.in.mu.Unlock()
-	return ws.in.state.workers.Unshrink(n)
+	return ask(ws.in, func(s *state) int { return s.workers.Unshrink(n) })
 }
 
 // WakeAll wakes the idle workers that have an instance, though there may be
@@ -102,12 +98,11 @@ func (ws Workers) WakeAll() {
 // called, and not before. StartWorker is called for each, and then
 // [Workers.TakeCalled] says whether the worker is still wanted.
 func (ws Workers) AddUnstarted(n int) {
-	var fx effects
-	ws.in.mu.Lock()
-	ws.in.state.staff(n)
-	ws.in.state.workers.AddUnstarted(n)
-	ws.in.state.callWorker(&fx)
-	ws.in.unlock(&fx)
+	ws.in.transition(func(s *state, fx *effects) {
+		s.staff(n)
+		s.workers.AddUnstarted(n)
+		s.callWorker(fx)
+	})
 }
 
 // TakeCalled makes a worker that is about to be started join in the place of
@@ -172,9 +167,7 @@ func (ws Workers) CrashStreak() CrashStreak {
 // Streak returns how many crashes have followed one another without a completed
 // command between them.
 func (ws Workers) Streak() int {
-	ws.in.mu.Lock()
-	defer ws.in.mu.Unlock()
-	return ws.in.state.streak.Length()
+	return ask(ws.in, func(s *state) int { return s.streak.Length() })
 }
 
 // forgetCrashes forgets the streak of crashes.

@@ -26,7 +26,7 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 10
-	config lock phase waiting delayed inbox member waiters
+	config phase waiting delayed inbox member waiters
 	state effects available key_places slots shared_pool
 	book batches mishap entry lapsed submit handover
 	instances turn workers visit accounts settings drain doc

@@ -59,7 +59,7 @@ internal/lockfile:
 internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/link internal/yield
-internal/handling:  internal/command internal/link
+internal/handling:  behaviour internal/command internal/link
 internal/feed:      internal/ring
 internal/crash:     internal/plain internal/stacks
 internal/plain/apart: internal/plain
@@ -70,7 +70,7 @@ internal/streak:
 internal/gate:      controller stage/queue stage/reason
                     internal/command internal/plain internal/plain/apart
 internal/inbox:      behaviour controller stage/queue stage/reason stage/stats
-                    internal/backoff internal/command internal/forecast internal/gate internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/pool internal/rate
+                    internal/backoff internal/command internal/forecast internal/gate internal/handling internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/pool internal/rate
                     internal/streak internal/yield
 internal/version:   behaviour internal/crash internal/inbox internal/plain
 
@@ -95,7 +95,7 @@ internal/control:   controller stage/queue
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
 stage:              behaviour coordination/guard stage/queue stage/reason stage/stats worker
-                    internal/actor internal/backoff internal/command internal/crash internal/engine internal/gate internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
+                    internal/actor internal/backoff internal/command internal/crash internal/engine internal/gate internal/handling internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
                     internal/rate internal/states internal/version
 
 -- third

@@ -19,7 +19,8 @@ import (
 var inTransitions = []order{{pkg: "internal/line"}, {pkg: "internal/gate"}, {pkg: "internal/command"}, {pkg: "internal/pool"}, {pkg: "internal/inbox"}}
 
 // A transition of an inbox runs under the inbox's lock. It takes no second one: what needs another lock, as the tokens of
-// a shared pool do, is an effect. A transition is a function that gets the state.
+// a shared pool do, is an effect. A transition is a function that gets the state, with a name or
+// without.
 func TestNoTransitionOfAnInboxTakesALock(t *testing.T) {
 	calls, transitions := calls(t)
 	require.Greater(t, len(transitions), 100)
@@ -48,7 +49,7 @@ func TestNoTransitionOfAnInboxTakesALock(t *testing.T) {
 // locks reports whether a function is one that takes a lock.
 func locks(name string) bool {
 	switch name {
-	case "(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(*sync.Mutex).TryLock", "(sync.Locker).Lock":
+	case "(*" + module + "/internal/yield.Lock).Lock", "(*" + module + "/internal/yield.Lock).LockForSubmitter", "(*" + module + "/internal/yield.Lock).WaitForTurn", "(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(*sync.Mutex).TryLock", "(sync.Locker).Lock":
 		return true
 	default:
 		return false
@@ -71,7 +72,7 @@ func calls(t *testing.T) (uses map[string][]string, transitions []string) {
 			require.NoError(t, err)
 			parsed = append(parsed, f)
 		}
-		info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+		info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}
 		config := types.Config{Importer: importer.ForCompiler(fset, "gc", open)}
 		_, err = config.Check(module+"/"+p.pkg, fset, parsed, info)
 		require.NoError(t, err)
@@ -89,25 +90,40 @@ func calls(t *testing.T) (uses map[string][]string, transitions []string) {
 		}
 		for _, fn := range declared {
 			name := info.Defs[fn.Name].(*types.Func).FullName()
+			uses[name] = append(uses[name], used(fn.Body, info)...)
+			if p.pkg != "internal/inbox" {
+				continue
+			}
+			if getsState(info.Defs[fn.Name].Type().(*types.Signature)) {
+				transitions = append(transitions, name)
+			}
 			ast.Inspect(fn.Body, func(n ast.Node) bool {
-				id, _ := n.(*ast.Ident)
-				if id == nil {
-					return true
-				}
-				if used, ok := info.Uses[id].(*types.Func); ok {
-					uses[name] = append(uses[name], used.Origin().FullName())
+				if lit, ok := n.(*ast.FuncLit); ok && getsState(info.Types[lit].Type.(*types.Signature)) {
+					inner := name + ", a function in it"
+					uses[inner] = append(uses[inner], used(lit.Body, info)...)
+					transitions = append(transitions, inner)
 				}
 				return true
 			})
-			if p.pkg == "internal/inbox" && getsState(info.Defs[fn.Name].Type().(*types.Signature)) {
-				transitions = append(transitions, name)
-			}
 		}
 		for _, name := range interfaceMethods(info) {
 			uses[name] = append(uses[name], methods[name[strings.LastIndex(name, ".")+1:]]...)
 		}
 	}
 	return uses, transitions
+}
+
+// used returns the functions that a body uses.
+func used(body *ast.BlockStmt, info *types.Info) (names []string) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			if f, ok := info.Uses[id].(*types.Func); ok {
+				names = append(names, f.Origin().FullName())
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // getsState reports whether the receiver or a parameter is a *state.

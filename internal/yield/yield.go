@@ -5,7 +5,8 @@
 // a wake. But runtime.Gosched goes to the end of the run queue of the whole
 // program: on overloaded processors it may take a second, while a command waits
 // for the worker that yielded. So some yields are timed, and after a slow one
-// no goroutine yields for a while.
+// no goroutine yields for a while. A [Lock] is a mutex whose waiters yield before
+// they park.
 package yield
 
 import (

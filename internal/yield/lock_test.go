@@ -1,4 +1,4 @@
-package inbox
+package yield
 
 import (
 	"runtime"
@@ -13,7 +13,7 @@ import (
 // The lock is held for longer than a submitter waits before it blocks, too.
 func TestManySubmittersAndWorkersHoldALockOneAtATime(t *testing.T) {
 	const submitters, workers, times = 64, 4, 500
-	var mu lock
+	var mu Lock
 	var held, count int
 	var done sync.WaitGroup
 	use := func(lock func(), pause time.Duration) {
@@ -45,14 +45,14 @@ func TestManySubmittersAndWorkersHoldALockOneAtATime(t *testing.T) {
 // The goroutine that holds the lock may be waiting itself, for a processor: then others must not turn in a loop.
 func TestOneThatWaitsForTheLockBlocksIfItIsHeldForLong(t *testing.T) {
 	for name, tt := range map[string]struct {
-		lock  func(*lock)
+		lock  func(*Lock)
 		waits string
 	}{
-		"a submitter": {(*lock).LockForSubmitter, "waitForTurn"},
-		"a worker":    {(*lock).Lock, "yieldForTurn"},
+		"a submitter": {(*Lock).LockForSubmitter, "WaitForTurn"},
+		"a worker":    {(*Lock).Lock, "yieldForTurn"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var mu lock
+			var mu Lock
 			mu.Lock()
 			var done sync.WaitGroup
 			done.Go(func() {

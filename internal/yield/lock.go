@@ -1,13 +1,9 @@
-package inbox
+package yield
 
-import (
-	"sync"
+import "sync"
 
-	"github.com/golda-dev/golda/internal/yield"
-)
-
-// lock guards the state of an inbox. Workers lock it once for a batch;
-// submitters lock it for each command, and hold it for some thirty nanoseconds.
+// Lock guards the state of an inbox. Workers lock it once for a batch; submitters
+// lock it for each command, and hold it for some thirty nanoseconds.
 //
 // A sync.Mutex parks a goroutine that finds it locked, unless its processor has
 // no other goroutine to run. Where many goroutines submit there always are
@@ -19,7 +15,7 @@ import (
 // The system's thread then sleeps, and takes longer to wake than the lock was
 // held. So a worker yields as long as the lock is held, for a while, and keeps
 // the processor awake.
-type lock struct{ sync.Mutex }
+type Lock struct{ sync.Mutex }
 
 // lockYields is how often a worker yields before it blocks. With nothing else
 // to run they take some 20 µs. A keyed stage that is handed a batch holds its
@@ -27,15 +23,15 @@ type lock struct{ sync.Mutex }
 const lockYields = 100
 
 // Lock locks the lock. It is for workers, and all others that do not submit.
-func (l *lock) Lock() {
+func (l *Lock) Lock() {
 	if !l.TryLock() {
 		l.yieldForTurn()
 	}
 }
 
-func (l *lock) yieldForTurn() {
+func (l *Lock) yieldForTurn() {
 	for range lockYields {
-		if !yield.Once() {
+		if !Once() {
 			break // many goroutines wait for the processors, so this one must not go to their end again and again
 		}
 		if l.TryLock() {
@@ -57,13 +53,15 @@ const (
 // LockForSubmitter locks the lock. It is for goroutines that submit: a
 // submitter that finds the lock held lets other goroutines have it for a while
 // before it blocks.
-func (l *lock) LockForSubmitter() {
+func (l *Lock) LockForSubmitter() {
 	if !l.TryLock() {
-		l.waitForTurn()
+		l.WaitForTurn()
 	}
 }
 
-func (l *lock) waitForTurn() {
+// WaitForTurn is LockForSubmitter after TryLock has failed, for a caller that
+// tries the lock itself.
+func (l *Lock) WaitForTurn() {
 	wait := firstWait
 	for range lockTries {
 		for range wait {

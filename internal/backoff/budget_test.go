@@ -1,4 +1,4 @@
-package inbox
+package backoff
 
 import (
 	"math/big"
@@ -15,7 +15,7 @@ func TestABudgetAllowsItsShareOfRetriesExactly(t *testing.T) {
 		thousandths := rapid.Int64Range(1, 1000).Draw(t, "thousandths")
 		share, one, most := big.NewRat(thousandths, 1000), big.NewRat(1, 1), big.NewRat(reserve, 1)
 		late := rapid.Bool().Draw(t, "late")
-		b, left, ended, retries := newBudget(float64(thousandths)/1000), new(big.Rat).Set(most), int64(0), int64(0)
+		b, left, ended, retries := NewBudget(float64(thousandths)/1000), new(big.Rat).Set(most), int64(0), int64(0)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			n := rapid.OneOf(rapid.Int64Range(0, 20), rapid.Int64Range(0, 1<<50)).Draw(t, "ended")
 			ended += n
@@ -27,7 +27,7 @@ func TestABudgetAllowsItsShareOfRetriesExactly(t *testing.T) {
 			if late {
 				seen -= rapid.Int64Range(0, min(ended, 30)).Draw(t, "not known")
 			}
-			allowed := b.spend(seen)
+			allowed := b.Spend(seen)
 			if allowed {
 				retries++
 			}
