@@ -204,11 +204,9 @@ func (s *state) force(l line.Places, es []command.Envelope, at places, now int64
 
 // holdBack parks a worker that cannot hand over in the present phase.
 func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
-	at := slices.IndexFunc(s.senders.barred, func(p sender) bool { return p.m == m })
+	_, at := s.senders.barred.cut(m)
 	known := at >= 0
-	if known {
-		s.senders.barred = slices.Delete(s.senders.barred, at, at+1)
-	} else {
+	if !known {
 		known = s.unpark(m) // others get the slots that it was promised
 		at = len(s.senders.barred)
 	}

@@ -96,23 +96,17 @@ func (s *state) unpark(m *Member) (known bool) {
 // end, if it did not wait here, or waited for places. The places in was stay
 // reserved.
 func (s *state) unparkKeeping(m *Member) (at int, known bool, was sender) {
-	match := func(p sender) bool { return p.m == m }
-	if i := slices.IndexFunc(s.slots.promises, match); i >= 0 {
-		was = s.slots.promises[i]
+	if was, at = s.slots.promises.cut(m); at >= 0 {
 		s.slots.reserved -= int32(was.n)
-		s.slots.promises = slices.Delete(s.slots.promises, i, i+1)
 		return 0, true, was
 	}
-	if i := slices.IndexFunc(s.senders.barred, match); i >= 0 {
-		s.senders.barred = slices.Delete(s.senders.barred, i, i+1)
-		return 0, true, was
+	if _, at = s.senders.barred.cut(m); at >= 0 {
+		return 0, true, sender{}
 	}
-	if i := slices.IndexFunc(s.senders.forSlots, match); i >= 0 {
-		was = s.senders.forSlots[i]
-		s.senders.forSlots = slices.Delete(s.senders.forSlots, i, i+1)
-		return i, true, was
+	if was, at = s.senders.forSlots.cut(m); at >= 0 {
+		return at, true, was
 	}
-	if i := slices.IndexFunc(s.senders.forPlaces, match); i >= 0 {
+	if i := s.senders.forPlaces.find(m); i >= 0 {
 		s.leaveLane(i)
 		return len(s.senders.forSlots), true, was
 	}

@@ -127,12 +127,12 @@ func (w *waiter) signal() {
 // slot while it is queued, waits for its next try, or is carried by a worker. A
 // reserved slot counts as held, too.
 type slots struct {
-	carried  int32    // commands that the inbox's workers could not hand over; they keep their slots
-	reserved int32    // slots promised to parked workers: the sum of promises
-	promises []sender // workers that were woken from forSlots, each with slots of its own
-	ceiling  int      // commands that may be here at once, queued or not; 0: any number
-	outside  bool     // the next free slot is for a submitter, not for a parked worker
-	full     bool     // the inbox was full, and the pipeline knows
+	carried  int32      // commands that the inbox's workers could not hand over; they keep their slots
+	reserved int32      // slots promised to parked workers: the sum of promises
+	promises senderLine // workers that were woken from forSlots, each with slots of its own
+	ceiling  int        // commands that may be here at once, queued or not; 0: any number
+	outside  bool       // the next free slot is for a submitter, not for a parked worker
+	full     bool       // the inbox was full, and the pipeline knows
 }
 
 // sender is a worker of another inbox that could not hand over all its commands
@@ -145,22 +145,39 @@ type sender struct {
 	places int        // that it has
 }
 
+// senderLine is a line of senders, each of another worker.
+type senderLine []sender
+
+// find returns the place of a worker, -1 if it is not in line.
+func (l senderLine) find(m *Member) int {
+	return slices.IndexFunc(l, func(p sender) bool { return p.m == m })
+}
+
+// cut takes a worker out of the line. It returns its place there, -1 if it was
+// not in line.
+func (l *senderLine) cut(m *Member) (was sender, at int) {
+	if at = l.find(m); at >= 0 {
+		was = (*l)[at]
+		*l = slices.Delete(*l, at, at+1)
+	}
+	return was, at
+}
+
 // senders are the workers of other inboxes that wait here until they can hand
 // over.
 type senders struct {
-	forSlots     []sender               // for free slots; first come, first served
-	forPlaces    []sender               // for places of keys; see key_places.go
+	forSlots     senderLine             // for free slots; first come, first served
+	forPlaces    senderLine             // for places of keys; see key_places.go
 	atLanes      map[*line.Lane]*atLane // by lane, the waiters for places of its key
 	linedAtLanes int                    // how many of these
 	overKeys     []overKey              // inboxes behind that wait until a key has a place
-	barred       []sender               // until the phase lets them, whether there are free slots or not
+	barred       senderLine             // until the phase lets them, whether there are free slots or not
 	unbarred     chan struct{}          // closed when barred senders may try again; nil if none waits on it
 }
 
 // has reports whether a worker waits here.
 func (sn *senders) has(m *Member) bool {
-	match := func(p sender) bool { return p.m == m }
-	return slices.ContainsFunc(sn.forSlots, match) || slices.ContainsFunc(sn.barred, match) || slices.ContainsFunc(sn.forPlaces, match)
+	return sn.forSlots.find(m) >= 0 || sn.barred.find(m) >= 0 || sn.forPlaces.find(m) >= 0
 }
 
 // all returns the workers that wait here.
