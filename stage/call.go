@@ -96,9 +96,10 @@ func (s *Stage[C]) ask(ctx context.Context, cmd C, want reflect.Type) (*Ticket, 
 // A handler that calls its own stage may wait for itself. If it does so with a
 // command of its own key, in a stage whose handlers suspend and that is [Keyed]
 // or has [Fair] with a bound for handlers, the error is [ErrSelfCall]. The same
-// holds for stages that call one another in a circle, and for a handler that calls a stage which forwards to the handler's
-// own: the pipeline does not know which stages call which, so that stage waits
-// for a free slot in a stage where all handlers may be waiting for it.
+// holds for stages that call one another in a circle, and for a handler that
+// calls a stage which forwards to the handler's own: the pipeline does not know
+// which stages call which, so that stage waits for a free slot in a stage where
+// all handlers may be waiting for it.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
 	link.CheckContext(ctx, "stage: Call")
 	got, err := s.call(ctx, cmd, reflect.TypeFor[R]())
