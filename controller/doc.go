@@ -31,9 +31,9 @@
 //
 // A controller may use the snapshot and the decisions only during one call: it
 // copies the values that it wants to remember, keeps neither of them, and
-// changes nothing in the snapshot. A visit plan or a gate that was given away
-// with a decision must not be changed any more. A controller's memory is its
-// own; counters are never reset.
+// changes nothing in the snapshot. A visit plan that was given away with a
+// decision must not be changed any more, and a gate only by means that are safe
+// while it is asked. A controller's memory is its own; counters are never reset.
 //
 // # Purity
 //

@@ -23,7 +23,7 @@ import (
 // admitting returns the names of the policies that refuse and drop no command.
 func admitting() []string {
 	return slices.DeleteFunc(policy.Names(), func(name string) bool {
-		return slices.Contains([]string{"seda:cruz", "codel", "shed"}, name)
+		return slices.Contains([]string{"seda:cruz", "codel", "rt90", "shed"}, name)
 	})
 }
 

@@ -220,8 +220,8 @@ func TestALoopOfStagesThatShareWorkersCannotBlockItself(t *testing.T) {
 func TestEveryPolicyKeepsALoopMoving(t *testing.T) {
 	end := time.Now().Add(lasting(time.Second, time.Minute))
 	for _, name := range policy.Names() {
-		if name == "codel" {
-			continue // it drops what waits for long
+		if name == "codel" || name == "rt90" {
+			continue // they drop or refuse commands in an overload
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -240,7 +240,7 @@ func swapPoliciesUnderAHotKey(t *testing.T, slow func(...stage.Option) *stage.St
 		p, err := pipeline.New("test", s, quiet)
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
-		laws := slices.DeleteFunc(policy.Names(), func(name string) bool { return name == "color" || name == "codel" })
+		laws := slices.DeleteFunc(policy.Names(), func(name string) bool { return name == "color" || name == "codel" || name == "rt90" })
 		othersGoOn(t, s, 16, func(i int) {
 			if i%5 == 0 {
 				law, err := policy.ByName(laws[i/5%len(laws)])

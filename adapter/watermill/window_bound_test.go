@@ -104,8 +104,8 @@ func TestSeveralTopicsCloseTheWindowsThatHoldUpAllOfThem(t *testing.T) {
 		}
 		p := start(t, of.Stage, first.Feed, parts...)
 		for _, name := range slices.Concat(policy.Names(), policy.Names()) {
-			if name == "codel" {
-				continue // it drops what waits for long
+			if name == "codel" || name == "rt90" {
+				continue // they drop or refuse commands in an overload
 			}
 			next, err := policy.ByName(name)
 			require.NoError(t, err)

@@ -65,6 +65,7 @@ func all() []controller.Policy {
 		LRB{Preset: Cruz},
 		LRB{Preset: Measured},
 		MG1{},
+		RT90{},
 		SEDA{},
 		SEDA{Preset: Cruz},
 		SEDA{Preset: Welsh},

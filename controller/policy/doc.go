@@ -18,14 +18,15 @@
 //	policy.Limit{}                  // no more calls under way than what is called bears
 //	policy.LRB{}                    // shared workers visit stages as often as work arrives
 //	policy.MG1{}                    // the same, by the square root of how busy each stage is
+//	policy.RT90{Target: time.Second} // admits as many commands as are answered in time
 //	policy.SEDA{}                   // one more by the length of the queue, one less by idleness
 //	policy.SEDA{Preset: policy.Cruz}
 //	policy.Shed{}                   // refuses the least important commands under overload
 //	policy.SRPT{}                   // shared workers finish first the commands with the least work left
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //
-// [CoDel] and [Limit] are for overload: they change no workers, and go with a
-// policy that does.
+// [CoDel], [Limit] and [RT90] are for overload: they change no workers, and go
+// with a policy that does.
 //
 // [ByName] finds a policy by its name, for flags and configuration files:
 // "seda", "seda:cruz". docs/policies.md lists all policies in one table.

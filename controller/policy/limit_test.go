@@ -16,11 +16,12 @@ import (
 type limited struct {
 	controller.Snapshot
 
-	t       require.TestingT
-	law     controller.Policy
-	c       controller.Controller
-	done    float64 // commands, by the first stage
-	journal []controller.Change
+	t        require.TestingT
+	law      controller.Policy
+	c        controller.Controller
+	done     float64 // commands, by the first stage
+	suffices bool    // the rate does
+	journal  []controller.Change
 }
 
 // newLimited starts a policy over stages that wait for something outside.
@@ -56,6 +57,12 @@ func (h *limited) ask(kind controller.EventKind) {
 			h.Stages[c.Stage].Sojourn = c.After.(time.Duration)
 		case controller.KnobDiscipline:
 			h.Stages[c.Stage].Discipline = c.After.(string)
+		case controller.KnobRate:
+			admission.Rate = c.After.(controller.Rate)
+		case controller.KnobQuality:
+			h.Stages[c.Stage].Quality = c.After.(float64)
+		case controller.KnobGate:
+			admission.Gate = c.After.(controller.Gate)
 		default:
 		}
 	}

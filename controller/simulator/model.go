@@ -24,8 +24,8 @@ type Model struct {
 	// Policy controls the stages of each process, as in a pipeline; nil: their
 	// workers stay as they are. It may change the workers, the capacities, the
 	// limits, the longest waits and the order (fifo or lifo) of stages, and
-	// without a Fleet it may shed commands. Other wishes are not simulated, and
-	// an error.
+	// without a Fleet it may shed commands and set rates. Other wishes are not
+	// simulated, and an error.
 	Policy controller.Policy
 	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
 	Fleet  *Fleet // processes behind a durable queue; nil: one process, whose queues are in memory

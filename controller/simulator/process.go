@@ -24,7 +24,8 @@ type process struct {
 	controller controller.Controller // nil: there is no policy
 	windows    steer.Windows
 	times      steer.Times
-	watches    bool // the controller wants to see the times of commands
+	rate       tokens // for the commands of all sources
+	watches    bool   // the controller wants to see the times of commands
 	decisions  controller.Decisions
 	seen       controller.Snapshot
 	every      time.Duration
@@ -125,7 +126,7 @@ func (p *process) ask(ev controller.Event) {
 	for _, c := range changes {
 		if c.What == controller.KnobShed {
 			p.doorOf(c.Stage).set(c.After.(controller.Shed))
-		} else if c.Stage < 0 || !p.stations[c.Stage].apply(c) {
+		} else if !p.apply(c) {
 			p.run.fault = fault(true, "policy %q changes %s, which is not simulated: of %s", name, c.What, c.StageName)
 			return
 		}
@@ -145,6 +146,23 @@ func (p *process) doorOf(stage controller.StageID) *door {
 		return &p.door
 	}
 	return &p.stations[stage].door
+}
+
+// apply applies a decision, and reports false if it is not simulated. Messages
+// of a Fleet cannot be refused.
+func (p *process) apply(c controller.Change) bool {
+	switch {
+	case c.What == controller.KnobRate && p.run.fleet != nil:
+		return false
+	case c.Stage >= 0:
+		return p.stations[c.Stage].apply(c)
+	case c.Stage == controller.Entry && c.What == controller.KnobRate:
+		p.rate.set(c.After.(controller.Rate), p.run.now)
+		p.seen.Entry.Rate = c.After.(controller.Rate)
+		return true
+	default:
+		return false
+	}
 }
 
 // look fills the snapshot in.
@@ -194,7 +212,7 @@ func (s *station) stats() controller.StageStats {
 		QueueLen: s.queue.ready.Len(), QueueCap: s.capacity, OldestWait: oldest, InHand: s.busy + s.blocked,
 		Workers: s.workers, MinWorkers: s.Workers, MaxWorkers: s.Most, Busy: s.busy, Blocked: s.blocked,
 		Needs: s.Workers, Pool: s.Name, Instances: s.Most, FreeInstances: max(s.Most-s.busy-s.blocked, 0),
-		Discipline: s.queue.discipline(), Sojourn: s.sojourn, Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1, Admission: controller.Admission{Limit: s.limit, Shed: s.door.shed},
+		Discipline: s.queue.discipline(), Sojourn: s.sojourn, Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1, Admission: controller.Admission{Limit: s.limit, Shed: s.door.shed, Rate: s.rate.rate},
 		Total: s.totals, Submitters: s.waiters.Len(), Priorities: s.door.seen,
 	}
 }

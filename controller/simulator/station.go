@@ -19,6 +19,7 @@ type station struct {
 	door              door
 	capacity, workers int
 	limit             int           // commands here at once, queued or not; 0: any number
+	rate              tokens        // for commands of sources
 	sojourn           time.Duration // after which a command in the queue is shed; 0: never
 	busy, blocked     int
 	kept              int               // commands that hold slots here, and wait for a full stage while their workers go on
@@ -175,6 +176,10 @@ func (s *station) half() int {
 func (s *station) submit(id int32) {
 	s.run.commands[id].at = s.run.now
 	switch {
+	case !s.process.rate.take(s.run.now) || !s.rate.take(s.run.now):
+		s.totals.Rejected++
+		s.run.refuse(s.run.commands[id].message)
+		s.run.free(id)
 	case s.waiters.Len() == 0 && s.senders.Len() == 0 && s.free() > 0:
 		s.accept(id)
 	case s.Reject && s.run.fleet == nil:
@@ -399,6 +404,7 @@ func (s *station) handedOver(w *sender) {
 // simulated lists the knobs that a policy may claim.
 var simulated = []controller.Knob{
 	controller.KnobWorkers, controller.KnobCapacity, controller.KnobLimit, controller.KnobSojourn, controller.KnobDiscipline,
+	controller.KnobRate,
 }
 
 // apply applies a decision, and reports false if it is not simulated.
@@ -414,6 +420,8 @@ func (s *station) apply(c controller.Change) bool {
 	case controller.KnobLimit:
 		s.limit = c.After.(int)
 		s.grant()
+	case controller.KnobRate:
+		s.rate.set(c.After.(controller.Rate), s.run.now)
 	case controller.KnobSojourn:
 		s.sojourn = c.After.(time.Duration)
 	case controller.KnobDiscipline:

@@ -297,8 +297,8 @@ func TestEveryPolicyWritesEveryImageAndAllTheSame(t *testing.T) {
 	p := newPlace(t)
 	want := p.digest(t, "-policy", "erlda", "-workers", "1")
 	for _, name := range policy.Names() {
-		if name == "codel" {
-			continue // it drops what waits for long
+		if name == "codel" || name == "rt90" {
+			continue // they drop or refuse commands in an overload
 		}
 		for _, crash := range []string{"0", "0.3"} {
 			t.Run(name+" with crashes "+crash, func(t *testing.T) {

@@ -87,8 +87,8 @@ func TestNoPolicyDeadlocksOnThePixelBudget(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"a.png": blank(t, 4), "b.png": blank(t, 5), "c.png": blank(t, 6)})
 	for _, name := range policy.Names() {
-		if name == "codel" {
-			continue // it drops what waits for long
+		if name == "codel" || name == "rt90" {
+			continue // they drop or refuse commands in an overload
 		}
 		t.Run(name, func(t *testing.T) {
 			pol, err := policy.ByName(name)

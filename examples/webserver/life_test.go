@@ -246,8 +246,8 @@ func TestAnswersAreThoseOfNetHTTPsServer(t *testing.T) {
 
 func TestManyClientsAtOnceAreServedByEveryPolicy(t *testing.T) {
 	for _, name := range policy.Names() {
-		if name == "codel" {
-			continue // it drops what waits for long
+		if name == "codel" || name == "rt90" {
+			continue // they drop or refuse commands in an overload
 		}
 		t.Run(name, func(t *testing.T) {
 			p, err := policy.ByName(name)

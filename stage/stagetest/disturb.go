@@ -122,11 +122,13 @@ func (r *disturber) swap() bool {
 	return err == nil && !drops(p) && r.SetPolicy(p) == nil
 }
 
-// drops reports whether a policy may drop commands, as none of the other
-// disturbances does.
+// drops reports whether a policy may drop or refuse commands, as none of the
+// other disturbances does.
 func drops(p controller.Policy) bool {
 	claimer, ok := p.(controller.Claimer)
-	return ok && slices.Contains(claimer.Claims(), controller.Knob(controller.KnobSojourn))
+	return ok && slices.ContainsFunc(claimer.Claims(), func(k controller.Knob) bool {
+		return k == controller.KnobSojourn || k == controller.KnobRate || k == controller.KnobShed
+	})
 }
 
 func (r *disturber) pauseOne() bool {
