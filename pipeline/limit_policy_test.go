@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,7 +68,7 @@ func TestALimitKeepsADatabaseAtItsCapacityAndItsCallsShort(t *testing.T) {
 // What a policy sees of the times of commands is what it asks for, at its ticks.
 func TestAPolicySeesTheTimesOfTheCommandsSinceItsLastTick(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
-		var waits, works uint64
+		var waits, works atomic.Uint64
 		slow := stage.New("slow", fn(func(context.Context, int) behaviour.Outcome {
 			time.Sleep(10 * time.Millisecond)
 			return behaviour.OK(nil)
@@ -80,7 +81,8 @@ func TestAPolicySeesTheTimesOfTheCommandsSinceItsLastTick(t *testing.T) {
 				require.Zero(t, st.Work)
 				return
 			}
-			waits, works = waits+st.Wait.Count, works+st.Work.Count
+			waits.Add(st.Wait.Count)
+			works.Add(st.Work.Count)
 			if st.Work.Count > 0 {
 				for _, d := range []time.Duration{st.Work.Least, st.Work.Mean, st.Work.P90} {
 					require.InEpsilon(t, 10*time.Millisecond, d, 0.125)
@@ -91,8 +93,8 @@ func TestAPolicySeesTheTimesOfTheCommandsSinceItsLastTick(t *testing.T) {
 			require.NoError(t, slow.Submit(t.Context(), 1))
 		}
 		time.Sleep(time.Second)
-		require.EqualValues(t, 50, works)
-		require.Greater(t, waits, uint64(20), "they are sampled")
+		require.EqualValues(t, 50, works.Load())
+		require.Greater(t, waits.Load(), uint64(20), "they are sampled")
 		end(t, p)
 	})
 }
