@@ -44,7 +44,7 @@ import (
 // that. The controller of a group, or of one stage (pipeline.ControlFor), bounds
 // all stages that it governs.
 //
-// # What is dropped
+// # Dropped commands
 //
 // A dropped command ends as one whose stage.TTL is over: it is shed as expired,
 // is counted under that reason, leaves a letter, and its caller gets

@@ -15,7 +15,7 @@
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools
 //	policy.Hill{}                   // the number of workers with which a blocking stage gets most done
-//	policy.Limit{}                  // no more calls under way than what is called bears
+//	policy.Limit{}                  // no more calls under way than a dependency bears
 //	policy.LRB{}                    // shared workers visit stages as often as work arrives
 //	policy.MG1{}                    // the same, by the square root of how busy each stage is
 //	policy.RT90{Target: time.Second} // admits as many commands as are answered in time

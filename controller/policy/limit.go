@@ -31,7 +31,7 @@ import (
 //
 // At each tick, every Interval if ten commands or more have ended since the
 // last one, the response time is the mean time of a command in the queue and
-// the handler. Its average over some 600 ticks is what is usual. Then
+// the handler. Its average over some 600 ticks is the usual one. Then
 //
 //	gradient = 1.5 · usual / response time, from 0.5 to 1
 //	limit    = 0.8 · limit + 0.2 · (gradient · limit + min(4, limit / 4))

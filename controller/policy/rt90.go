@@ -32,13 +32,13 @@ import (
 //	error < -0.5   rate = rate + 2 · (-0.1 - error)
 //
 // Until the first error above 0 there is no limit, and then the rate begins with
-// what the pipeline has done a second. What differs from the paper: a rate above
+// the throughput of the last interval. The law differs from the paper: a rate above
 // 100 a second grows by a part of itself, at most 2 % a tick, where 2 a second
-// would take hours. A rate that refuses hardly anything and is more than twice
-// what is admitted is lifted, so that a quiet hour does not make it useless. And
+// would take hours. A rate that refuses hardly any command and is more than twice
+// the admitted load is lifted, so that a quiet hour does not make it useless. And
 // the rate is not cut when the last percentile, before it is smoothed, is within
 // the target or a twentieth below the one before: then the last cut has had its
-// effect, and what is queued still has to be worked off. The authors' program
+// effect, and the queued commands still have to be worked off. The authors' program
 // truncates the time between two tokens to milliseconds, which admits 1,000 a
 // second at most, and starts its average at 0, which hides the first three seconds
 // of an overload; here neither is so.
@@ -62,9 +62,9 @@ import (
 //
 // # Scope
 //
-// The controller of a pipeline bounds what enters the pipeline. The controller of
-// a group, or of one stage (pipeline.ControlFor), bounds what is submitted to each
-// of its stages by the response time of that stage.
+// The controller of a pipeline bounds the commands that enter the pipeline. The
+// controller of a group, or of one stage (pipeline.ControlFor), bounds the commands
+// that are submitted to each of its stages, by the response time of that stage.
 //
 // # Weak spots
 //
@@ -89,8 +89,8 @@ const (
 	leastRate   = 0.05
 	mostRate    = 1e9
 	falling     = 0.95 // of the last percentile
-	mostUnused  = 2.0  // the rate is at most so many times what was admitted
-	fewRefusals = 0.01 // refusals, as a part of what is admitted, with a rate that suffices
+	mostUnused  = 2.0  // a rate that is so many times the admitted load bounds nothing
+	fewRefusals = 0.01 // refusals, as a part of the admitted load, with a rate that suffices
 	leastBurst  = 10
 	qualityBy   = 0.02 // that is regained in a tick, for an error of one
 	evenly      = 0.95 // of the rate, between the classes: commands do not come evenly
@@ -165,7 +165,7 @@ func (c *rt90) share(e *door, x state, id controller.StageID, is controller.Admi
 	}
 }
 
-// state is what a tick shows of a door.
+// state is the load at a door between two ticks.
 type state struct {
 	response                float64 // the 90th percentile, in seconds; 0: nothing was measured
 	admitted, refused, done float64 // a second
@@ -223,7 +223,7 @@ func (c *rt90) entry(s *controller.Snapshot, d *controller.Decisions) {
 	}
 }
 
-// now returns what has happened since the last tick.
+// now returns the load since the last tick.
 func (e *door) now(total controller.Counters, now time.Duration, response float64) state {
 	window, passed := total.Sub(e.seen), (now - e.since).Seconds()
 	e.seen, e.since = total, now
@@ -290,8 +290,8 @@ func (e *door) cut(x state) {
 	e.rate = max(from/cutBy, leastRate)
 }
 
-// relax lets a rate grow that is not used up, to twice what is admitted, and
-// asks for more quality. A rate that bounds nothing is no limit.
+// relax lets a rate grow that suffices, up to twice the admitted load, and asks
+// for more quality. A rate beyond that is no limit.
 func (e *door) relax(x state, by float64, law RT90) {
 	e.quality = min(e.quality+qualityBy*by, 1)
 	if e.rate == 0 {

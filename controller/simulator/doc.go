@@ -21,11 +21,11 @@
 // # Simplifications
 //
 // A handler takes a random time, and a command is a number. A worker takes one
-// command after the other, in the order in which they came: there are no
-// disciplines, shared pools, rates, retries and synchronizers. A policy that
-// needs them is refused. Commands can be shed, but not with a Fleet. There are
-// no batches either; without stage.Linger the
-// engine's batches take a tenth of a millisecond. The server of a Fleet takes a
+// command after the other, the oldest or the newest first: there are no other
+// disciplines, shared pools, rates of stages, retries and synchronizers. A
+// policy that needs them is refused. Commands can be shed, or refused by the
+// rate of a policy, but not with a Fleet. There are no batches either; without
+// stage.Linger the engine's batches take a tenth of a millisecond. The server of a Fleet takes a
 // constant time for a message, its network another one, and neither fails.
 //
 // # Purity
