@@ -285,7 +285,7 @@ func (c *rt90) follow(e *door, x state) {
 func (e *door) cut(x state) {
 	from := x.done
 	if e.rate > 0 {
-		from = min(e.rate, cutBy*x.admitted)
+		from = min(e.rate, max(cutBy*x.admitted, x.done))
 	}
 	e.rate = max(from/cutBy, leastRate)
 }
