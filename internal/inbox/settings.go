@@ -36,9 +36,11 @@ func (st Settings) Adjust(change func(*Knobs)) (surplus []any) {
 // waiting commands are put into the new order; a discipline with keys asks the
 // waiting commands for theirs here, under the lock.
 func (st Settings) Order(d queue.Discipline) {
+	var fx effects
 	st.in.mu.Lock()
-	defer st.in.mu.Unlock()
+	defer st.in.unlock(&fx)
 	st.in.state.queue.order(d)
+	st.in.state.callWorker(&fx) // the command that is first now may have lingered for long enough
 }
 
 // SetDispatch says how the workers choose among the inboxes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -289,6 +290,30 @@ func TestARetryTakesItsPlaceInTheOrder(t *testing.T) {
 			tb.pass(backoff)
 			require.Equal(t, "dear middling cheap", names(w), backoff)
 		}
+	})
+}
+
+// A command that came back is not the one that a discipline knows as the oldest. In a queue that is first in, first out it is.
+func TestANewOrderCallsAWorkerForACommandThatHasLingered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTestbed(t, 1, func(c *Config) {
+			c.Batch, c.Linger, c.Discipline = 8, time.Second, queue.LIFO{}
+		})
+		w, w2 := tb.addWorker(), tb.addWorker()
+		tb.submit(0, 1)
+		w.turn(true)
+		tb.pass(time.Second)
+		w.turn(true)
+		require.Equal(t, 1, w.n)
+		tb.submit(0, 2)
+		tb.inboxes[0].Book(&w.Member, &w.tally, Unequipped(slices.Clone(w.Batch[:1]), ErrStopped))
+		w2.turn(true)
+		require.Zero(t, w2.n, "it lingers for the second")
+		woken := w2.woken
+		tb.inboxes[0].Settings().Order(queue.FIFO{})
+		require.Equal(t, woken+1, w2.woken)
+		w2.turn(true)
+		require.Equal(t, 2, w2.n)
 	})
 }
 
