@@ -18,29 +18,35 @@ import (
 )
 
 // timed is a command that knows when it was submitted.
-type timed struct{ at time.Time }
+type timed struct {
+	n  int
+	at time.Time
+}
 
 // The commands come at twice the rate that the stage can handle. Each refusal predicts a wait, and the next command that is accepted has it.
 func TestARefusalPredictsTheWaitWithinAFactorOfTwo(t *testing.T) {
-	exponential := func(mean time.Duration) func() time.Duration {
-		r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
-		return func() time.Duration { return time.Duration(r.ExpFloat64() * float64(mean)) }
+	exponential := func(mean time.Duration) func(n int) time.Duration {
+		return func(n int) time.Duration { // the same for a command in each run
+			r := rand.New(rand.NewPCG(1, uint64(n))) //nolint:gosec // a test
+			return time.Duration(r.ExpFloat64() * float64(mean))
+		}
 	}
+	always := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 	for name, c := range map[string]struct {
-		service   func() time.Duration
+		service   func(n int) time.Duration
 		each      time.Duration // between two commands that end
 		workers   int
 		opts      []stage.Option
 		behind    time.Duration // of the stage behind, which has one worker; 0: there is none
 		pausesFor time.Duration // after the first half
 	}{
-		"one worker":                     {service: func() time.Duration { return 10 * time.Millisecond }, each: 10 * time.Millisecond, workers: 1},
-		"ten workers":                    {service: func() time.Duration { return 50 * time.Millisecond }, each: 5 * time.Millisecond, workers: 10},
+		"one worker":                     {service: always(10 * time.Millisecond), each: 10 * time.Millisecond, workers: 1},
+		"ten workers":                    {service: always(50 * time.Millisecond), each: 5 * time.Millisecond, workers: 10},
 		"times that differ":              {service: exponential(20 * time.Millisecond), each: 5 * time.Millisecond, workers: 4},
-		"a rate":                         {service: func() time.Duration { return 0 }, each: 20 * time.Millisecond, workers: 4, opts: []stage.Option{stage.Rate(50, time.Second, 1)}},
-		"a stage behind that is slower":  {service: func() time.Duration { return time.Millisecond }, each: 10 * time.Millisecond, workers: 2, behind: 10 * time.Millisecond},
-		"commands of a microsecond each": {service: func() time.Duration { return time.Microsecond }, each: time.Microsecond, workers: 1},
-		"a pause in between":             {service: func() time.Duration { return 10 * time.Millisecond }, each: 10 * time.Millisecond, workers: 1, pausesFor: 10 * time.Second},
+		"a rate":                         {service: always(0), each: 20 * time.Millisecond, workers: 4, opts: []stage.Option{stage.Rate(50, time.Second, 1)}},
+		"a stage behind that is slower":  {service: always(time.Millisecond), each: 10 * time.Millisecond, workers: 2, behind: 10 * time.Millisecond},
+		"commands of a microsecond each": {service: always(time.Microsecond), each: time.Microsecond, workers: 1},
+		"a pause in between":             {service: always(10 * time.Millisecond), each: 10 * time.Millisecond, workers: 1, pausesFor: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,7 +56,7 @@ func TestARefusalPredictsTheWaitWithinAFactorOfTwo(t *testing.T) {
 				}, c.opts...)
 				work := stage.Map("work", func(_ context.Context, cmd timed) (timed, error) {
 					started <- cmd
-					time.Sleep(c.service())
+					time.Sleep(c.service(cmd.n))
 					return cmd, nil
 				}, opts...)
 				var part pipeline.Part = work
@@ -81,7 +87,7 @@ func TestARefusalPredictsTheWaitWithinAFactorOfTwo(t *testing.T) {
 						time.Sleep(c.pausesFor)
 					}
 					now := time.Now()
-					err := work.Submit(t.Context(), timed{now})
+					err := work.Submit(t.Context(), timed{n, now})
 					switch o, over := stage.Overloaded(err); {
 					case over:
 						require.Equal(t, reason.Full, o.Reason)
