@@ -46,16 +46,13 @@ import (
 // soon forgotten. n counts the commands of all lanes, takeable those that may
 // be given out.
 type fair struct {
-	Base
 	laneSet
+	handedOut
 
-	rank   func(load any) Rank
-	atOnce int  // handlers of one key; 0: any number
-	byOne  bool // each command is a handler, because handlers may suspend
+	atOnce int // handlers of one key; 0: any number
 
 	ready, busy laneList
 	n, takeable int
-	taken       []*Lane // lanes of which PopInto has taken commands, and no worker has them yet
 
 	unit  int64  // the weight of which a turn is one command
 	least int64  // the least weight of turns that have begun since the unit was set
@@ -84,14 +81,8 @@ const mostLooked = 256
 
 // Fair returns the line of a stage that keys share by their weights.
 func Fair(s Shares) Line {
-	return &fair{rank: s.Rank, atOnce: s.AtOnce, laneSet: laneSet{bound: s.Most}}
+	return &fair{laneSet: laneSet{rank: s.Rank, bound: s.Most}, atOnce: s.AtOnce}
 }
-
-// Ranker returns the function that asks a command for its key and weight.
-func (f *fair) Ranker() func(load any) Rank { return f.rank }
-
-// Asks returns true.
-func (f *fair) Asks() bool { return true }
 
 // Len returns how many commands wait.
 func (f *fair) Len() int { return f.n }

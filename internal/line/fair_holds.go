@@ -11,61 +11,30 @@ import "github.com/golda-dev/golda/internal/command"
 
 func (f *fair) holdByCommand() { f.byOne = f.atOnce > 0 }
 
-// Knows reports whether commands count as handlers.
-func (f *fair) Knows() bool { return f.byOne }
-
 // Give gives the lanes that were taken last to a worker or, if each command
 // counts, to the last commands of its batch of n.
 func (f *fair) Give(p *Part, n int) *Part {
 	if f.atOnce == 0 {
 		return p
 	}
-	p = p.orNew()
-	if !f.byOne {
-		p.lanes = append(p.lanes, f.taken...)
-	} else {
-		p.clear(n)
-		for i, ln := range f.taken {
-			p.holds[n-len(f.taken)+i] = Hold{Rank{ln.key, ln.weight}, ln}
-		}
-	}
-	clear(f.taken)
-	f.taken = f.taken[:0]
-	return p
+	return f.give(p, n)
 }
 
 // Free ends the handlers of a worker's batch, or of its commands that have
 // ended.
 func (f *fair) Free(p *Part) {
 	for _, ln := range p.lanes {
-		ln.handlers--
-		f.update(ln)
+		f.free(ln)
 	}
 	clear(p.lanes)
 	p.lanes = p.lanes[:0]
-	if !f.byOne {
-		return
-	}
-	for _, h := range p.ended {
-		h.lane.handlers--
-		f.update(h.lane)
-	}
-	clear(p.ended)
-	p.ended = p.ended[:0]
+	f.freeEnded(p, f.free)
 }
 
-// End ends the handler of a command.
-func (f *fair) End(p *Part, last int) {
-	if f.byOne {
-		p.EndBefore(last)
-	}
-}
-
-// Lose takes the hold away from a command.
-func (f *fair) Lose(p *Part, last int) {
-	if f.byOne {
-		p.Set(p.before(last), Hold{})
-	}
+// free ends a handler of a key.
+func (f *fair) free(ln *Lane) {
+	ln.handlers--
+	f.update(ln)
 }
 
 // Block books that a command waits for its next try: no handler has it.

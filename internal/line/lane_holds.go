@@ -27,29 +27,13 @@ func HoldByCommand(l Line) {
 
 func (l *lanes) holdByCommand() { l.byOne = l.keyed }
 
-// Knows reports whether commands hold lanes.
-func (l *lanes) Knows() bool { return l.byOne }
-
 // Give gives the lanes that were taken last to a worker or, if commands hold
-// lanes, to the last commands of its batch of n. The first commands of the
-// batch may be woken ones: they took their lanes when they were started, and
-// their runs keep the holds.
+// lanes, to the last commands of its batch of n.
 func (l *lanes) Give(p *Part, n int) *Part {
 	if !l.keyed {
 		return p
 	}
-	p = p.orNew()
-	if !l.byOne {
-		p.lanes = append(p.lanes, l.taken...)
-	} else {
-		p.clear(n)
-		for i, ln := range l.taken {
-			p.holds[n-len(l.taken)+i] = Hold{Rank{Key: ln.key}, ln}
-		}
-	}
-	clear(l.taken)
-	l.taken = l.taken[:0]
-	return p
+	return l.give(p, n)
 }
 
 // Free ends the hold on lanes of a worker, or of its commands that have ended.
@@ -64,32 +48,10 @@ func (l *lanes) Free(p *Part) {
 	}
 	clear(p.lanes)
 	p.lanes = p.lanes[:0]
-	if l.byOne {
-		l.freeEnded(p)
-	}
-}
-
-func (l *lanes) freeEnded(p *Part) {
-	for _, h := range p.ended {
-		h.lane.held = false
-		l.update(h.lane)
-	}
-	clear(p.ended)
-	p.ended = p.ended[:0]
-}
-
-// End ends the hold of a command.
-func (l *lanes) End(p *Part, last int) {
-	if l.byOne {
-		p.EndBefore(last)
-	}
-}
-
-// Lose takes the hold away from a command.
-func (l *lanes) Lose(p *Part, last int) {
-	if l.byOne {
-		p.Set(p.before(last), Hold{})
-	}
+	l.freeEnded(p, func(ln *Lane) {
+		ln.held = false
+		l.update(ln)
+	})
 }
 
 // Block keeps a lane until the next try of one of its commands. A worker holds
@@ -99,7 +61,7 @@ func (l *lanes) Block(r Rank) {
 	if !l.keyed {
 		return
 	}
-	ln := l.of(r.Key)
+	ln := l.Of(r)
 	ln.blocked = true
 	ln.again = 0
 	ln.held = ln.held && !l.byOne
@@ -110,7 +72,7 @@ func (l *lanes) Unblock(e command.Envelope, r Rank) bool {
 	if !l.keyed {
 		return false
 	}
-	ln := l.of(r.Key)
+	ln := l.Of(r)
 	ln.blocked = false
 	ln.again = 0
 	ln.held = ln.held && !l.byOne
@@ -125,7 +87,7 @@ func (l *lanes) Release(ranks ...Rank) {
 		return
 	}
 	for _, r := range ranks {
-		ln := l.of(r.Key)
+		ln := l.Of(r)
 		ln.blocked = false
 		l.Vacate(ln)
 		l.update(ln)

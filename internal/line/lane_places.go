@@ -58,9 +58,6 @@ func (l *lanes) Resize(capacity int) {
 
 func (l *lanes) boundsKeys() bool { return l.keyed && l.bound != 0 }
 
-// Of returns the lane of a key.
-func (l *lanes) Of(r Rank) *Lane { return l.of(r.Key) }
-
 // Unreserve gives places back.
 func (l *lanes) Unreserve(ln *Lane, n int) {
 	ln.reserved -= int32(n)

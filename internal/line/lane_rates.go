@@ -31,16 +31,16 @@ func RatesOf(l Line) Rates {
 	return nil
 }
 
-// fillUp gives a lane a full bucket.
-func (l *lanes) fillUp(ln *Lane) {
-	if l.full == nil {
+// fillUp gives a lane a copy of a full bucket; nil: there is no rate.
+func (ln *Lane) fillUp(full *rate.Bucket, now int64) {
+	if full == nil {
 		return
 	}
 	if ln.permits == nil {
 		ln.permits = new(rate.Bucket)
 	}
-	*ln.permits = *l.full
-	ln.permits.Fill(l.now) // it is full: only the time changes
+	*ln.permits = *full
+	ln.permits.Fill(now) // it is full: only the time changes
 }
 
 // dryUp lists a lane as dry.

@@ -4,6 +4,7 @@ package line
 // how many slots the commands of one key may hold. A lane without commands is
 // kept for a while, since a key that is used again needs no new lane then.
 type laneSet struct {
+	rank  func(load any) Rank // returns the key of a command
 	byKey laneTable
 	empty laneList // lanes without commands, in the order in which they became empty
 	room  int      // slots of the rings of empty lanes
@@ -28,6 +29,12 @@ const (
 // QuarterOfCapacity is the bound for the commands of one key that follows the
 // capacity: a quarter of it, at least 1.
 const QuarterOfCapacity = -1
+
+// Ranker returns the function that asks a command for its key.
+func (s *laneSet) Ranker() func(load any) Rank { return s.rank }
+
+// Asks returns true.
+func (s *laneSet) Asks() bool { return true }
 
 // keep lists a lane as empty.
 func (s *laneSet) keep(ln *Lane) {
@@ -121,3 +128,60 @@ func (s *laneSet) Vacated() (ln *Lane) {
 
 // HasVacated reports whether there is a lane that may have places.
 func (s *laneSet) HasVacated() bool { return len(s.vacated) > 0 }
+
+// handedOut is the lanes whose commands have been given out, on their way from
+// PopInto to the worker that called it, or to its commands.
+type handedOut struct {
+	Base
+
+	taken []*Lane // lanes that PopInto has taken, and no worker has yet
+	byOne bool    // each command has its lane, and not the worker, because handlers may suspend
+}
+
+// Knows reports whether commands have their lanes.
+func (o *handedOut) Knows() bool { return o.byOne }
+
+// give gives the lanes that were taken last to a worker or, if commands have
+// them, to the last commands of its batch of n. The first commands of the batch
+// may be woken ones: they got their lanes when they were started, and their
+// runs keep the holds.
+func (o *handedOut) give(p *Part, n int) *Part {
+	p = p.orNew()
+	if !o.byOne {
+		p.lanes = append(p.lanes, o.taken...)
+	} else {
+		p.clear(n)
+		for i, ln := range o.taken {
+			p.holds[n-len(o.taken)+i] = Hold{Rank{ln.key, ln.weight}, ln}
+		}
+	}
+	clear(o.taken)
+	o.taken = o.taken[:0]
+	return p
+}
+
+// End ends the hold of a command.
+func (o *handedOut) End(p *Part, last int) {
+	if o.byOne {
+		p.EndBefore(last)
+	}
+}
+
+// Lose takes the hold away from a command.
+func (o *handedOut) Lose(p *Part, last int) {
+	if o.byOne {
+		p.Set(p.before(last), Hold{})
+	}
+}
+
+// freeEnded calls free for the lanes of commands that have ended.
+func (o *handedOut) freeEnded(p *Part, free func(*Lane)) {
+	if !o.byOne {
+		return
+	}
+	for _, h := range p.ended {
+		free(h.lane)
+	}
+	clear(p.ended)
+	p.ended = p.ended[:0]
+}

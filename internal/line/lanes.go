@@ -41,16 +41,13 @@ import (
 // So crashes do not put off the turn of a lane, however many commands arrive
 // meanwhile. A command that is tried again has no turn.
 type lanes struct {
-	Base
 	laneSet
+	handedOut
 
-	rank        func(load any) Rank
 	ready       laneList
 	n, takeable int
-	taken       []*Lane // lanes that PopInto has taken, and no worker holds yet
 
 	keyed bool         // one worker at a time has the commands of a lane
-	byOne bool         // and one command at a time, which holds the lane: its handler may suspend
 	full  *rate.Bucket // what the bucket of a lane is at first; nil: there is no rate
 	dry   dryLanes
 	now   int64      // of the pipeline's clock, when the inbox last asked for commands; read only if there is a rate
@@ -80,16 +77,10 @@ type Keys struct {
 // Keyed returns the line of a stage that is keyed, or has a rate for each key.
 func Keyed(k Keys) Line {
 	return &lanes{
-		rank:    func(load any) Rank { return Rank{Key: k.Of(load)} },
-		laneSet: laneSet{bound: k.Most}, keyed: k.InTurn, full: rate.New(k.Rate),
+		laneSet: laneSet{rank: func(load any) Rank { return Rank{Key: k.Of(load)} }, bound: k.Most},
+		keyed:   k.InTurn, full: rate.New(k.Rate),
 	}
 }
-
-// Ranker returns the function that asks a command for its key.
-func (l *lanes) Ranker() func(load any) Rank { return l.rank }
-
-// Asks returns true.
-func (l *lanes) Asks() bool { return true }
 
 // Singly reports whether there is a rate: commands that a worker had taken and
 // not begun would come on top of what the rate allows later.
@@ -104,12 +95,12 @@ func (l *lanes) Takeable() int { return l.takeable }
 // Droppable returns all.
 func (l *lanes) Droppable() int { return l.n }
 
-// of returns the lane of a key, or a fresh one for a command without a key.
-func (l *lanes) of(k uint64) *Lane {
-	if k == NoKey {
+// Of returns the lane of a key, or a fresh one for a command without a key.
+func (l *lanes) Of(r Rank) *Lane {
+	if r.Key == NoKey {
 		return new(Lane)
 	}
-	ln := l.byKey.get(k)
+	ln := l.byKey.get(r.Key)
 	if ln != nil {
 		if ln.in == &l.empty {
 			l.reuse(ln)
@@ -121,14 +112,14 @@ func (l *lanes) of(k uint64) *Lane {
 	} else {
 		ln = new(Lane)
 	}
-	ln.key = k
-	l.fillUp(ln)
+	ln.key = r.Key
+	ln.fillUp(l.full, l.now)
 	l.byKey.add(ln)
 	return ln
 }
 
 // Push queues a command behind all others of its key.
-func (l *lanes) Push(e command.Envelope, r Rank) { l.PushTo(l.of(r.Key), e) }
+func (l *lanes) Push(e command.Envelope, r Rank) { l.PushTo(l.Of(r), e) }
 
 // PushTo adds a command to a lane.
 func (l *lanes) PushTo(ln *Lane, e command.Envelope) {
@@ -149,7 +140,7 @@ func (l *lanes) PushAll(es []command.Envelope, ranks []Rank) {
 // do not come with them.
 func (l *lanes) Return(es []command.Envelope, ranks []Rank) {
 	for i := range slices.Backward(es) {
-		ln := l.of(rankAt(ranks, i).Key)
+		ln := l.Of(rankAt(ranks, i))
 		ln.held = ln.held && !l.byOne
 		ln.ring.PushFront(es[i : i+1])
 		ln.again++
@@ -232,23 +223,15 @@ func (l *lanes) unlist(ln *Lane) {
 	l.undry(ln)
 }
 
-// pull takes the first ready lane out of the list; nil if there is none.
-func (l *lanes) pull() *Lane {
-	ln := l.ready.first
-	if ln != nil {
-		l.unlist(ln)
-	}
-	return ln
-}
-
 // PopInto gives out commands of ready lanes. In a keyed stage it holds these
 // lanes, and Give must follow.
 func (l *lanes) PopInto(dst []command.Envelope) (n int) {
 	for n < len(dst) {
-		ln := l.pull()
+		ln := l.ready.first
 		if ln == nil {
 			break
 		}
+		l.unlist(ln)
 		some := ln.ring.PopInto(dst[n : n+min(len(dst)-n, l.allowed(ln))])
 		n += some
 		ln.again = max(ln.again-int32(some), 0)
