@@ -40,8 +40,8 @@ type Report struct {
 type Outcome struct {
 	Candidate string   `json:"candidate"`
 	Figures   []Figure `json:"figures"`
-	// Simulated has those of the figures that the simulator knows, if the
-	// experiment has a Model; NotSimulated says why it has none.
+	// Simulated has the figures that the simulator computes, if the experiment
+	// has a Model. NotSimulated says why there are none.
 	Simulated    []Figure `json:"simulated,omitempty"`
 	NotSimulated string   `json:"not_simulated,omitempty"`
 	Runs         []*Run   `json:"runs"`

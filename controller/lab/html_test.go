@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// drawn returns a report of candidates with made-up runs. The latencies of each are a multiple of those of the one before.
+// drawn returns a report of candidates with invented runs. Each candidate has a multiple of the latencies of the one before.
 func drawn(names ...string) *Report {
 	r := &Report{Title: "A <title> & more", Workload: "Burst(200/s, 800/s from 4s to 6s)", Machine: "a machine", Length: 10 * time.Second, Runs: 5, Coverage: 0.9375}
 	for i, name := range names {
@@ -64,7 +64,7 @@ func written(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// elements parses a page as XML, which is stricter than HTML, and calls f for each element.
+// elements parses a page by the strict rules of XML, and calls f for each element.
 func elements(t *testing.T, page string, f func(e xml.StartElement)) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(page))

@@ -39,7 +39,7 @@ const (
 	samples      = 400
 	leastBetween = 5 * time.Millisecond
 	mostBetween  = time.Second
-	seldom       = 8 // in so many samples the journal, which holds 256 changes, and the machine's clock are read once
+	seldom       = 8 // the number of samples between two readings of the journal, which holds 256 changes, and of the machine's clock
 )
 
 func startWatch(p *pipeline.Pipeline, begin time.Time, length time.Duration) *watch {

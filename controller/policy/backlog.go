@@ -157,7 +157,7 @@ func whole(n float64) int {
 	return int(math.Ceil(min(n, math.MaxInt32)))
 }
 
-// Claims returns the number of workers, which is all that Backlog decides.
+// Claims returns the number of workers: Backlog decides nothing else.
 func (Backlog) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
 // New returns a controller with an empty memory.

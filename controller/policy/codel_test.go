@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// interval is what a tenth of a second shows of a queue: how long the commands that were taken had waited at least, and the oldest one that is left.
+// interval is a queue after a tenth of a second: the least wait of the commands that were taken, and the wait of the oldest one left.
 func (h *limited) interval(least, oldest time.Duration) time.Duration {
 	h.At += 100 * ms
 	st := &h.Stages[0]

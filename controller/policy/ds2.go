@@ -99,7 +99,7 @@ func (p DS2) Check() error {
 	)
 }
 
-// Claims returns the number of workers, which is all that DS2 decides.
+// Claims returns the number of workers: DS2 decides nothing else.
 func (DS2) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
 // New returns a controller with an empty memory.
@@ -154,7 +154,7 @@ type outflow struct {
 	recent float64 // for the recent commands
 }
 
-// recent is what the last commands took.
+// recent is the number of the last commands and their busy time.
 type recent struct {
 	handled float64
 	busy    float64 // seconds
@@ -269,9 +269,9 @@ func (r *rates) ratio(to string) float64 {
 	return 0
 }
 
-// solve computes the loads of the stages, in commands a second. In the order of
-// the pipeline, which is most often the order of the commands, one pass is
-// enough if there is no loop.
+// solve computes the loads of the stages, in commands a second. Without loops
+// one pass is enough, in the order of the pipeline: most often commands take
+// that order.
 func (c *ds2) solve(s *controller.Snapshot, passed float64) {
 	c.load = c.load[:0]
 	for range s.Stages {
@@ -405,7 +405,7 @@ func (c *ds2) growsAhead(s *controller.Snapshot, st *controller.StageStats) bool
 	return false
 }
 
-// why says what a unit needs, for the journal.
+// why returns the reason for a change of the workers of a unit.
 func (c *ds2) why(p *plan, passed float64) string {
 	load, busy := 0.0, 0.0
 	for _, st := range p.unit.stages {
@@ -440,8 +440,8 @@ func (c *ds2) afford() {
 	}
 }
 
-// share divides the budget: each unit gets as many workers for what it needs as
-// any other one, within its bounds and its plan.
+// share divides the budget: the workers of each unit are the same share of the
+// number that its load needs, within the bounds and the plan of the unit.
 func (c *ds2) share() {
 	low, high := 0.0, 1.0
 	for c.cost(high) <= c.law.Workers && high < math.MaxInt32 {

@@ -145,7 +145,7 @@ func TestDS2TakesOverFromAnotherPolicy(t *testing.T) {
 	require.Equal(t, []int{2, 5}, workersOf(f))
 }
 
-// While nothing comes the law remembers what a command takes, and the edges: the first commands are enough.
+// While no command comes the law remembers the busy time of a command and the ratios of the edges: the first commands are enough.
 func TestDS2RemembersTheServiceTimeAndTheEdges(t *testing.T) {
 	f := newRow(policy.DS2{Warmup: -1, Growth: 100}.New(), pool(1, 1, 100), pool(1, 1, 100))
 	tenSeconds(f, flow{outside: 1000, handled: 1000, each: 10 * time.Millisecond},
@@ -181,7 +181,7 @@ func TestDS2TakesNoWorkerFromABusyStage(t *testing.T) {
 	}
 }
 
-// A worker that waits for a stage ahead is not short of time, so its stage is given what it needs and not more
+// A worker that waits for a stage ahead is not short of time, so its stage gets the workers for its load and no more
 // (FLINK-30652). And it is given that only if the stage ahead grows, too.
 func TestDS2CountsNoBlockedTime(t *testing.T) {
 	behind, ahead := pool(2, 1, 100), pool(1, 1, 100)
@@ -232,7 +232,7 @@ func TestDS2SharesABudgetByWhatEachNeeds(t *testing.T) {
 	}
 }
 
-// The model gives out one worker after the other, to the pool with the fewest workers for what it needs.
+// The model gives out one worker after the other, to the pool with the fewest workers for its load.
 func TestDS2SharesAsAModelDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var stages []controller.StageStats
@@ -318,7 +318,7 @@ func TestDS2KeepsItsPromisesUnderAnyRates(t *testing.T) {
 	})
 }
 
-// Stages that share a pool have one number of workers, for what they need together.
+// Stages that share a pool have one number of workers, for the sum of their loads.
 func TestDS2ScalesASharedPoolByTheSumOfItsStages(t *testing.T) {
 	a, b := pool(1, 1, 1), pool(1, 1, 1)
 	a.Pool, b.Pool = "g", "g"

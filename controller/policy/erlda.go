@@ -108,7 +108,7 @@ func (p ERLDA) Check() error {
 	)
 }
 
-// Claims returns the number of workers, which is all that ERLDA decides.
+// Claims returns the number of workers: ERLDA decides nothing else.
 func (ERLDA) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
 // New returns a controller with an empty memory.

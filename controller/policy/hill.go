@@ -30,8 +30,8 @@ import (
 //	move  = sign(ratio) · (min(|ratio|, 1) · confidence)² · 4 workers a second
 //
 // where a ratio of less than 0.15 is not worth the workers. Confidence is the
-// component of the workers, by three times the noise, which is the throughput's
-// component of the neighbouring periods; it is at most 1. The wave is as high
+// component of the workers, by three times the noise; it is at most 1. The noise
+// is the throughput's component of the neighbouring periods. The wave is as high
 // as the noise requires, one worker at least and twenty at most.
 //
 // A sample ends at a tick if so many commands were done that one more or less
@@ -99,7 +99,7 @@ func (p Hill) Check() error {
 	return errors.Join(fault("hill", p.Interval < 0, "Interval %v is negative", p.Interval))
 }
 
-// Claims returns the number of workers, which is all that Hill decides.
+// Claims returns the number of workers: Hill decides nothing else.
 func (Hill) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
 // New returns a controller with an empty memory.

@@ -77,8 +77,8 @@ const (
 	longestSample = 30 * time.Second // after which fewer will do
 	samplesKept   = 50               // for the correlations
 	fewestSamples = 10               // without which nothing is correlated
-	takeLonger    = 0.5              // correlation of congestion, of the response time
-	getMoreDone   = 0.3              // and of the throughput, which is below
+	takeLonger    = 0.5              // a congested stage correlates with the response time by more
+	getMoreDone   = 0.3              // and with the throughput by less
 	full          = 0.8              // share of the limit that is in use when it is the limit that congests
 )
 
@@ -98,7 +98,7 @@ func (p Limit) Check() error {
 	)
 }
 
-// Claims returns the limit, which is all that Limit decides.
+// Claims returns the limit: Limit decides nothing else.
 func (Limit) Claims() []controller.Knob { return []controller.Knob{controller.KnobLimit} }
 
 // New returns a controller with an empty memory.

@@ -96,7 +96,7 @@ func (p Shed) Check() error {
 	)
 }
 
-// Claims returns the shedding, which is all that Shed decides.
+// Claims returns the shedding: Shed decides nothing else.
 func (Shed) Claims() []controller.Knob { return []controller.Knob{controller.KnobShed} }
 
 // New returns a controller with an empty memory.

@@ -52,7 +52,7 @@ func (g *gateway) ask(kind controller.EventKind) {
 	}
 }
 
-// offer lets half a second pass with commands of these priorities, each of which is offered as often as n says.
+// offer lets half a second pass in which n commands of each priority are offered.
 func (g *gateway) offer(n int, priorities ...int) *gateway {
 	st := &g.Stages[0]
 	g.At += 500 * time.Millisecond

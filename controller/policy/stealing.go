@@ -97,7 +97,7 @@ func (p Stealing) Check() error {
 	)
 }
 
-// Claims returns the number of workers, which is all that Stealing decides.
+// Claims returns the number of workers: Stealing decides nothing else.
 func (Stealing) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
 // New returns a controller with an empty memory.

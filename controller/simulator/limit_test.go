@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/controller/simulator"
 )
 
-// dependency is a stage that calls something outside, which has so many CPUs and needs 10 ms of one for each call. It gets
+// dependency is a stage that calls a server with a number of CPUs, of which each call needs one for 10 ms. It gets
 // a multiple of the calls that it can bear.
 func dependency(cpus int, load float64, law controller.Policy) simulator.Model {
 	m := one(1, simulator.Stage{
