@@ -107,7 +107,7 @@ func TestARefusalPredictsTheWaitWithinAFactorOfTwo(t *testing.T) {
 				require.NoError(t, p.Stop(t.Context()))
 				close(started)
 				<-collected
-				require.Greater(t, len(predicted), commands/20)
+				require.Greater(t, len(predicted), commands/40)
 				var ratios []float64
 				for _, one := range predicted {
 					ratios = append(ratios, float64(one.wait)/float64(begun[one.at]))

@@ -124,17 +124,16 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 // code.
 func (w *Worker) mayStart(e *command.Envelope) error {
 	err := inbox.Lapsed(e.From)
-	if err == nil && (w.overdue(e) || w.stage.mayExpire() && w.expired(e)) {
+	if err == nil && (w.Member.Sojourn != 0 && w.overdue(e) || w.stage.mayExpire() && w.expired(e)) {
 		err = inbox.ErrExpired
 	}
 	return err
 }
 
 // overdue reports whether a command has waited for longer than a policy allows.
+// The policy bounds the wait. (The caller tests that, because a call for each
+// command costs more than the test.)
 func (w *Worker) overdue(e *command.Envelope) bool {
-	if w.Member.Sojourn == 0 {
-		return false
-	}
 	waited, known := e.Waited(w.pipeline.Now())
 	return known && waited > time.Duration(w.Member.Sojourn)*time.Microsecond
 }
