@@ -28,6 +28,7 @@ type config struct {
 	size     captcha.Sizes
 	seed     uint64
 	workers  int // the most that a stage may have
+	pool     int // workers that all stages share; 0: each stage has its own
 	policy   controller.Policy
 	policies []controller.Policy // to be compared; nil: one policy is run
 	crash    float64
@@ -47,9 +48,10 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.StringVar(&c.out, "out", filepath.Join("out", "images"), "write PNG files into this `directory`")
 	f.StringVar(&c.captchas, "captchas", filepath.Join("out", "captchas"), "draw captchas into this `directory` (without -in)")
 	f.IntVar(&c.n, "n", defaultDrawn, "how many `images` to draw; with -in: to take, in the order of their names, by default all")
-	f.StringVar(&size, "size", string(captcha.Small), "draw captchas of this `size`: small (256×80) or uniform (up to 2560×1600)")
+	f.StringVar(&size, "size", string(captcha.Small), "draw captchas of this `size`: small (256×80), uniform (up to 2560×1600) or pareto (most small, a few up to 2560×1600)")
 	f.Uint64Var(&c.seed, "seed", 1, "`seed` of the captchas and of the crashes: the same seed, the same run")
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
+	f.IntVar(&c.pool, "pool", 0, "have all stages share this number of `workers`; 0: each stage has its own, or the policy decides")
 	f.StringVar(&pol, "policy", policy.Backlog{}.Name(), "the `policy` that sets the number of workers: "+
 		strings.Join(policy.Names(), ", "))
 	f.StringVar(&pols, "policies", "", "compare these `policies`, as in seda,erlda; each has its own process, and directory in -out")
@@ -114,7 +116,8 @@ func (c config) check(countGiven bool) error {
 		show.Fault(countGiven && c.n < 1, "-n %d: at least 1 image", c.n),
 		show.Fault(c.maxPixels < 1 || c.maxPixels > 1<<30, "-max-pixels %d: 1 to %d pixels", c.maxPixels, 1<<30),
 		show.Fault(c.workers < 1, "-workers %d: at least 1 worker", c.workers),
-		show.Fault(!slices.Contains(captcha.All, c.size), "-size %q: known are small and uniform", c.size),
+		show.Fault(c.pool < 0, "-pool %d: at least 0 workers", c.pool),
+		show.Fault(!slices.Contains(captcha.All, c.size), "-size %q: known are small, uniform and pareto", c.size),
 		show.Fault(!(c.crash >= 0 && c.crash <= 1), "-crash %v: a fraction from 0 to 1", c.crash), // NaN is not a fraction
 		show.Fault(c.out == "", "-out: a directory is needed"),
 		show.Fault(c.in == "" && c.captchas == "", "-captchas: a directory is needed"),

@@ -48,7 +48,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		{"-workers 0", "at least 1 worker"},
 		{"-max-pixels 0", "-max-pixels 0: 1 to"},
 		{"-max-pixels 9999999999", "1 to 1073741824 pixels"},
-		{"-size huge", "small and uniform"},
+		{"-size huge", "small, uniform and pareto"},
 		{"-crash -0.1", "from 0 to 1"},
 		{"-crash 1.1", "from 0 to 1"},
 		{"-crash NaN", "from 0 to 1"},

@@ -31,7 +31,11 @@ func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pip
 		line.add(f.Stage, func(next *port) behaviour.Behaviour[*job] { return filtering{filter: f, next: next} })
 	}
 	line.end("save", save{box: box, alive: alive})
-	p, err := pipeline.New("images", append(line.parts,
+	stages := line.parts
+	if c.pool > 0 {
+		stages = []pipeline.Part{pipeline.Group("pool", c.pool, c.pool, stages...)}
+	}
+	p, err := pipeline.New("images", append(stages,
 		pipeline.Entry(entry), pipeline.Control(c.policy), pipeline.DeadLetters(alive.removeDead), pipeline.Logger(errorLog(stderr)))...)
 	return p, entry, err
 }

@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
+	"math"
 	"math/rand/v2"
 
 	"golang.org/x/image/font/gofont/gobold"
@@ -199,17 +200,37 @@ type Sizes string
 const (
 	Small   Sizes = "small"   // all 256×80
 	Uniform Sizes = "uniform" // width and height uniform between 256×80 and 2560×1600
+	Pareto  Sizes = "pareto"  // most little larger than 256×80, a few up to 2560×1600
 )
 
 // All lists the sets.
-var All = []Sizes{Small, Uniform}
+var All = []Sizes{Small, Uniform, Pareto}
 
 func (s Sizes) next(r *rand.Rand) image.Point {
-	if s == Uniform {
+	switch s {
+	case Uniform:
 		return image.Pt(
 			SmallWidth+r.IntN(LargeWidth-SmallWidth+1),
 			SmallHeight+r.IntN(LargeHeight-SmallHeight+1),
 		)
+	case Pareto:
+		part := (bounded(r.Float64()) - 1) / (most - 1)
+		return image.Pt(
+			SmallWidth+int(part*(LargeWidth-SmallWidth)),
+			SmallHeight+int(part*(LargeHeight-SmallHeight)),
+		)
+	default:
+		return image.Pt(SmallWidth, SmallHeight)
 	}
-	return image.Pt(SmallWidth, SmallHeight)
+}
+
+// The bounded Pareto distribution of sizes, from 1 to most.
+const (
+	most  = 10
+	alpha = 2.5
+)
+
+// bounded returns the value of the distribution for a probability.
+func bounded(q float64) float64 {
+	return math.Pow(1-q*(1-math.Pow(most, -alpha)), -1/alpha)
 }
