@@ -29,6 +29,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/webserver/pages/chapter5"
 )
 
 func main() {
@@ -40,13 +41,11 @@ func main() {
 
 // config holds the values of the flags.
 type config struct {
-	addr          string
-	policy        controller.Policy
-	workers       int // the most that a stage may have
-	pool          int // workers that all stages share; 0: each stage has its own
-	instances     int // of a stage; 0: as many as it may have workers
-	rows, columns int // of the additions
-	json          bool
+	chapter5.Config
+
+	addr   string
+	policy controller.Policy
+	json   bool
 }
 
 // run serves until ctx ends, and returns the exit status.
@@ -65,11 +64,11 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("pages", flag.ContinueOnError)
 	f.StringVar(&c.addr, "addr", "127.0.0.1:8081", "serve at this `address`; 127.0.0.1 accepts connections from this machine only")
 	f.StringVar(&name, "policy", policy.Backlog{}.Name(), "the `policy` that controls the stages: "+strings.Join(policy.Names(), ", "))
-	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
-	f.IntVar(&c.pool, "pool", 0, "have all stages share this number of `workers`; 0: each stage has its own")
-	f.IntVar(&c.instances, "instances", 0, "the most workers that may be at one stage at once; 0: no limit but the workers")
-	f.IntVar(&c.rows, "rows", 2001, "`rows` of additions that make a dynamic page")
-	f.IntVar(&c.columns, "columns", 10001, "`columns` of these")
+	f.IntVar(&c.Workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
+	f.IntVar(&c.Pool, "pool", 0, "have all stages share this number of `workers`; 0: each stage has its own")
+	f.IntVar(&c.Instances, "instances", 0, "the most workers that may be at one stage at once; 0: no limit but the workers")
+	f.IntVar(&c.Rows, "rows", 2001, "`rows` of additions that make a dynamic page")
+	f.IntVar(&c.Columns, "columns", 10001, "`columns` of these")
 	f.BoolVar(&c.json, "json", false, "at the end, print one JSON object instead of the table")
 	if err := show.Parse(f, args, "pages serves a page that is half computed and half not, through five stages.", help); err != nil {
 		return config{}, err
@@ -77,10 +76,10 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	c.policy, err = policy.ByName(name)
 	return c, errors.Join(
 		show.NoArguments(f), err,
-		show.Fault(c.workers < 1, "-workers %d: at least 1", c.workers),
-		show.Fault(c.pool < 0, "-pool %d: at least 0", c.pool),
-		show.Fault(c.instances < 0, "-instances %d: at least 0", c.instances),
-		show.Fault(c.rows < 1 || c.rows > 1<<20, "-rows %d: from 1 to %d", c.rows, 1<<20),
-		show.Fault(c.columns < 1 || c.columns > 1<<20, "-columns %d: from 1 to %d", c.columns, 1<<20),
+		show.Fault(c.Workers < 1, "-workers %d: at least 1", c.Workers),
+		show.Fault(c.Pool < 0, "-pool %d: at least 0", c.Pool),
+		show.Fault(c.Instances < 0, "-instances %d: at least 0", c.Instances),
+		show.Fault(c.Rows < 1 || c.Rows > 1<<20, "-rows %d: from 1 to %d", c.Rows, 1<<20),
+		show.Fault(c.Columns < 1 || c.Columns > 1<<20, "-columns %d: from 1 to %d", c.Columns, 1<<20),
 	)
 }

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/examples/internal/show"
-	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/examples/webserver/pages/chapter5"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -98,12 +98,12 @@ func TestEachRequestNeedsBothPages(t *testing.T) {
 func TestTheDynamicPageIsTheAdditionsOfTheDissertation(t *testing.T) {
 	c, err := parseFlags(nil, io.Discard)
 	require.NoError(t, err)
-	require.Equal(t, 2001*10001, c.rows*c.columns)
+	require.Equal(t, 2001*10001, c.Rows*c.Columns)
 	sum := 0 // of i - j, for i from 0 to 2000 and j from 10000 to 0
 	for i := 0; i <= 2000; i++ {
 		sum += i*10001 - 10000*10001/2
 	}
-	require.Equal(t, sum, added(c.rows, c.columns))
+	require.Equal(t, sum, chapter5.Added(c.Rows, c.Columns))
 }
 
 func TestWhatIsNoRequestIsAnsweredAndCounted(t *testing.T) {
@@ -117,28 +117,6 @@ func TestWhatIsNoRequestIsAnsweredAndCounted(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.Contains(t, string(answer), "HTTP/1.1 400 Bad Request")
 	require.EqualValues(t, 1, s.stop(t).Bad)
-}
-
-func TestARequestWhosePageIsLostIsAnsweredOnce(t *testing.T) {
-	for name, lost := range map[string]func(*request) any{
-		"before the pages": func(r *request) any { return r },
-		"with one page":    func(r *request) any { return half{r, dynamicHalf, "text"} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			client, conn := net.Pipe()
-			answers := make(chan string, 1)
-			go func() {
-				b, _ := io.ReadAll(client)
-				answers <- string(b)
-			}()
-			r := &request{conn: conn}
-			var p pages
-			p.lost(stage.DeadLetter{Command: lost(r)})
-			require.Contains(t, <-answers, "HTTP/1.1 500 Internal Server Error")
-			require.EqualValues(t, 1, p.failed.Load())
-			require.ErrorIs(t, r.answer(http.StatusOK, "late"), errEnded)
-		})
-	}
 }
 
 func TestWrongFlagsAreRefusedTogether(t *testing.T) {

@@ -1,4 +1,7 @@
-package main
+// Package chapter5 is the web server of chapter 5 of the dissertation of Cruz
+// (2015) as a pipeline of five stages, for a program that serves and for one
+// that compares policies.
+package chapter5
 
 import (
 	"bufio"
@@ -43,33 +46,72 @@ const (
 	dynamicHalf
 )
 
-// pages is the server, with its counts.
-type pages struct {
-	config
+// Config is how large the stages are, and how long a dynamic page takes. Rows,
+// Columns and Workers are required.
+type Config struct {
+	Workers       int // the most that a stage may have; it starts with one
+	Pool          int // workers that all stages share; 0: each stage has its own
+	Instances     int // of a stage; 0: as many as it may have workers
+	Capacity      int // of each queue; 0: the engine's default
+	Rows, Columns int // of the additions of a dynamic page
+}
 
+// Server is the server, with its counts. A Server is for one pipeline.
+type Server struct {
+	config            Config
 	sent, bad, failed atomic.Uint64
 }
 
-// plan makes the pipeline. A stage declares the next ones, so they are made
-// first.
-func (p *pages) plan(connections source.Source[net.Conn]) (*pipeline.Pipeline, error) {
+// New returns a server that has no pipeline yet.
+func New(c Config) *Server { return &Server{config: c} }
+
+// Counts returns how many pages were sent, how many connections had no request,
+// and how many requests failed. It may be called at any time.
+func (p *Server) Counts() (sent, bad, failed uint64) {
+	return p.sent.Load(), p.bad.Load(), p.failed.Load()
+}
+
+// Accepted is the source of the connections of a listener. It closes the
+// listener when it ends.
+func Accepted(l net.Listener) source.Source[net.Conn] {
+	return func(ctx context.Context, submit func(net.Conn) error) error {
+		defer context.AfterFunc(ctx, func() { _ = l.Close() })() // Accept returns then
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return err
+			}
+			if err := submit(c); err != nil {
+				_ = c.Close() // it was not accepted by the pipeline
+				return err
+			}
+		}
+	}
+}
+
+// Pipeline makes the pipeline, of its stages and other parts: pipeline.Control,
+// for example. A stage declares the next ones, so they are made first.
+func (p *Server) Pipeline(connections source.Source[net.Conn], more ...pipeline.Part) (*pipeline.Pipeline, error) {
 	send := stage.Func("send", p.send, p.options()...)
 	static := stage.Func("static", static(send), p.options(stage.Out(send))...)
 	dynamic := stage.Func("dynamic", p.dynamic(send), p.options(stage.Out(send))...)
 	parse := stage.Func("parse", p.parse(dynamic, static), p.options(stage.Out(dynamic, static))...)
 	first := stage.Func("start", start(parse), p.options(stage.Out(parse))...)
 	stages := []pipeline.Part{first, parse, dynamic, static, send}
-	if p.pool > 0 {
-		stages = []pipeline.Part{pipeline.Group("pool", p.pool, p.pool, stages...)}
+	if p.config.Pool > 0 {
+		stages = []pipeline.Part{pipeline.Group("pool", p.config.Pool, p.config.Pool, stages...)}
 	}
-	return pipeline.New("pages", append(stages, pipeline.Feed("accept", first, connections),
-		pipeline.Entry(first), pipeline.Control(p.policy), pipeline.DeadLetters(p.lost))...)
+	stages = append(stages, pipeline.Feed("accept", first, connections), pipeline.Entry(first), pipeline.DeadLetters(p.lost))
+	return pipeline.New("pages", append(stages, more...)...)
 }
 
-func (p *pages) options(more ...stage.Option) []stage.Option {
-	more = append(more, stage.Workers(1, p.workers))
-	if p.instances > 0 {
-		more = append(more, stage.Instances(p.instances))
+func (p *Server) options(more ...stage.Option) []stage.Option {
+	more = append(more, stage.Workers(1, p.config.Workers))
+	if p.config.Instances > 0 {
+		more = append(more, stage.Instances(p.config.Instances))
+	}
+	if p.config.Capacity > 0 {
+		more = append(more, stage.Capacity(p.config.Capacity))
 	}
 	return more
 }
@@ -82,7 +124,7 @@ func start(parse *stage.Stage[*request]) behaviour.Func[net.Conn] {
 }
 
 // parse reads the request, and has both halves of the page made.
-func (p *pages) parse(dynamic, static *stage.Stage[*request]) behaviour.Func[*request] {
+func (p *Server) parse(dynamic, static *stage.Stage[*request]) behaviour.Func[*request] {
 	return func(ctx context.Context, r *request) behaviour.Outcome {
 		if err := r.read(); err != nil {
 			p.bad.Add(1)
@@ -109,15 +151,15 @@ func (r *request) read() error {
 }
 
 // dynamic computes its half of the page.
-func (p *pages) dynamic(send *stage.Stage[half]) behaviour.Func[*request] {
+func (p *Server) dynamic(send *stage.Stage[half]) behaviour.Func[*request] {
 	return func(_ context.Context, r *request) behaviour.Outcome {
-		return behaviour.Forward(send, half{r, dynamicHalf, fmt.Sprintf("the sum is %d\n", added(p.rows, p.columns))})
+		return behaviour.Forward(send, half{r, dynamicHalf, fmt.Sprintf("the sum is %d\n", Added(p.config.Rows, p.config.Columns))})
 	}
 }
 
-// added is the script of the dissertation's dynamic page: rows × columns
+// Added is the script of the dissertation's dynamic page: rows × columns
 // additions.
-func added(rows, columns int) (count int) {
+func Added(rows, columns int) (count int) {
 	for i := range rows {
 		for j := columns - 1; j >= 0; j-- {
 			count += i - j
@@ -135,7 +177,7 @@ func static(send *stage.Stage[half]) behaviour.Func[*request] {
 
 // send joins the two halves of a page: the second one that comes has the answer
 // sent.
-func (p *pages) send(_ context.Context, h half) behaviour.Outcome {
+func (p *Server) send(_ context.Context, h half) behaviour.Outcome {
 	r := h.of
 	r.halves[h.at] = h.text
 	if r.ready.Add(1) < int32(len(r.halves)) {
@@ -168,7 +210,7 @@ func (r *request) answer(status int, body string) error {
 
 // lost answers requests whose commands ended without an answer: a handler
 // crashed, or the server stopped hard.
-func (p *pages) lost(l stage.DeadLetter) {
+func (p *Server) lost(l stage.DeadLetter) {
 	p.failed.Add(1)
 	switch cmd := l.Command.(type) {
 	case net.Conn:
