@@ -5,6 +5,7 @@
 //	go run ./examples/lab -workload overload -policies fixed,backlog,seda
 //	go run ./examples/lab -workload tail -policies color,srpt -runs 9 -json
 //	go run ./examples/lab -trace times.txt                   # a time a line, in seconds
+//	go run ./examples/lab -tables                            # the tables of the dissertation, beside ours
 //
 // The pipelines are in workloads.go. A comparison on a pipeline of your own
 // needs the ten lines of func compare and of func build.
@@ -17,7 +18,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +27,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/controller/simulator"
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/lab/tables"
 	"github.com/golda-dev/golda/pipeline"
 )
 
@@ -46,6 +47,9 @@ type config struct {
 	late       time.Duration
 	out        string // the page; empty: none is written
 	json       bool
+
+	tables *tables.Options // measure the tables of the dissertation instead; nil: do not
+	page   string          // of the tables, in Markdown; empty: none is written
 }
 
 // run runs the program and returns its exit status.
@@ -54,9 +58,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return show.Usage(stderr, "lab", err)
 	}
-	report, err := compare(ctx, c, stderr)
-	if err == nil {
-		err = c.write(report, stdout, stderr)
+	if c.tables != nil {
+		err = c.runTables(ctx, stdout, stderr)
+	} else {
+		var report *lab.Report
+		if report, err = compare(ctx, c, stderr); err == nil {
+			err = c.write(report, stdout, stderr)
+		}
 	}
 	if ctx.Err() != nil {
 		return show.StatusInterrupted
@@ -98,15 +106,8 @@ func (c config) write(report *lab.Report, stdout, stderr io.Writer) (err error) 
 	if err != nil || c.out == "" {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(c.out), 0o750); err != nil {
+	if err := writeFile(c.out, report.WriteHTML); err != nil {
 		return err
-	}
-	file, err := os.Create(c.out)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(report.WriteHTML(file), file.Close()); err != nil {
-		return fmt.Errorf("%s: %w", c.out, err)
 	}
 	_, err = fmt.Fprintf(stderr, "the plots are in %s\n", c.out)
 	return err
@@ -127,8 +128,12 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.DurationVar(&c.late, "late", 50*time.Millisecond, "a run is measured again if more than one request of a hundred is sent later than this `time`")
 	f.StringVar(&c.out, "out", filepath.Join("out", "lab.html"), "write a page with plots to this `file`; empty: write none")
 	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the table")
+	t := tableFlags(f)
 	if err := show.Parse(f, args, about, stdout); err != nil {
 		return c, err
+	}
+	if t.given() {
+		return c.withTables(f, t)
 	}
 	var faults error
 	c.candidates, faults = candidates(policies)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -79,6 +80,10 @@ func TestFlagsThatAreWrongStartNothing(t *testing.T) {
 		"no length":        {"-length 0s", "lab: -length: 0s is no length of a run\n"},
 		"no runs":          {"-runs 0", "lab: -runs: 0 runs; at least 1 is needed\n"},
 		"never late":       {"-late 0s", "lab: -late: 0s must be above 0\n"},
+		"full alone":       {"-full -erlda x", "lab: -erlda, -full: for the tables of the dissertation; add -tables\n"},
+		"page alone":       {"-page x", "lab: -page: for the tables of the dissertation; add -tables\n"},
+		"two programs":     {"-tables -workload skew -runs 3", "lab: -tables has workloads, policies and runs of its own: leave out -runs, -workload\n"},
+		"tables, argument": {"-tables skew", "lab: stray argument \"skew\"; everything is set with flags, see -help\n"},
 		"argument":         {"skew", "lab: stray argument \"skew\"; everything is set with flags, see -help\n"},
 	})
 	usage.Help(t, usage.In(t.Context(), run), about)
@@ -86,6 +91,24 @@ func TestFlagsThatAreWrongStartNothing(t *testing.T) {
 	assert.Equal(t, show.StatusUsage, status)
 	assert.Contains(t, complaint, `-policies: policy: unknown policy "sedan"; known are `)
 	assert.Contains(t, complaint, `-policies: policy: unknown policy "batchin"; known are `)
+}
+
+func TestTheFlagsOfTheTables(t *testing.T) {
+	c, err := parse([]string{"-tables", "-seed", "7", "-erlda", "127.0.0.1:1"}, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join("out", "tables.html"), c.out)
+	assert.Equal(t, filepath.Join("docs", "tables.md"), c.page)
+	assert.Equal(t, uint64(7), c.tables.Seed)
+	assert.Equal(t, "127.0.0.1:1", c.tables.ERLDA)
+	assert.Less(t, c.tables.Images, 5000)
+
+	c, err = parse([]string{"-tables", "-full", "-out", "", "-page", "x.md"}, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, []int{5000, 2000}, []int{c.tables.Images, c.tables.Requests})
+	assert.Empty(t, c.out)
+	assert.Empty(t, beside(c.out))
+	assert.Equal(t, "x.md", c.page)
+	assert.Equal(t, "a/b-web.html", beside("a/b.html"))
 }
 
 func TestAJobDependsOnItsRequestAlone(t *testing.T) {
