@@ -283,7 +283,7 @@ func (p *plan) checkOptions() {
 	if p.set.controls > 1 {
 		p.faultf("Control", "is given %d times; give all policies to one Control", p.set.controls)
 	}
-	for _, err := range checkPolicies(p.set.policies) {
+	for _, err := range checkPolicies(p.set.policies, p.stages) {
 		p.faultf("Control", "%v", err)
 	}
 	p.checkControllers()
@@ -332,7 +332,7 @@ func (p *plan) checkControllers() {
 			p.faultf(part, "it has a controller already")
 		}
 		known[own.group] = true
-		for _, err := range checkPolicies(own.policies) {
+		for _, err := range checkPolicies(own.policies, p.stages) {
 			p.faultf(part, "%v", err)
 		}
 	}
@@ -606,8 +606,14 @@ func (p *plan) edges() [][]int {
 	return edges
 }
 
-// checkPolicies returns the faults of policies, alone and together.
-func checkPolicies(policies []controller.Policy) (faults []error) {
+// aimed is implemented by a policy that may be about one stage.
+type aimed interface {
+	// AimsAt returns the name of the stage, or nothing.
+	AimsAt() string
+}
+
+// checkPolicies returns the faults of policies for stages, alone and together.
+func checkPolicies(policies []controller.Policy, stages []*engine.Core) (faults []error) {
 	owner := map[controller.Knob]string{}
 	for _, policy := range policies {
 		if engine.IsNil(policy) {
@@ -616,6 +622,9 @@ func checkPolicies(policies []controller.Policy) (faults []error) {
 		}
 		if err := policy.Check(); err != nil {
 			faults = append(faults, err)
+		}
+		if a, ok := policy.(aimed); ok && a.AimsAt() != "" && !slices.ContainsFunc(stages, func(c *engine.Core) bool { return c.Name() == a.AimsAt() }) {
+			faults = append(faults, fmt.Errorf("policy %q is about stage %q, which is not part of the pipeline", policy.Name(), a.AimsAt()))
 		}
 		if len(policies) == 1 {
 			break

@@ -148,7 +148,7 @@ func (p *Pipeline) SetGroupPolicy(name string, policies ...controller.Policy) er
 }
 
 func (p *Pipeline) setPolicies(what, group string, policies []controller.Policy) error {
-	if faults := checkPolicies(policies); len(faults) > 0 {
+	if faults := checkPolicies(policies, p.stages().stages); len(faults) > 0 {
 		return fmt.Errorf("pipeline %q: %s: %w", p.life.name, what, errors.Join(faults...))
 	}
 	return p.request(running,

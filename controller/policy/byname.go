@@ -65,6 +65,7 @@ func all() []controller.Policy {
 		LRB{Preset: Cruz},
 		LRB{Preset: Measured},
 		MG1{},
+		Objective{},
 		RT90{},
 		SEDA{},
 		SEDA{Preset: Cruz},

@@ -18,6 +18,7 @@
 //	policy.Limit{}                  // no more calls under way than a dependency bears
 //	policy.LRB{}                    // shared workers visit stages as often as work arrives
 //	policy.MG1{}                    // the same, by the square root of how busy each stage is
+//	policy.Objective{Within: time.Second} // the aim instead of a law: answers 99 of 100 commands in that time
 //	policy.RT90{Target: time.Second} // admits as many commands as are answered in time
 //	policy.SEDA{}                   // one more by the length of the queue, one less by idleness
 //	policy.SEDA{Preset: policy.Cruz}
