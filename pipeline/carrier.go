@@ -37,6 +37,15 @@ type Carrier interface {
 // to it in the processes that run it. A Line promises that a command which was
 // sent is fed until it has ended in one of these, also if processes are killed
 // meanwhile.
+//
+// Commands may have deadlines, see [stage.WithDeadline]. A Line that takes them
+// along has the method
+//
+//	SendUntil(ctx context.Context, cmds []any, until []time.Time) []error
+//
+// which is called in place of Send. If some of the commands have a deadline,
+// until has that of each, the zero time of one without; otherwise it is nil. A
+// Line without the method leaves the deadlines behind.
 type Line interface {
 	// Open is called once, when the pipeline starts, before Send and Feed. Its
 	// error is the error of the start.

@@ -317,6 +317,10 @@ const (
 // accept submits a command, and waits as long as the stage refuses it for now.
 func (r *feedRun) accept(load any, as feed.Terms) error {
 	origin := r.origin
+	if !as.Until.IsZero() {
+		origin = origin.Until(as.Until)
+		as.End = releases(origin, as.End)
+	}
 	if as.End != nil {
 		watch := command.Repeats
 		if as.Heard {
@@ -349,6 +353,18 @@ func (r *feedRun) accept(load any, as feed.Terms) error {
 			r.of.log.Warn("a source waits: its stage refuses the command", "feed", r.name, "stage", r.core.Name(), "reason", err)
 		}
 		waited += pause
+	}
+}
+
+// releases returns the function to call at the end of a command with a deadline
+// of its own: the timer of the deadline may be far from over. End may be nil.
+func releases(origin *command.Origin, end feed.End) feed.End {
+	if end == nil {
+		return nil
+	}
+	return func(err error, done bool) {
+		origin.Release()
+		end(err, done)
 	}
 }
 

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -200,13 +201,24 @@ func (p *Pipeline) relay(plan *plan) {
 		var send engine.Send
 		var call engine.Call
 		if r.line != nil {
-			send = r.line.Send
+			send = sendBy(r.line)
 		}
 		if l, ok := r.line.(Caller); ok && !c.Spec().IsKeyed() {
 			call = l.Call
 		}
 		c.Relay(r.process, send, call, r.why)
 	}
+}
+
+// sendBy returns the function by which commands are sent on a line. The
+// deadlines of the commands stay behind if the line does not take them.
+func sendBy(l Line) engine.Send {
+	if l, ok := l.(interface {
+		SendUntil(ctx context.Context, cmds []any, until []time.Time) []error
+	}); ok {
+		return l.SendUntil
+	}
+	return func(ctx context.Context, cmds []any, _ []time.Time) []error { return l.Send(ctx, cmds) }
 }
 
 // runsHere reports whether the stages of a group run in this process.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/version"
@@ -189,5 +190,5 @@ func (i *instance[C]) HandleMany(ctx context.Context, batch worker.Batch) []beha
 	for n := range batch {
 		cmds[n] = link.Open[C](batch[n].Load)
 	}
-	return i.many.HandleBatch(ctx, cmds)
+	return i.many.HandleBatch(command.Dated(ctx, batch), cmds)
 }

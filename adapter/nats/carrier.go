@@ -334,7 +334,12 @@ func (l *carriedLine) Open(ctx context.Context) (err error) {
 
 // Send is for package pipeline.
 func (l *carriedLine) Send(ctx context.Context, cmds []any) []error {
-	return l.inlet.carry(ctx, cmds)
+	return l.inlet.carry(ctx, cmds, nil)
+}
+
+// SendUntil is for package pipeline.
+func (l *carriedLine) SendUntil(ctx context.Context, cmds []any, until []time.Time) []error {
+	return l.inlet.carry(ctx, cmds, until)
 }
 
 // Feed is for package pipeline.

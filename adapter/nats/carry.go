@@ -12,9 +12,10 @@ import (
 
 // outgoing is a command that the server is to take.
 type outgoing[C any] struct {
-	cmd C
-	id  string
-	err error // why it was not taken; nil if it was
+	cmd   C
+	id    string
+	until time.Time // its deadline; zero if it has none
+	err   error     // why it was not taken; nil if it was
 }
 
 // How long carry waits before it publishes again the commands that the server
@@ -26,12 +27,15 @@ const (
 
 // carry publishes commands, in order, and waits for as long as the server
 // cannot take one. A command that is published again has the same ID, so that
-// the stream has it once. It returns an error for each command, or nil if the
-// server has all.
-func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
+// the stream has it once. The deadlines of the commands may be nil. It returns an
+// error for each command, or nil if the server has all.
+func (i *Inlet[C]) carry(ctx context.Context, cmds []C, until []time.Time) (errs []error) {
 	all := make([]*outgoing[C], len(cmds))
 	for n, cmd := range cmds {
 		all[n] = &outgoing[C]{cmd: cmd, id: rand.Text()}
+		if until != nil {
+			all[n].until = until[n]
+		}
 	}
 	for _, round := range i.rounds(all) {
 		i.carryAll(ctx, round)
@@ -120,11 +124,11 @@ func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
 // carryOnce publishes commands. It returns the refused commands that the server
 // may take later.
 func (i *Inlet[C]) carryOnce(ctx context.Context, some []*outgoing[C]) (refused []*outgoing[C]) {
-	ids, cmds := make([]string, len(some)), make([]C, len(some))
+	ids, cmds, until := make([]string, len(some)), make([]C, len(some)), make([]time.Time, len(some))
 	for n, s := range some {
-		ids[n], cmds[n] = s.id, s.cmd
+		ids[n], cmds[n], until[n] = s.id, s.cmd, s.until
 	}
-	errs := i.publishAll(ctx, ids, cmds, i.chained())
+	errs := i.publishAll(ctx, ids, cmds, until, i.chained())
 	for n, s := range some {
 		s.err = nil
 		if errs == nil || errs[n] == nil {

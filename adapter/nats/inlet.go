@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/pipeline"
@@ -187,8 +188,9 @@ func (i *Inlet[C]) Name() string { return i.name }
 
 // The headers of messages and of dead letters.
 const (
-	headerType    = "Golda-Type"
-	headerVersion = "Golda-Version"
+	headerType     = "Golda-Type"
+	headerVersion  = "Golda-Version"
+	headerTimeLeft = "Golda-Time-Left"
 )
 
 // Publish adds a command to the inlet. It returns nil when the server has the
@@ -197,6 +199,12 @@ const (
 // as another one that was published within the time of [Options.Dedup] is
 // dropped, which is not an error: PublishOnce says whether it was. An ID is any
 // text of at most 16 KiB. Without an ID nothing is dropped.
+//
+// A deadline of stage.WithDeadline in ctx travels with the command: if it
+// passes before the command is handled, the message becomes a dead letter,
+// reason.Expired. The time in the server counts, and clocks need not agree: the
+// message says how much time was left when it was published. Any other deadline
+// of ctx bounds the wait for the server.
 //
 // Of a stream that is full the error is [ErrFull], at once. If the server does
 // not answer before ctx ends, or within five seconds if ctx has no deadline, it
@@ -235,7 +243,8 @@ func (i *Inlet[C]) publish(ctx context.Context, id string, cmd C) (added bool, e
 }
 
 func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetstream.PubAck, error) {
-	m, err := i.message(id, cmd)
+	until, _ := command.DeadlineOf(ctx)
+	m, err := i.message(id, until, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -254,8 +263,9 @@ func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetst
 	return done, i.taken(ctx, done, err)
 }
 
-// message returns the message of a command.
-func (i *Inlet[C]) message(id string, cmd C) (*natsgo.Msg, error) {
+// message returns the message of a command, which is published now. If until is
+// not zero it is the command's deadline.
+func (i *Inlet[C]) message(id string, until time.Time, cmd C) (*natsgo.Msg, error) {
 	if err := i.conn.broken(); err != nil {
 		return nil, err
 	}
@@ -271,6 +281,9 @@ func (i *Inlet[C]) message(id string, cmd C) (*natsgo.Msg, error) {
 	}}
 	if id != "" {
 		m.Header.Set(jetstream.MsgIDHeader, headerOf(id))
+	}
+	if !until.IsZero() {
+		m.Header.Set(headerTimeLeft, timeLeft(until))
 	}
 	if err := checkHeaders(m); err != nil {
 		return nil, err
@@ -443,12 +456,12 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 		if i.spent(ctx, d) {
 			continue
 		}
-		cmd, err := decode(i.o.Codec, d.message())
+		cmd, span, err := i.read(d)
 		if err != nil {
 			i.tracker.undecodable(d, err)
 			continue
 		}
-		err = position.Since(i.tracker.clock.Load().since(d.at), func() error {
+		err = position.Within(span, func() error {
 			return submit(cmd, func(err error) { i.tracker.ended(d, stopped(ctx, err)) })
 		})
 		if err != nil {
@@ -457,6 +470,16 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 		}
 	}
 	return context.Cause(ctx) // nil if the stream is empty
+}
+
+// read returns the command of a delivery, and when it may wait.
+func (i *Inlet[C]) read(d *delivery) (cmd C, span feed.Span, err error) {
+	m := d.message()
+	if span, err = i.tracker.clock.Load().span(d, m.Header.Get(headerTimeLeft)); err != nil {
+		return cmd, span, err
+	}
+	cmd, err = decode(i.o.Codec, m)
+	return cmd, span, err
 }
 
 // stopped marks the error of a command as caused by a stop. That is so if the

@@ -23,3 +23,9 @@ func Cut(t transport.Transport, node string) {
 
 // Since returns when it was here what time it was at the server, given one instant by both clocks.
 func Since(there, here, at time.Time) time.Time { return (&clock{there, here}).since(at) }
+
+// Until returns when a message has expired that was published at a time of the server with so much time left, as Since does.
+func Until(there, here, at time.Time, left string) (time.Time, error) {
+	s, err := (&clock{there, here}).span(&delivery{at: at}, left)
+	return s.Until, err
+}

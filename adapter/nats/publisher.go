@@ -3,8 +3,10 @@ package nats
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -59,19 +61,25 @@ type publisher[C any] struct {
 
 // HandleCommand publishes a command.
 func (p *publisher[C]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
-	return p.HandleBatch(ctx, []C{cmd})[0]
+	until, _ := command.DeadlineOf(ctx)
+	return p.publish(ctx, []C{cmd}, []time.Time{until})[0]
 }
 
-// HandleBatch publishes commands. Their IDs are known before, so that a
-// function that panics has published nothing.
+// HandleBatch publishes commands.
 func (p *publisher[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
+	return p.publish(ctx, cmds, command.DatesOf(ctx))
+}
+
+// publish publishes commands; the deadlines may be nil. Their IDs are known
+// before, so that a function that panics has published nothing.
+func (p *publisher[C]) publish(ctx context.Context, cmds []C, until []time.Time) []behaviour.Outcome {
 	ids := make([]string, len(cmds))
 	if p.id != nil {
 		for k, cmd := range cmds {
 			ids[k] = p.id(cmd)
 		}
 	}
-	errs := p.to.publishAll(ctx, ids, cmds, false)
+	errs := p.to.publishAll(ctx, ids, cmds, until, false)
 	all := make([]behaviour.Outcome, len(cmds))
 	for k, cmd := range cmds {
 		if errs != nil && errs[k] != nil {

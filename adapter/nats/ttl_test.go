@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/adapter/nats"
-	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -71,25 +70,15 @@ func TestTheTimeToLiveOfAMessageDoesNotBeginAnewWhenItIsDeliveredAgain(t *testin
 }
 
 func TestTheTimeInTheServerCountsForAStageThatRunsElsewhere(t *testing.T) {
-	conn := embed(t, t.TempDir(), nats.Store{})
-	start := func(process string) *stage.Flow[int, int] {
-		near := stage.Map("near", func(_ context.Context, n int) (int, error) { return n, nil })
-		far := stage.Sink("far", func(context.Context, int) error {
-			t.Error("it is handled")
-			return nil
-		}, stage.TTL(10*time.Millisecond))
-		p, err := pipeline.New("test", quiet, near.To(far), pipeline.Assign("a", "near"), pipeline.Assign("b", "far"),
-			pipeline.RunsHere(nats.NewCarrier(conn, "test", nats.Options[any]{}), process))
-		require.NoError(t, err)
-		require.NoError(t, p.Start(t.Context()))
-		t.Cleanup(func() { assert.NoError(t, p.Stop(context.Background())) })
-		return near
-	}
-	require.NoError(t, start("a").Submit(t.Context(), 1))
+	conn, near, startFar := elsewhere(t, func(context.Context, int) error {
+		t.Error("it is handled")
+		return nil
+	}, stage.TTL(10*time.Millisecond))
+	require.NoError(t, near.Submit(t.Context(), 1))
 	far := inlet(t, conn, "test_far", nats.Options[int]{})
 	eventualStatus(t, far, func(s nats.Status) bool { return s.Pending == 1 })
 	time.Sleep(20 * time.Millisecond)
-	start("b")
+	startFar()
 	expired(t, far, 1)
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// bare strips the layers from a context that add no values: a task's layer, and
-// the layers of WithCancel, WithTimeout and WithDeadline, which can be stripped
+// bare strips the layers from a context that add no values: a task's layer, the
+// deadlines of a batch, and the layers of WithCancel, WithTimeout and WithDeadline, which can be stripped
 // by reflection only. A layer of an unknown type is taken to have values, which
 // costs some time for each command and has no other effect.
 func bare(ctx context.Context) context.Context {
@@ -22,8 +22,11 @@ func bare(ctx context.Context) context.Context {
 // inside returns the parent of a context whose outermost layer adds no values,
 // or nil.
 func inside(ctx context.Context) context.Context {
-	if t, ok := ctx.(*coro.Task); ok {
-		return t.Parent()
+	switch c := ctx.(type) {
+	case *coro.Task:
+		return c.Parent()
+	case *dated:
+		return c.Context
 	}
 	l := layerOn(ctx)
 	if l == nil {

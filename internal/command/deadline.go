@@ -13,17 +13,24 @@ type deadlineKey struct{}
 // WithDeadline returns a context that ends at a time, and whose end the
 // commands that are submitted with it take along.
 func WithDeadline(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {
-	if earlier, ok := ctx.Value(deadlineKey{}).(time.Time); ok && earlier.Before(at) {
+	if earlier, ok := DeadlineOf(ctx); ok && earlier.Before(at) {
 		at = earlier
 	}
 	ctx, cancel := context.WithDeadline(ctx, at)
 	return context.WithValue(ctx, deadlineKey{}, at), cancel
 }
 
+// DeadlineOf returns the deadline that commands which are submitted with a
+// context take along, if there is one.
+func DeadlineOf(ctx context.Context) (at time.Time, ok bool) {
+	at, ok = ctx.Value(deadlineKey{}).(time.Time)
+	return at, ok
+}
+
 // expire returns the context of an origin with the values of a context, and its
 // deadline if commands take that along.
 func expire(values context.Context) context.Context {
-	if at, ok := values.Value(deadlineKey{}).(time.Time); ok {
+	if at, ok := DeadlineOf(values); ok {
 		return &expiring{values: values, at: at}
 	}
 	return values
@@ -46,7 +53,7 @@ type expiring struct {
 
 	mu      sync.Mutex // guards the rest
 	proper  context.Context
-	release context.CancelFunc // is not called: proper is for all commands of the origin, until the deadline
+	release context.CancelFunc // is called by [Origin.Release] only: proper is for all commands of the origin
 }
 
 // Deadline returns the deadline.
@@ -111,4 +118,96 @@ func (o *Origin) expires() (*expiring, bool) {
 func (o *Origin) Late() bool {
 	x, ok := o.expires()
 	return ok && x.Err() != nil
+}
+
+// Until returns an origin with the values of this one, without its ticket,
+// whose commands have a deadline. If it has an earlier one, that stays.
+func (o *Origin) Until(at time.Time) *Origin {
+	values := context.Background()
+	if o != nil && o.ctx != nil {
+		values = timeless(o.ctx)
+	}
+	if earlier, ok := DeadlineOf(values); ok && earlier.Before(at) {
+		at = earlier
+	}
+	return &Origin{ctx: &expiring{values: context.WithValue(values, deadlineKey{}, at), at: at}}
+}
+
+// Release stops the timer of the origin's deadline. It is called when all
+// commands of the origin have ended, if that is known.
+func (o *Origin) Release() {
+	x, ok := o.expires()
+	if !ok {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.release != nil {
+		x.release()
+	}
+}
+
+// Deadline returns the deadline that the commands take along, if they have one.
+// The deadline of a caller that waits for a result is one only if it is from
+// [WithDeadline].
+func (o *Origin) Deadline() (at time.Time, ok bool) {
+	if x, ok := o.expires(); ok {
+		return x.at, true
+	}
+	if !o.Ticket().WantsResult() || !o.Ends() {
+		return time.Time{}, false
+	}
+	return DeadlineOf(o.ctx)
+}
+
+// Deadlines returns the deadline of each command, the zero time of a command
+// that has none. It returns nil if none has.
+func Deadlines(es []Envelope) (all []time.Time) {
+	for i := range es {
+		at, ok := es[i].From.Deadline()
+		if ok && all == nil {
+			all = make([]time.Time, len(es))
+		}
+		if ok {
+			all[i] = at
+		}
+	}
+	return all
+}
+
+// dated is the context of a batch in which some commands have a deadline. It
+// ends with none of them.
+type dated struct {
+	context.Context
+
+	at []time.Time
+}
+
+// datedKey is the key under which the context of a batch has the [dated] one.
+type datedKey struct{}
+
+// Value returns the context itself for its own key.
+func (d *dated) Value(key any) any {
+	if key == (datedKey{}) {
+		return d
+	}
+	return d.Context.Value(key)
+}
+
+// Dated returns a context for the handler of a batch, by which the handler can
+// ask for the deadlines of its commands: ctx, if there are none.
+func Dated(ctx context.Context, batch []Envelope) context.Context {
+	if at := Deadlines(batch); at != nil {
+		return &dated{ctx, at}
+	}
+	return ctx
+}
+
+// DatesOf returns the deadlines of the commands of a batch whose handler was
+// given the context, as [Deadlines] does.
+func DatesOf(ctx context.Context) []time.Time {
+	if d, ok := ctx.Value(datedKey{}).(*dated); ok {
+		return d.at
+	}
+	return nil
 }

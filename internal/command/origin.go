@@ -212,9 +212,11 @@ func valuesOf(ctx context.Context, pipeline any) (values context.Context, known 
 
 // ends reports whether a context can end. A task can, and so can the contexts
 // of WithCancel and the like; they are not asked, because their Done would make
-// a channel, for which few commands have a use.
+// a channel, for which few commands have a use. Nor is that of a deadline,
+// whose Done would start a timer.
 func ends(ctx context.Context) bool {
-	if _, ok := ctx.(*coro.Task); ok {
+	switch ctx.(type) {
+	case *coro.Task, *expiring:
 		return true
 	}
 	return layerOn(ctx) != nil || ctx.Done() != nil

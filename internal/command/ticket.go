@@ -67,8 +67,8 @@ func NewWatch(of *Origin, w Watch, then func(err error)) *Ticket {
 	t := NewTicket(func(_ any, err error) { then(err) })
 	t.watches, t.repeats, t.ends = w != Hears, w == Repeats, true
 	values := of.Context()
-	if values != nil && ends(values) {
-		values = expire(context.WithoutCancel(timeless(values)))
+	if _, expires := of.expires(); !expires && values != nil && ends(values) {
+		values = expire(context.WithoutCancel(values))
 	}
 	t.origin.ctx = values
 	return t

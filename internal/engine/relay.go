@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/bigstack"
@@ -20,8 +21,10 @@ const (
 )
 
 // Send sends commands to the process that handles them, in order. It returns an
-// error for each command, nil if that cannot be lost any more.
-type Send func(ctx context.Context, cmds []any) []error
+// error for each command, nil if that cannot be lost any more. If some commands
+// have a deadline, until has that of each command, the zero time of a command
+// without one; otherwise it is nil.
+type Send func(ctx context.Context, cmds []any, until []time.Time) []error
 
 // Call has a command handled in another process, and returns the result: one of
 // the type want, unless that is nil. It is called by many goroutines at once.
@@ -207,17 +210,22 @@ func (r *relay) HandleMany(ctx context.Context, batch worker.Batch) []behaviour.
 	outcomes := make([]behaviour.Outcome, len(batch))
 	var cmds []any
 	var places []int
+	var until []time.Time // of cmds
+	dates := command.Deadlines(batch)
 	for i := range batch {
 		if err := r.check(&batch[i]); err != nil {
 			outcomes[i] = behaviour.Error(err)
 			continue
 		}
 		cmds, places = append(cmds, batch[i].Command()), append(places, i)
+		if dates != nil {
+			until = append(until, dates[i])
+		}
 	}
 	if len(cmds) == 0 {
 		return outcomes
 	}
-	errs := r.send(ctx, cmds)
+	errs := r.send(ctx, cmds, until)
 	for n, i := range places {
 		outcomes[i] = r.outcome(ctx, errs, n, len(cmds))
 	}

@@ -47,8 +47,8 @@ type Cursor struct {
 	hears sync.Mutex      // held while ended is set; taken before turn
 	ended func(err error) // with turn held: hears the end of the next command; may be nil
 
-	ages  sync.Mutex // held while since is set; taken before turn
-	since time.Time  // with turn held: when the next command began to wait; zero means when it is submitted
+	spans sync.Mutex // held while span is set; taken before turn
+	span  Span       // with turn held: of the next command
 
 	held   atomic.Pointer[chan struct{}] // closed when submissions may go on; nil if they may
 	away   atomic.Pointer[error]         // why the source has no commands for now; nil if it has
@@ -202,23 +202,32 @@ func (c *Cursor) IsFull() {
 	}
 }
 
-// Since calls submit, and lets the command that it submits have waited since a
-// time, which counts for the time to live that its stage gives it.
-func (c *Cursor) Since(at time.Time, submit func() error) error {
+// Span is the time in which a command may wait. The zero Span begins when the
+// command is submitted, and has no end.
+type Span struct {
+	// Since is when the command began to wait. It counts for the time to live
+	// that the stage gives the command.
+	Since time.Time
+	// Until is the deadline that the command takes along.
+	Until time.Time
+}
+
+// Within calls submit, and gives the command that it submits a span.
+func (c *Cursor) Within(s Span, submit func() error) error {
 	if c == nil {
 		return submit()
 	}
-	c.ages.Lock()
-	defer c.ages.Unlock()
-	c.age(at)
-	defer c.age(time.Time{})
+	c.spans.Lock()
+	defer c.spans.Unlock()
+	c.setSpan(s)
+	defer c.setSpan(Span{})
 	return submit()
 }
 
-func (c *Cursor) age(since time.Time) {
+func (c *Cursor) setSpan(s Span) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	c.since = since
+	c.span = s
 }
 
 // SetAway sets why the source has no commands for now, or nil.
@@ -271,9 +280,10 @@ type End func(err error, done bool)
 
 // Terms are a source's wishes for one of its commands.
 type Terms struct {
-	End   End       // is called at the command's end; nil if that does not matter
-	Heard bool      // the source deals with the command's error
-	Since time.Time // when the command began to wait; zero means when it is submitted
+	Span
+
+	End   End  // is called at the command's end; nil if that does not matter
+	Heard bool // the source deals with the command's error
 }
 
 // Submit calls accept for one command, and if that returns nil moves the
@@ -288,7 +298,7 @@ func (c *Cursor) Submit(ctx context.Context, accept func(Terms) error) error {
 		next = c.next
 	}
 	ended := c.ended
-	terms := Terms{Heard: ended != nil, Since: c.since}
+	terms := Terms{Span: c.span, Heard: ended != nil}
 	w := c.window.Load()
 	if w == nil {
 		terms.End = join(nil, 0, ended)

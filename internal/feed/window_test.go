@@ -179,12 +179,12 @@ func TestACommandHasWaitedSinceTheTimeThatItsSourceSays(t *testing.T) {
 	submit := func() error {
 		return c.Submit(t.Context(), func(as Terms) error { since = append(since, as.Since); return nil })
 	}
-	require.NoError(t, c.Since(ago, func() error { return c.Hear(func(error) {}, submit) }))
+	require.NoError(t, c.Within(Span{Since: ago}, func() error { return c.Hear(func(error) {}, submit) }))
 	require.NoError(t, submit())
-	require.Panics(t, func() { _ = c.Since(ago, func() error { panic("no") }) })
+	require.Panics(t, func() { _ = c.Within(Span{Since: ago}, func() error { panic("no") }) })
 	require.NoError(t, submit())
 	require.Equal(t, []time.Time{ago, {}, {}}, since)
 	var none *Cursor
 	no := errors.New("no")
-	require.ErrorIs(t, none.Since(ago, func() error { return no }), no)
+	require.ErrorIs(t, none.Within(Span{Since: ago}, func() error { return no }), no)
 }
