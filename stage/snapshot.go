@@ -2,7 +2,6 @@ package stage
 
 import (
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage/stats"
 )
@@ -49,7 +48,7 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 		Name: c.Name(), Process: c.Process(), Version: c.Version(), Pool: poolName(c, s),
 		Paused: s.Knobs.Paused, Draining: s.Draining, Drained: s.Drained,
 		Queue: s.Queue, Workers: s.Workers, Counts: s.Counts, Reasons: s.Reasons,
-		Latency: stats.Latency{Wait: quantiles(&s.Wait), Service: quantiles(&s.Work)},
+		Latency: stats.Latency{Wait: s.Wait.Durations(), Service: s.Work.Durations()},
 		Methods: methodSnapshots(s.Guards),
 	}
 	snap.Workers.Min, snap.Workers.Max = c.Bounds()
@@ -61,10 +60,6 @@ func poolName(c *engine.Core, s *inbox.Accounts) string {
 		return s.Pool.Name()
 	}
 	return c.Name()
-}
-
-func quantiles(h *histogram.Histogram) stats.Quantiles {
-	return stats.Quantiles{Count: h.Count(), P50: h.Quantile(0.5), P99: h.Quantile(0.99)}
 }
 
 // Stuck is a handler that had not returned when a report was made.

@@ -1,7 +1,6 @@
 package prometheus
 
 import (
-	"math"
 	"reflect"
 	"slices"
 
@@ -29,6 +28,7 @@ type Collector struct {
 	ofPool []series[pipeline.Pool]
 	ofFeed []series[pipeline.FeedSnapshot]
 	byWhy  []reasons
+	times  []*prometheus.Desc // of histograms
 }
 
 // NewCollector returns a collector for a pipeline, which need not run yet.
@@ -41,8 +41,13 @@ func NewCollector(p Source) *Collector {
 		panic("prometheus: NewCollector: the pipeline is nil")
 	}
 	labels := prometheus.Labels{"pipeline": p.Snapshot().Pipeline}
+	times := make([]*prometheus.Desc, len(histograms))
+	for i, h := range histograms {
+		times[i] = prometheus.NewDesc(h.name, h.help, []string{"stage"}, labels)
+	}
 	return &Collector{
 		source: p,
+		times:  times,
 		ofAll:  describe(pipelineMetrics, labels),
 		ofOne:  describe(stageMetrics, labels, "stage"),
 		ofPool: describe(poolMetrics, labels, "pool"),
@@ -68,6 +73,9 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, r := range c.byWhy {
 		out <- r.desc
 	}
+	for _, desc := range c.times {
+		out <- desc
+	}
 }
 
 // Collect takes one snapshot and sends all its numbers, so that the numbers of
@@ -75,11 +83,15 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s := c.source.Snapshot()
 	send(out, c.ofAll, &s)
+	times := make([]durations, len(s.Stages)*len(histograms)) // in one allocation
 	for i := range s.Stages {
 		st := &s.Stages[i]
 		if own := send(out, c.ofOne, st, st.Name); own != nil {
-			for _, r := range c.byWhy {
-				r.send(out, st, own)
+			sendReasons(out, c.byWhy, st, own)
+			for k, h := range histograms {
+				d := &times[i*len(histograms)+k]
+				*d = durations{c.times[k], h.read(st), own}
+				out <- d
 			}
 		}
 	}
@@ -105,8 +117,7 @@ func describe[S any](metrics []metric[S], constant prometheus.Labels, labels ...
 	return all
 }
 
-// send reads each series from a snapshot; a series that was never measured is
-// left out. It returns the labels that all of them share. If there are no valid
+// send reads each series from a snapshot. It returns the labels that all of them share. If there are no valid
 // labels, because a name is not UTF-8, only the scrape fails, not the program.
 func send[S any](out chan<- prometheus.Metric, all []series[S], from *S, name ...string) (own []*dto.LabelPair) {
 	own, err := labels(all[0].desc, name)
@@ -116,10 +127,8 @@ func send[S any](out chan<- prometheus.Metric, all []series[S], from *S, name ..
 	}
 	samples := make([]sample, len(all)) // in one allocation
 	for i, s := range all {
-		if v := s.read(from); !math.IsNaN(v) {
-			samples[i] = sample{s.desc, s.kind, v, own}
-			out <- &samples[i]
-		}
+		samples[i] = sample{s.desc, s.kind, s.read(from), own}
+		out <- &samples[i]
 	}
 	return own
 }
@@ -161,12 +170,23 @@ func labelOf(why reason.Reason) *dto.LabelPair {
 	return &dto.LabelPair{Name: new("reason"), Value: new(string(why))}
 }
 
+func sendReasons(out chan<- prometheus.Metric, all []reasons, st *stage.Snapshot, own []*dto.LabelPair) {
+	known := 0
+	for i := range all {
+		known += len(all[i].known)
+	}
+	samples := make([]sample, known) // in one allocation
+	for _, r := range all {
+		r.send(out, st, own, samples[:len(r.known)])
+		samples = samples[len(r.known):]
+	}
+}
+
 // send counts the known reasons from zero on, so that the first event is an
-// increase and not a new series. It sends an unknown reason as well: the sum
-// over all reasons is always complete.
-func (r reasons) send(out chan<- prometheus.Metric, st *stage.Snapshot, own []*dto.LabelPair) {
+// increase and not a new series; samples has a place for each of them. It sends
+// an unknown reason as well: the sum over all reasons is always complete.
+func (r reasons) send(out chan<- prometheus.Metric, st *stage.Snapshot, own []*dto.LabelPair, samples []sample) {
 	by := r.read(st)
-	samples := make([]sample, len(r.known)) // in one allocation
 	for i, why := range r.known {
 		samples[i] = r.sample(by[why], own, r.labels[i])
 		out <- &samples[i]

@@ -65,6 +65,7 @@
 //	golda_stage_emitted_total            counter
 //	golda_stage_queue_length             gauge
 //	golda_stage_queue_capacity           gauge
+//	golda_stage_oldest_wait_seconds      gauge    how long the next command has waited
 //	golda_stage_held                     gauge    a part of the queue: see stage.Guard
 //	golda_stage_in_hand                  gauge
 //	golda_stage_suspended                gauge    a part of in_hand
@@ -75,6 +76,8 @@
 //	golda_stage_crash_streak             gauge    crashes since a command was last completed
 //	golda_stage_retries_total            counter
 //	golda_stage_retries_refused_total    counter    by the retry budget
+//	golda_stage_stuck_total              counter    handlers that did not return in time
+//	golda_stage_abandoned                gauge      such handlers that still have not returned
 //	golda_stage_restarts_total           counter
 //	golda_stage_workers                  gauge
 //	golda_stage_workers_busy             gauge
@@ -83,6 +86,10 @@
 //	golda_stage_workers_min              gauge
 //	golda_stage_workers_max              gauge
 //	golda_stage_instances                gauge
+//	golda_stage_keys                     gauge      keys that have an instance
+//	golda_stage_passivated_total         counter    instances of keys that were stopped
+//	golda_stage_paused                   gauge      1 or 0
+//	golda_stage_draining                 gauge      1 or 0
 //	golda_stage_visits_total             counter    by workers of shared pools
 //	golda_stage_empty_visits_total       counter
 //	golda_stage_busy_seconds_total       counter    running handlers count up to now
@@ -92,12 +99,8 @@
 //	golda_stage_rate_keys                gauge      keys that wait for their rate
 //	golda_stage_fair_keys                gauge      keys of a fair stage with queued commands
 //	golda_stage_fair_most                gauge      queued commands of one of them
-//	golda_stage_service_samples_total    counter
-//	golda_stage_service_p50_seconds      gauge
-//	golda_stage_service_p99_seconds      gauge
-//	golda_stage_wait_samples_total       counter
-//	golda_stage_wait_p50_seconds         gauge
-//	golda_stage_wait_p99_seconds         gauge
+//	golda_stage_wait_seconds             histogram  time in the queue, sampled
+//	golda_stage_service_seconds          histogram  time in the handler
 //
 // A feed, with the labels pipeline and feed:
 //
@@ -118,15 +121,20 @@
 //
 // # Times
 //
-// Quantiles are plain gauges, not a summary. A summary has a sum, but the time
-// that commands wait is sampled: its sum is not known, and readers would divide
-// by an invented one. The quantiles cover all that was measured since the
-// pipeline started, and are at most an eighth above the true value; as long as
-// nothing was measured they are absent, not zero. They cannot be added up or
-// averaged over stages. The mean handler time over the last minutes is exact,
-// and needs no quantile:
+// Times are histograms, which can be added up over stages and processes, and
+// whose quantiles are of an interval:
 //
-//	rate(golda_stage_busy_seconds_total[5m]) / rate(golda_stage_service_samples_total[5m])
+//	histogram_quantile(0.99, sum by (stage, le) (rate(golda_stage_service_seconds_bucket[5m])))
+//
+// Each has classic buckets, at bounds that people write in objectives, and
+// native ones, eight for each doubling, which Prometheus prefers if it scrapes
+// native histograms. A stage has buckets of its own, an eighth wide, so a sample
+// may be counted in the next bucket if it is at most an eighth below the bound,
+// and is never counted below a bound that it exceeds. The sum is estimated from
+// the buckets, and is at most a sixteenth off. The mean time in the handler is
+// exact with the busy time:
+//
+//	rate(golda_stage_busy_seconds_total[5m]) / rate(golda_stage_service_seconds_count[5m])
 //
 // # Testing
 //

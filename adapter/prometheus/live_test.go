@@ -144,8 +144,7 @@ func busy(t *testing.T) (*pipeline.Pipeline, *stage.Stage[int]) {
 	return p, first
 }
 
-func gather(t *testing.T, c prometheus.Collector) []*dto.MetricFamily {
-	t.Helper()
+func gather(t require.TestingT, c prometheus.Collector) []*dto.MetricFamily {
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(c))
 	families, err := registry.Gather()

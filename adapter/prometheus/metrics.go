@@ -1,15 +1,11 @@
 package prometheus
 
 import (
-	"math"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
-	"github.com/golda-dev/golda/stage/stats"
 )
 
 const (
@@ -18,7 +14,7 @@ const (
 )
 
 // metric is one number of a snapshot: its name, its help text, and how to read
-// it. NaN means that it was never measured.
+// it.
 type metric[S any] struct {
 	name string
 	help string
@@ -97,6 +93,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Capacity) },
 	},
 	{
+		"golda_stage_oldest_wait_seconds", "How long the command that is taken next has waited in the queue.",
+		gauge, func(s *stage.Snapshot) float64 { return s.Queue.Oldest.Seconds() },
+	},
+	{
 		"golda_stage_held", "Commands in the queue that guards or synchronizers hold back.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Held) },
 	},
@@ -139,6 +139,14 @@ var stageMetrics = []metric[stage.Snapshot]{
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.RetriesRefused) },
 	},
 	{
+		"golda_stage_stuck_total", "Handlers that did not return in time, so that their workers were abandoned.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Stuck) },
+	},
+	{
+		"golda_stage_abandoned", "Handlers that were given up and have not returned yet.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Abandoned) },
+	},
+	{
 		"golda_stage_restarts_total", "Workers that replaced a crashed one.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Restarts) },
 	},
@@ -172,6 +180,22 @@ var stageMetrics = []metric[stage.Snapshot]{
 	{
 		"golda_stage_instances", "Workers that may be at the stage at once, or commands under way if handlers suspend.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Instances) },
+	},
+	{
+		"golda_stage_keys", "Keys of a keyed stage that have an instance.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers.Keys) },
+	},
+	{
+		"golda_stage_passivated_total", "Instances of keys that were stopped because they were idle or too many.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Counts.Passivated) },
+	},
+	{
+		"golda_stage_paused", "1 while nothing is taken from the queue, else 0.",
+		gauge, func(s *stage.Snapshot) float64 { return truth(s.Paused) },
+	},
+	{
+		"golda_stage_draining", "1 while the stage's entry is closed because of a drain, else 0.",
+		gauge, func(s *stage.Snapshot) float64 { return truth(s.Draining) },
 	},
 	{
 		"golda_stage_visits_total", "Visits by workers of shared pools.",
@@ -210,30 +234,6 @@ var stageMetrics = []metric[stage.Snapshot]{
 	{
 		"golda_stage_fair_most", "Commands in the queue of the key that has the most for its weight.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.FairMost) },
-	},
-	{
-		"golda_stage_service_samples_total", "Attempts whose time in the handler was measured.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Latency.Service.Count) },
-	},
-	{
-		"golda_stage_service_p50_seconds", "Median time of a command in its handler, since the start.",
-		gauge, func(s *stage.Snapshot) float64 { return ever(s.Latency.Service, s.Latency.Service.P50) },
-	},
-	{
-		"golda_stage_service_p99_seconds", "99th percentile of the time of a command in its handler, since the start.",
-		gauge, func(s *stage.Snapshot) float64 { return ever(s.Latency.Service, s.Latency.Service.P99) },
-	},
-	{
-		"golda_stage_wait_samples_total", "Commands that the sampled times in the queue represent.",
-		counter, func(s *stage.Snapshot) float64 { return float64(s.Latency.Wait.Count) },
-	},
-	{
-		"golda_stage_wait_p50_seconds", "Median time of a command in the queue, since the start.",
-		gauge, func(s *stage.Snapshot) float64 { return ever(s.Latency.Wait, s.Latency.Wait.P50) },
-	},
-	{
-		"golda_stage_wait_p99_seconds", "99th percentile of the time of a command in the queue, since the start.",
-		gauge, func(s *stage.Snapshot) float64 { return ever(s.Latency.Wait, s.Latency.Wait.P99) },
 	},
 }
 
@@ -289,13 +289,11 @@ var poolMetrics = []metric[pipeline.Pool]{
 	},
 }
 
-// ever returns a quantile in seconds, or NaN if there are no samples, so that
-// it is absent and not zero.
-func ever(q stats.Quantiles, d time.Duration) float64 {
-	if q.Count == 0 {
-		return math.NaN()
+func truth(b bool) float64 {
+	if b {
+		return 1
 	}
-	return d.Seconds()
+	return 0
 }
 
 // reasonMetric is a counter that a snapshot splits by reason.

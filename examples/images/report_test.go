@@ -33,8 +33,8 @@ func aResult() result {
 					Name: "load", Pool: "load", Workers: stats.Workers{Live: 1, Most: 2},
 					Counts: stats.Counts{Accepted: 3, Submitted: 3, Forwarded: 2, Errors: 1, Crashes: 4, Retries: 4},
 					Latency: stats.Latency{
-						Wait:    stats.Quantiles{Count: 3, P50: ms, P99: 1500 * ms},
-						Service: stats.Quantiles{Count: 3, P50: 12345 * time.Nanosecond, P99: 12 * ms},
+						Wait:    stats.Durations{Count: 3, P50: ms, P99: 1500 * ms},
+						Service: stats.Durations{Count: 3, P50: 12345 * time.Nanosecond, P99: 12 * ms},
 					},
 				},
 				{Name: "save", Pool: "other", Counts: stats.Counts{Accepted: 2, Received: 2, OK: 2}, Workers: stats.Workers{Most: 1}},

@@ -38,7 +38,7 @@ func (l *Loop) snapshot(r Reading) *controller.Snapshot {
 func statsOf(c *engine.Core, st *stageState, accounts *inbox.Accounts) controller.StageStats {
 	s := controller.StageStats{
 		Name:     c.Name(),
-		QueueLen: accounts.Due, OldestWait: accounts.Oldest, Submitters: accounts.Queue.Submitters,
+		QueueLen: accounts.Due, OldestWait: accounts.Queue.Oldest, Submitters: accounts.Queue.Submitters,
 		Priorities: c.Inbox().Settings().Priorities(),
 		InHand:     accounts.InBatches, Busy: accounts.Workers.Busy, Blocked: accounts.Workers.Blocked, Stalled: accounts.Pool != nil && accounts.Stalled,
 		Needs:         min(c.Spec().Asked(), st.knobs.Instances),

@@ -22,7 +22,6 @@ type Accounts struct {
 	InBatches int           // commands in the batches of workers
 	Due       int           // commands that could be given out if the inbox were not paused and had enough workers
 	Out       int           // instances that workers use
-	Oldest    time.Duration // for how long the next command has waited; 0 if that is not known
 	Stalled   bool          // shared pools take nothing, because an inbox ahead is full
 	Pool      *SharedPool
 	Knobs     Knobs
@@ -77,7 +76,7 @@ func (s *state) accounts(now int64) Accounts {
 	s.queue.line.Account(now, &kept)
 	return Accounts{
 		Queue: s.queueStats(&kept), Workers: s.workerStats(), Counts: totals, Reasons: s.counts.cloneReasons(),
-		InBatches: max(s.counts.inHand-s.suspended(), 0), Due: due, Out: s.instances.Busy(), Oldest: s.oldest(),
+		InBatches: max(s.counts.inHand-s.suspended(), 0), Due: due, Out: s.instances.Busy(),
 		Stalled: s.visits.stalled, Pool: s.visits.pool, Knobs: s.knobs.Knobs, Guards: kept.Guards,
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.phase().inUse(), Drained: s.phase() == drained && s.load() == 0,
@@ -106,7 +105,7 @@ func (c *counts) cloneReasons() stats.Reasons {
 
 func (s *state) queueStats(kept *line.Accounts) stats.Queue {
 	return stats.Queue{
-		Queued: s.queue.fresh(), Held: kept.Held,
+		Queued: s.queue.fresh(), Held: kept.Held, Oldest: s.oldest(),
 		InHand: s.counts.inHand + s.runnable(), Suspended: s.suspended(), Delayed: s.postponed(),
 		Capacity: s.knobs.Capacity, KeyCapacity: s.keyCapacity(),
 		Reserved: int(s.slots.reserved), Carried: int(s.slots.carried) + kept.Results, Waiting: kept.Results,

@@ -487,9 +487,9 @@ func TestTheOldestHasWaitedAtLeastAsLongAsTheNextWithATimestamp(t *testing.T) {
 		time.Sleep(time.Second)
 		tb.submitN(0, 200)
 		time.Sleep(time.Second)
-		require.Equal(t, 2*time.Second, Snapshot([]*Inbox{in})[0].Oldest)
+		require.Equal(t, 2*time.Second, Snapshot([]*Inbox{in})[0].Queue.Oldest)
 		in.state.queue.line.Drop() // the one with a timestamp
-		require.Equal(t, time.Second, Snapshot([]*Inbox{in})[0].Oldest)
+		require.Equal(t, time.Second, Snapshot([]*Inbox{in})[0].Queue.Oldest)
 	})
 }
 

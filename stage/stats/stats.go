@@ -8,6 +8,7 @@ package stats
 import (
 	"time"
 
+	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -16,6 +17,10 @@ import (
 type Queue struct {
 	Queued int // commands in the queue
 	Held   int // commands of Queued that a stage.Guard holds back
+	// Oldest is for how long the command that is taken next has waited. One
+	// command in a batch has a timestamp, so Oldest may be less than the true
+	// time, by the time in which a batch was accepted.
+	Oldest time.Duration
 
 	InHand    int // commands that workers have taken and not completed
 	Suspended int // commands of InHand whose handlers are suspended, and hold no worker
@@ -141,13 +146,18 @@ type Reasons struct {
 
 // Latency is how long commands take in a stage.
 type Latency struct {
-	Wait    Quantiles // time of a command in the queue, sampled
-	Service Quantiles // time of a command in its handler, measured a batch at a time
+	Wait    Durations // time of a command in the queue, sampled
+	Service Durations // time of a command in its handler, measured a batch at a time
 }
 
-// Quantiles summarizes many durations. P50 and P99 are at most an eighth above
-// the true value and never below it.
-type Quantiles struct {
-	Count    uint64 // measured durations
-	P50, P99 time.Duration
-}
+// Durations are many durations since the stage was made, as a histogram.
+//
+//	Count    uint64        // measured durations
+//	P50, P99 time.Duration // at most an eighth above the true value, and never below it
+//	Buckets  []Bucket      // UpTo and Count of each bucket that has samples, shortest first
+//
+// The bounds of the buckets are the same in all stages and processes: eight for
+// each doubling. The method Since(earlier) returns the samples that were added
+// after an earlier snapshot, so that P99 of the last minute can be had; Quantile
+// and Sum say more about the samples.
+type Durations = histogram.Durations

@@ -23,7 +23,7 @@ func Workers(s stage.Snapshot) string {
 
 // Quantiles returns the median and the 99th percentile, if anything was
 // measured.
-func Quantiles(q stats.Quantiles) string {
+func Quantiles(q stats.Durations) string {
 	if q.Count == 0 {
 		return "-"
 	}
