@@ -36,7 +36,7 @@ controller/leda:    controller
 controller/simulator: controller controller/policy internal/histogram internal/ring internal/steer
 stage/queue:        internal/ring
 stage/reason:
-stage/stats:        stage/reason
+stage/stats:        internal/histogram stage/reason
 coordination/guard:
 internal/requests:   coordination/guard
 internal/transaction: coordination/guard internal/requests
@@ -95,7 +95,7 @@ internal/control:   controller stage/queue
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
 stage:              behaviour coordination/guard stage/queue stage/reason stage/stats worker
-                    internal/actor internal/backoff internal/command internal/crash internal/engine internal/gate internal/handling internal/histogram internal/line internal/link internal/part internal/plain internal/inbox
+                    internal/actor internal/backoff internal/command internal/crash internal/engine internal/gate internal/handling internal/line internal/link internal/part internal/plain internal/inbox
                     internal/rate internal/states internal/version
 
 -- third
