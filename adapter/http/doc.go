@@ -34,4 +34,9 @@
 // with the reason of an overload. An answer of the table shows the text of an
 // error only if Decode returned it, and never a stack: a crash is in the
 // pipeline's log, and each error goes to [Handler.Log].
+//
+// # Probes
+//
+// [Health] says whether a process must be started anew, and whether it may get
+// requests.
 package stagehttp

@@ -137,3 +137,26 @@ func ExamplePost() {
 	check(p.Stop(context.Background()))
 	// Output: <nil> 3
 }
+
+// Probes: the process gets requests while the database answers.
+func ExampleHealth() {
+	s := stage.Sink("save", func(context.Context, string) error { return nil })
+	p, err := pipeline.New("shop", s)
+	check(err)
+	ping := func(context.Context) error { return errors.New("the database is away") }
+	health := stagehttp.Health(p, ping)
+	mux := http.NewServeMux()
+	mux.Handle("GET /livez", health)
+	mux.Handle("GET /readyz", health)
+
+	check(p.Start(context.Background()))
+	for _, path := range []string{"/livez", "/readyz"} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	check(p.Stop(context.Background()))
+	// Output:
+	// 200 ok
+	// 503 the database is away
+}

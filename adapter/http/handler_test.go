@@ -279,7 +279,7 @@ func TestAClientThatGoesAwayEndsItsCommandAndIsCounted(t *testing.T) {
 	_, err = http.DefaultClient.Do(r) //nolint:bodyclose // there is none
 	require.ErrorIs(t, err, context.Canceled)
 	<-ended
-	require.Eventually(t, func() bool { return h.Answers(stagehttp.StatusGone) == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Answers(499) == 1 }, time.Minute, time.Millisecond)
 	assert.Contains(t, log.String(), "status=499")
 }
 

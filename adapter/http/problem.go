@@ -17,9 +17,9 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// StatusGone is the status that counts clients that went away before they were
+// statusGone is the status that counts clients that went away before they were
 // answered. No client ever sees it.
-const StatusGone = 499
+const statusGone = 499
 
 // ErrContentType is the error of a Decode for a body of another type than it
 // takes: the answer is 415.
@@ -59,7 +59,7 @@ type problem struct {
 // problem returns how an error is answered.
 func (h *Handler[In, Out]) problem(r *http.Request, err error) *problem {
 	if hasGone(r, err) {
-		return newProblem(StatusGone)
+		return newProblem(statusGone)
 	}
 	p := problemOf(err)
 	if h.Problem != nil {
@@ -72,8 +72,8 @@ func (h *Handler[In, Out]) problem(r *http.Request, err error) *problem {
 }
 
 func newProblem(status int) *problem {
-	if status == StatusGone {
-		return &problem{Status: StatusGone, Title: "Client Closed Request"}
+	if status == statusGone {
+		return &problem{Status: statusGone, Title: "Client Closed Request"}
 	}
 	return &problem{Status: status, Title: http.StatusText(status)}
 }

@@ -15,49 +15,12 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// alive is for /healthz. A process whose pipeline has ended must be started again.
-func alive(p *pipeline.Pipeline) error {
-	select {
-	case <-p.Done():
-		return errors.Join(errors.New("the pipeline has ended"), p.Err())
-	default:
-		return nil
-	}
-}
-
-// ready is for /readyz. A process that is not ready gets no requests for a while.
-func ready(p *pipeline.Pipeline, needs ...func() error) error {
-	select {
-	case <-p.Started():
-	default:
-		return errors.New("the pipeline has not started")
-	}
-	err := alive(p)
-	for _, need := range needs {
-		err = errors.Join(err, need())
-	}
-	return err
-}
-
-// report answers 200 or 503. Crashes are shown, and make no process unready: bad requests would take all processes out of service.
-func report(p *pipeline.Pipeline, health func() error) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if err := health(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		for _, s := range p.Snapshot().Stages {
-			fmt.Fprintln(w, "stage", s.Name, "queued", s.Queue.Queued, "crashes in a row", s.Workers.CrashStreak)
-		}
-	}
-}
-
 func Example_sayWhetherItIsHealthy() {
 	divide := stage.Map("divide", func(_ context.Context, n int) (int, error) { return 100 / n, nil })
 	p, err := pipeline.New("shop", divide)
 	check(err)
 	var lost atomic.Bool
-	database := func() error { // or the method Healthy of a connection of adapter/nats
+	database := func(context.Context) error { // a ping, for instance
 		if lost.Load() {
 			return errors.New("the database is away")
 		}
@@ -65,8 +28,9 @@ func Example_sayWhetherItIsHealthy() {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /divide", stagehttp.New(divide.Call))
-	mux.Handle("GET /healthz", report(p, func() error { return alive(p) }))
-	mux.Handle("GET /readyz", report(p, func() error { return ready(p, database) }))
+	health := stagehttp.Health(p, database)
+	mux.Handle("GET /livez", health)
+	mux.Handle("GET /readyz", health)
 	server := httptest.NewServer(mux) // a service calls stagehttp.Run, which starts the pipeline
 
 	show(server.URL+"/readyz", http.Get)
@@ -77,18 +41,18 @@ func Example_sayWhetherItIsHealthy() {
 	show(server.URL+"/readyz", http.Get)
 	lost.Store(true)
 	show(server.URL+"/readyz", http.Get)
-	show(server.URL+"/healthz", http.Get)
+	show(server.URL+"/livez", http.Get)
 	check(p.Stop(context.Background()))
-	show(server.URL+"/healthz", http.Get)
+	show(server.URL+"/livez", http.Get)
 	server.Close()
 	http.DefaultClient.CloseIdleConnections()
 	// Output:
-	// /readyz 503 the pipeline has not started
+	// /readyz 503 pipeline "shop" has not started
 	// /divide 500 {"title":"Internal Server Error","status":500}
-	// /readyz 200 stage divide queued 0 crashes in a row 1
+	// /readyz 200 ok
 	// /readyz 503 the database is away
-	// /healthz 200 stage divide queued 0 crashes in a row 1
-	// /healthz 503 the pipeline has ended
+	// /livez 200 ok
+	// /livez 503 pipeline "shop" has ended
 }
 
 // show sends a request and shows the answer.
