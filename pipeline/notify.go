@@ -11,7 +11,6 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
-	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -112,17 +111,9 @@ func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended fun
 // letter, see [letters.Notifier.NotifyCrash], so that a crash has one line.
 func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
 	p.died(e.Stage)
-	if !again {
-		return
+	if again {
+		p.limiter.Crash(e, again, nil)
 	}
-	k := logs.Kind{Level: slog.LevelInfo, Message: "handler crashed", Stage: e.Stage, Reason: string(reason.Crash)}
-	p.limiter.Log(k, func() []any {
-		args := []any{"attempt", e.Attempts, "again", true}
-		if e.Version != "" {
-			args = append(args, "version", e.Version)
-		}
-		return append(args, "panic", plain.Text(e.Value), "stack", string(e.Stack))
-	})
 }
 
 // slowed logs that a stage pauses, because its workers crash one after another.

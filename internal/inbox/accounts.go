@@ -19,10 +19,10 @@ type Accounts struct {
 	Reasons    stats.Reasons
 	Wait, Work histogram.Histogram // times of commands in the queue, and in handlers
 
-	InBatches int           // commands in the batches of workers
-	Due       int           // commands that could be given out if the inbox were not paused and had enough workers
-	Out       int           // instances that workers use
-	Stalled   bool          // shared pools take nothing, because an inbox ahead is full
+	InBatches int  // commands in the batches of workers
+	Due       int  // commands that could be given out if the inbox were not paused and had enough workers
+	Out       int  // instances that workers use
+	Stalled   bool // shared pools take nothing, because an inbox ahead is full
 	Pool      *SharedPool
 	Knobs     Knobs
 	Guards    []line.GuardAccounts // nil if there are none

@@ -87,7 +87,7 @@ source:             internal/feed
 reexec:             internal/link
 coordination/transport: coordination/coroutine internal/kept
 
-internal/logs:      internal/crash internal/plain
+internal/logs:      internal/crash internal/plain internal/stacks stage/reason
 internal/graph:     behaviour internal/inbox
 internal/control:   controller stage/queue
                     internal/actor internal/cputime internal/crash internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer

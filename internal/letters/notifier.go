@@ -77,14 +77,7 @@ func (n *Notifier) Notify(letter stage.DeadLetter, id uint64) {
 // its handler. The crash is logged whether there are subscribers or not: one
 // line names the crashed handler, the place, and the command.
 func (n *Notifier) NotifyCrash(letter stage.DeadLetter, id uint64, crash *stage.CrashError) {
-	k := logs.Kind{Level: slog.LevelWarn, Message: "handler crashed", Stage: letter.Stage, Reason: string(letter.Reason)}
-	n.log.Log(k, func() []any {
-		args := append([]any{"attempt", crash.Attempts, "again", false}, n.describe(&letter, id)...)
-		if crash.Version != "" {
-			args = append(args, "version", crash.Version)
-		}
-		return append(args, "panic", plain.Text(crash.Value), "stack", string(crash.Stack))
-	})
+	n.log.Crash(crash, false, func() []any { return n.describe(&letter, id) })
 	n.deliver(n.to(letter.Reason), letter, id)
 }
 

@@ -54,7 +54,8 @@ type Kind struct {
 // lines: it writes a few of them in a second. The first line of a later second
 // says how many were left out. Any goroutine may use it.
 type Limiter struct {
-	log *slog.Logger
+	log    *slog.Logger
+	stacks shown
 
 	mu    sync.Mutex // guards kinds
 	kinds map[Kind]*burst
