@@ -46,6 +46,14 @@ func TestADrawingShowsDeclaredEdgesTakenEdgesAndBackEdges(t *testing.T) {
 	require.NotContains(t, p.Mermaid(), "s1 -", "the back edge was not taken yet")
 	_, err := stage.Call[any](soon(t), a, 1)
 	require.NoError(t, err)
+	all := p.Snapshot().Stages
+	require.Len(t, all[0].Edges, 1)
+	require.Len(t, all[1].Edges, 1)
+	ahead, back := all[0].Edges[0], all[1].Edges[0]
+	require.Equal(t, [2]string{all[1].Name, "out"}, [2]string{ahead.To, ahead.Port})
+	require.Equal(t, [2]string{"a", ""}, [2]string{back.To, back.Port})
+	require.Equal(t, [2]bool{false, true}, [2]bool{ahead.Back, back.Back})
+	require.Equal(t, [2]uint64{2, 1}, [2]uint64{ahead.Moved, back.Moved})
 	require.Equal(t, `flowchart LR
     s0["a"]
     s1["b #quot;quoted#quot; #35;1"]

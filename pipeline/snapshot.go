@@ -105,6 +105,7 @@ func (p *Pipeline) Snapshot() Snapshot {
 	for i, c := range r.stages {
 		s.Stages = append(s.Stages, c.Snapshot(*r.of(accounts, i)).(stage.Snapshot))
 	}
+	p.addEdges(s.Stages, r.stages)
 	for _, pool := range p.pools.list() {
 		if pool.Shared() == nil {
 			continue
@@ -120,6 +121,26 @@ func (p *Pipeline) Snapshot() Snapshot {
 		s.Feeds = append(s.Feeds, f.snapshot())
 	}
 	return s
+}
+
+// addEdges adds the edges of the graph to the snapshots of the stages from which
+// they lead. An edge to a stage that was removed meanwhile is left out.
+func (p *Pipeline) addEdges(all []stage.Snapshot, stages []*engine.Core) {
+	at := make(map[int]*stage.Snapshot, len(all)) // by the place of the stage
+	for i, c := range stages {
+		at[c.Inbox().Place] = &all[i]
+	}
+	for _, e := range p.graph.Edges() {
+		from, to := at[e.From], at[e.To]
+		if from == nil || to == nil {
+			continue
+		}
+		from.Edges = append(from.Edges, struct {
+			To, Port string
+			Back     bool
+			Moved    uint64
+		}{to.Name, e.Port, e.Back, e.Moved})
+	}
 }
 
 // Tree returns the state of the supervision tree: the stages and the control

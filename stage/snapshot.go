@@ -34,6 +34,16 @@ type Snapshot struct {
 	Reasons stats.Reasons // some totals by reason
 	Latency stats.Latency // time of commands in the queue and in handlers
 
+	// Edges are the ways to next stages: the ports, and without a Port the ways
+	// that handlers have taken without declaring them. Back says that the edge
+	// closes a loop. Moved is how many commands were handed over along it; it
+	// is read just after the rest of the snapshot.
+	Edges []struct {
+		To, Port string
+		Back     bool
+		Moved    uint64
+	}
+
 	Methods []MethodSnapshot // methods of a stage with a [Guard], by name
 }
 

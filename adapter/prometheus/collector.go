@@ -29,6 +29,7 @@ type Collector struct {
 	ofFeed []series[pipeline.FeedSnapshot]
 	byWhy  []reasons
 	times  []*prometheus.Desc // of histograms
+	moved  *prometheus.Desc   // of edges
 }
 
 // NewCollector returns a collector for a pipeline, which need not run yet.
@@ -48,6 +49,7 @@ func NewCollector(p Source) *Collector {
 	return &Collector{
 		source: p,
 		times:  times,
+		moved:  prometheus.NewDesc("golda_edge_moved_total", "Commands that were handed over to another stage.", []string{"stage", "to", "port"}, labels),
 		ofAll:  describe(pipelineMetrics, labels),
 		ofOne:  describe(stageMetrics, labels, "stage"),
 		ofPool: describe(poolMetrics, labels, "pool"),
@@ -73,6 +75,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, r := range c.byWhy {
 		out <- r.desc
 	}
+	out <- c.moved
 	for _, desc := range c.times {
 		out <- desc
 	}
@@ -88,6 +91,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		st := &s.Stages[i]
 		if own := send(out, c.ofOne, st, st.Name); own != nil {
 			sendReasons(out, c.byWhy, st, own)
+			c.sendEdges(out, st, own)
 			for k, h := range histograms {
 				d := &times[i*len(histograms)+k]
 				*d = durations{c.times[k], h.read(st), own}
@@ -100,6 +104,17 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 	for i := range s.Feeds {
 		send(out, c.ofFeed, &s.Feeds[i], s.Feeds[i].Name)
+	}
+}
+
+// sendEdges sends the samples of a stage's edges, with the labels pipeline, port,
+// stage and to, in this order.
+func (c *Collector) sendEdges(out chan<- prometheus.Metric, st *stage.Snapshot, own []*dto.LabelPair) {
+	for i := range st.Edges {
+		e := &st.Edges[i]
+		out <- &sample{c.moved, prometheus.CounterValue, float64(e.Moved), []*dto.LabelPair{
+			own[0], {Name: new("port"), Value: &e.Port}, own[1], {Name: new("to"), Value: &e.To},
+		}}
 	}
 }
 

@@ -31,7 +31,7 @@ func (s still) Snapshot() pipeline.Snapshot { return pipeline.Snapshot(s) }
 
 // written is a snapshot in which all numbers differ, so that none can be mistaken for another.
 func written() still {
-	return still{
+	all := still{
 		Pipeline: "images",
 		Accepted: 1001, Replied: 1002, Failed: 1003, Shed: 1004, DeadLettered: 1005, InFlight: 1006,
 		Stages: []stage.Snapshot{
@@ -69,6 +69,14 @@ func written() still {
 			{Name: "lines", Stage: "load", Submitted: 301, Refused: 302, Restarts: 303, Position: 304, Total: 305, Checkpoint: 306},
 		},
 	}
+	edge := all.Stages[0].Edges[:0]
+	edge = append(edge, struct {
+		To, Port string
+		Back     bool
+		Moved    uint64
+	}{"save", "out", false, 401})
+	all.Stages[0].Edges = edge
+	return all
 }
 
 func counted(samples map[time.Duration]uint64) stats.Durations {
@@ -103,11 +111,11 @@ func TestTheNamesFollowThePrometheusConventions(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-func TestTheOnlyLabelsArePipelineStagePoolFeedAndReason(t *testing.T) {
+func TestTheOnlyLabelsArePipelineStagePoolFeedReasonToAndPort(t *testing.T) {
 	for _, family := range gather(t, goldaprom.NewCollector(written())) {
 		for _, m := range family.GetMetric() {
 			for _, l := range m.GetLabel() {
-				assert.Contains(t, []string{"pipeline", "stage", "pool", "feed", "reason"}, l.GetName(), family.GetName())
+				assert.Contains(t, []string{"pipeline", "stage", "pool", "feed", "reason", "to", "port"}, l.GetName(), family.GetName())
 			}
 		}
 	}
@@ -205,7 +213,7 @@ func TestARegistererMayAddLabels(t *testing.T) {
 
 func TestAStageIsCollectedWithFewAllocations(t *testing.T) {
 	p := written()
-	p.Feeds = nil // they are no stages
+	p.Feeds, p.Stages[0].Edges = nil, nil // they are no stages
 	c := goldaprom.NewCollector(p)
 	out := make(chan prometheus.Metric, 1000)
 	allocs := testing.AllocsPerRun(100, func() {

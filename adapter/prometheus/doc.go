@@ -102,6 +102,11 @@
 //	golda_stage_wait_seconds             histogram  time in the queue, sampled
 //	golda_stage_service_seconds          histogram  time in the handler
 //
+// An edge of the graph, with the labels pipeline, stage, to (the next stage) and
+// port, which is empty if a handler took the edge without declaring it:
+//
+//	golda_edge_moved_total               counter    commands that were handed over
+//
 // A feed, with the labels pipeline and feed:
 //
 //	golda_feed_submitted_total           counter
