@@ -2,9 +2,11 @@ package pipeline
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/cputime"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage"
@@ -17,6 +19,9 @@ type Snapshot struct {
 	Pipeline string
 	Policy   string // of the pipeline's controller
 	At       time.Time
+
+	CPU        time.Duration // CPU time that the process has used, 0 if the system does not say
+	Processors int           // processors that the process may use at once
 
 	Accepted     uint64 // submitted from outside, and emitted by handlers
 	Replied      uint64 // ended with a result
@@ -92,7 +97,8 @@ func (s Snapshot) Law() string {
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
 	r, accounts := p.readAccounts(inbox.Snapshot)
-	s := Snapshot{Pipeline: p.life.name, Policy: p.control.PolicyNames(""), At: time.Now(), Answered: p.host.Answered()}
+	s := Snapshot{Pipeline: p.life.name, Policy: p.control.PolicyNames(""), At: time.Now(), Answered: p.host.Answered(), Processors: runtime.GOMAXPROCS(0)}
+	s.CPU, _ = cputime.Used()
 	for i := range accounts {
 		counts := &accounts[i].Counts
 		s.Accepted += counts.Submitted + counts.Emitted

@@ -37,6 +37,7 @@ stage/reason     16
 stage/stats      6
 worker           14
 pipeline         54
+pipeline/bottleneck 12
 source           17
 reexec           1
 window           18

@@ -107,8 +107,9 @@ coordination/monitor: coordination/coroutine coordination/rpc coordination/trans
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
 internal/letters:   stage stage/reason internal/crash internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
 pipeline:           behaviour controller controller/policy worker source stage stage/reason stage/stats supervisor
-                    internal/actor internal/command internal/control internal/crash internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
+                    internal/actor internal/command internal/control internal/cputime internal/crash internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/lockfile internal/part internal/plain internal/states
+pipeline/bottleneck: pipeline stage
 
 -- top: third-party dependencies are allowed.
 stage/stagetest/internal/oracle: pipeline stage internal/actor
