@@ -37,8 +37,9 @@
 // # What is measured
 //
 //   - throughput: answers a second;
-//   - goodput: answers within the deadline a second; good, refused and failed
-//     are shares of the requests;
+//   - goodput: answers within the deadline a second; burst goodput: the same
+//     during the bursts; good, refused, dropped and failed are shares of the
+//     requests, and in time is the share of good answers in all answers;
 //   - p50, p99, p99.9 and max: the latencies of answered requests, in HDR
 //     histograms. They flatter a policy that refuses, so read them together
 //     with goodput;

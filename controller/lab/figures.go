@@ -13,13 +13,17 @@ import (
 const (
 	throughput    = "throughput"
 	goodput       = "goodput"
+	burstGoodput  = "burst goodput"
 	goodShare     = "good"
+	inTime        = "in time"
 	refusedShare  = "refused"
+	droppedShare  = "dropped"
 	failedShare   = "failed"
 	p50           = "p50"
 	p99           = "p99"
 	p999          = "p99.9"
 	longest       = "max"
+	inVain        = "in vain"
 	recovery      = "recovery"
 	workerSeconds = "worker-seconds"
 	cpuSeconds    = "CPU-seconds"
@@ -51,13 +55,17 @@ func definitions() []definition {
 	return []definition{
 		{throughput, "/s", 0, more, false, "answers a second"},
 		{goodput, "/s", 0, more, true, "answers within the deadline a second"},
+		{burstGoodput, "/s", 0, more, true, "answers within the deadline a second, during the bursts: compare it with the capacity"},
 		{goodShare, "%", 1, more, false, "requests that were answered within the deadline"},
-		{refusedShare, "%", 1, less, false, "requests that were refused, since there was too much to do"},
+		{inTime, "%", 1, more, true, "answers that came within the deadline, of all answers"},
+		{refusedShare, "%", 1, less, false, "requests that were refused, since there was too much to do; the dropped ones are in it"},
+		{droppedShare, "%", 1, less, false, "requests that were admitted, and dropped when they had waited for too long or for others"},
 		{failedShare, "%", 1, less, false, "requests that failed"},
 		{p50, "ms", 2, less, true, "half of the answers took no longer"},
 		{p99, "ms", 2, less, true, "99 of 100 answers took no longer"},
 		{p999, "ms", 2, less, false, "999 of 1000 answers took no longer"},
 		{longest, "ms", 1, less, false, "the longest answer"},
+		{inVain, "ms", 1, less, false, "99 of 100 requests that were refused, were dropped or have failed took no longer"},
 		{recovery, "s", 2, less, true, "from the end of a burst until the p99 is low again, the longest of the bursts of a run"},
 		{workerSeconds, "", 1, less, true, "live workers of all stages and pools, integrated over the measured time"},
 		{cpuSeconds, "", 3, less, true, "CPU time of the process, the generator included"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // requestsOf returns the requests of a run.
@@ -57,6 +58,7 @@ type kind uint8
 const (
 	answered kind = iota
 	refused
+	dropped // refused after it was admitted
 	failed
 )
 
@@ -141,10 +143,15 @@ func kindOf(err error) kind {
 	if err == nil {
 		return answered
 	}
-	if _, ok := stage.Overloaded(err); ok {
+	o, ok := stage.Overloaded(err)
+	switch {
+	case !ok:
+		return failed
+	case o.Reason == reason.Expired || o.Reason == reason.Oldest || o.Reason == reason.Newest:
+		return dropped
+	default:
 		return refused
 	}
-	return failed
 }
 
 // wait waits until all requests that were sent have ended, and returns false if

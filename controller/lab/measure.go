@@ -20,6 +20,7 @@ type Run struct {
 	Answered int           `json:"answered"`
 	Good     int           `json:"good"`    // answered within the deadline
 	Refused  int           `json:"refused"` // there was too much to do
+	Dropped  int           `json:"dropped"` // of the refused ones: after they were admitted
 	Failed   int           `json:"failed"`
 	Late     time.Duration `json:"late_ns"` // of the generator: 99 of 100 requests were sent no later
 	Points   []Point       `json:"points"`  // of the whole run, the warm-up included
@@ -61,13 +62,17 @@ func (t *trial) result(late time.Duration) *Run {
 	r.figures = map[string]float64{
 		throughput:    float64(t.answeredWithin(over)) / seconds,
 		goodput:       float64(r.Good) / seconds,
+		burstGoodput:  t.burstGoodput(over),
 		goodShare:     100 * float64(r.Good) / sent,
+		inTime:        100 * float64(r.Good) / float64(r.Answered), // NaN without an answer
 		refusedShare:  100 * float64(r.Refused) / sent,
+		droppedShare:  100 * float64(r.Dropped) / sent,
 		failedShare:   100 * float64(r.Failed) / sent,
 		p50:           r.quantile(50),
 		p99:           r.quantile(99),
 		p999:          r.quantile(99.9),
 		longest:       r.quantile(100),
+		inVain:        t.inVain(over),
 		recovery:      t.recovery(),
 		workerSeconds: integral(t.watch.samples, over, func(s sample) int { return s.workers }),
 		cpuSeconds:    (last.cpu - first.cpu).Seconds(),
@@ -106,6 +111,9 @@ func (r *Run) add(a answer, deadline time.Duration) {
 	switch a.kind {
 	case refused:
 		r.Refused++
+	case dropped:
+		r.Refused++
+		r.Dropped++
 	case failed:
 		r.Failed++
 	case answered:
@@ -134,6 +142,29 @@ func (t *trial) answeredWithin(over span) (n int) {
 		return a.kind == answered && over.holds(r.At+a.latent)
 	}, func(Request, answer) { n++ })
 	return n
+}
+
+// burstGoodput returns the answers within the deadline a second during the
+// bursts, or NaN if there is none.
+func (t *trial) burstGoodput(over span) float64 {
+	good, seconds := 0, 0.0
+	for _, b := range t.bursts {
+		b = span{max(b.from, over.from), min(b.until, over.until)}
+		seconds += max(b.until-b.from, 0).Seconds()
+		t.each(func(r Request, a answer) bool {
+			return a.good(t.experiment.Deadline) && b.holds(r.At+a.latent)
+		}, func(Request, answer) { good++ })
+	}
+	return float64(good) / seconds
+}
+
+// inVain returns the time that 99 of 100 requests without an answer took, in
+// milliseconds; 0 if all were answered.
+func (t *trial) inVain(over span) float64 {
+	var all []time.Duration
+	t.each(func(r Request, a answer) bool { return a.kind != answered && over.holds(r.At) }, func(_ Request, a answer) { all = append(all, a.latent) })
+	slices.Sort(all)
+	return quantile(all, 0.99).Seconds() * 1e3
 }
 
 func (s span) holds(at time.Duration) bool { return at >= s.from && at < s.until }

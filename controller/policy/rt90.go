@@ -18,7 +18,9 @@ import (
 // in time. Others are refused at once, with stage.ErrRate and the time after which
 // to try again, and cost nothing more. The response time of a pipeline is the sum
 // of the 90th percentiles of the times in the queue and in the handler, along the
-// path on which it is largest: an estimate that is rather too high.
+// path on which it is largest: an estimate that is rather too high. Where a queue
+// has grown, so that a command that comes now will wait for longer than that,
+// this longer wait counts: it is known before it was measured.
 //
 // # The law
 //
@@ -37,8 +39,8 @@ import (
 // would take hours. A rate that refuses hardly any command and is more than twice
 // the admitted load is lifted, so that a quiet hour does not make it useless. And
 // the rate is not cut when the last percentile, before it is smoothed, is within
-// the target or a twentieth below the one before: then the last cut has had its
-// effect, and the queued commands still have to be worked off. The authors' program
+// the target or a twentieth below the one before, or fewer commands are admitted
+// than are done: then the last cut has had its effect, and the queued commands still have to be worked off. The authors' program
 // truncates the time between two tokens to milliseconds, which admits 1,000 a
 // second at most, and starts its average at 0, which hides the first three seconds
 // of an overload; here neither is so.
@@ -88,6 +90,7 @@ const (
 	riseShare   = 50  // or this part (1/n) of the rate
 	leastRate   = 0.05
 	mostRate    = 1e9
+	doneOver    = 500 * time.Millisecond
 	falling     = 0.95 // of the last percentile
 	mostUnused  = 2.0  // a rate that is so many times the admitted load bounds nothing
 	fewRefusals = 0.01 // refusals, as a part of the admitted load, with a rate that suffices
@@ -145,6 +148,8 @@ type door struct {
 	known   bool    // time is
 	time    float64 // seconds, smoothed
 	last    float64 // the last percentile
+	done    float64 // a second, smoothed if ticks are short
+	waited  float64 // seconds since the rate was cut
 	rate    float64 // a second; 0: no limit
 	quality float64
 	classes *classes // nil: there is one
@@ -194,10 +199,15 @@ func (c *rt90) Control(ev controller.Event, s *controller.Snapshot, d *controlle
 	}
 }
 
-// response returns the 90th percentile of the response time of a stage, or how
-// long the oldest command has waited if that is more.
+// response returns the 90th percentile of the response time of a stage: as it
+// was measured, or as a command has it that comes now, if it will wait for
+// longer. If nothing was measured, it is how long the oldest command has waited.
 func response(st *controller.StageStats) float64 {
-	p90 := st.Wait.P90 + st.Work.P90
+	wait := st.Wait.P90
+	if ahead := st.QueueLen; ahead > 0 && st.Workers > 0 && st.Work.Mean > 0 {
+		wait = max(wait, time.Duration(min(float64(ahead)/float64(st.Workers)*float64(st.Work.Mean), float64(mostWork))))
+	}
+	p90 := wait + st.Work.P90
 	if st.QueueLen > 0 && st.Work.Count == 0 {
 		p90 = max(p90, st.OldestWait)
 	}
@@ -258,21 +268,26 @@ func (c *rt90) judge(e *door, x state, id controller.StageID, is controller.Admi
 // follow changes the rate, the quality and the classes by what a tick shows.
 func (c *rt90) follow(e *door, x state) {
 	target := c.law.Target.Seconds()
-	falls := x.response <= target || e.known && x.response < falling*e.last
+	draining := x.response <= e.last && x.admitted < falling*x.done
+	falls := x.response <= target || e.known && (x.response < falling*e.last || draining)
+	e.done += (x.done - e.done) * min(1, x.passed/doneOver.Seconds())
+	x.done = max(x.done, e.done)
 	e.last = x.response
 	if !e.known {
 		e.known, e.time = true, x.response
 	} else {
 		e.time = inertia*e.time + (1-inertia)*x.response
 	}
+	e.waited += x.passed
 	wrong := (e.time - target) / target
 	used := e.rate > 0 && x.refused > fewRefusals*x.admitted
 	switch {
-	case wrong > 0 && falls: // the last step has its effect
+	case wrong > 0 && (falls || e.rate > 0 && e.waited < target): // the last step has its effect, or will have it
 	case wrong > 0 && e.quality > c.law.Quality:
 		e.quality = max(e.quality/cutBy, c.law.Quality)
 	case wrong > 0:
 		e.cut(x)
+		e.waited = 0
 	case wrong >= riseBelow:
 	case used:
 		e.rate = min(e.rate+max(riseBy, e.rate/riseShare)*(riseFrom-wrong), mostRate)

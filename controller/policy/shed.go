@@ -38,7 +38,9 @@ import (
 // that is more: otherwise the gain of the loop would grow with the overload,
 // and at ten times the capacity it would oscillate. And the original has no
 // surplus: then a queue that is full when the shedding begins stays full, and
-// all commands that are admitted wait.
+// all commands that are admitted wait. And the integral begins with the share
+// that is too many when the shedding begins, rather than with none: the error
+// would need seconds to add up to it, in which the queue fills.
 //
 // The share becomes a threshold by the distribution of the priorities of about
 // 1,000 recent commands: commands below the threshold are refused, and of the
@@ -147,6 +149,9 @@ type demand struct {
 	overloaded              bool
 }
 
+// spare is how many more commands could have been done.
+func (m *demand) spare() float64 { return max(m.done, 1) * (1/max(m.load, leastLoad) - 1) }
+
 // Control sets the interval at the start, and measures and sheds at each tick.
 func (c *shed) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	switch ev.Kind {
@@ -225,6 +230,9 @@ func (c *shed) decide(s *controller.Snapshot, passed time.Duration, m *demand, d
 	if !c.on && !m.overloaded {
 		return
 	}
+	if !c.on { // what is too many is known, and needs no error to add up
+		c.integral = max(1-(m.done+m.spare())/max(m.offered, 1), 0)
+	}
 	c.on = true
 	c.look(s)
 	if len(c.seen) > 0 {
@@ -265,8 +273,7 @@ func (c *shed) control(passed time.Duration, m *demand) float64 {
 	wait := c.law.Target.Seconds()
 	surplus := float64(m.queued)*passed.Seconds() - m.done*wait // of the time that corrects it, twice the Target
 	surplus = min(max(surplus/(2*wait), -most), most)
-	spare := max(m.done, 1) * (1/max(m.load, leastLoad) - 1)
-	e := (admitted + surplus - m.done - spare) / max(m.offered, m.done, 1)
+	e := (admitted + surplus - m.done - m.spare()) / max(m.offered, m.done, 1)
 	c.integral = min(max(c.integral+c.law.I*e*passed.Seconds(), 0), 1)
 	highest := 1 - leastThrough*min(m.done/max(m.offered, 1), 1)
 	c.integral = min(c.integral, highest)

@@ -85,14 +85,14 @@ func TestShedRefusesAsItsLawSays(t *testing.T) {
 		g.offer(50, 1, 2)
 		got = append(got, fmt.Sprintf("%v: %.0f", g.Entry.Shed, g.passed))
 	}
-	// The first tick sees that the queue stands, and the second that it still does. At the third the error is
-	// (100 + 25 - 50) / 100, and at the fourth (40 + 25 - 50) / 100: half of the throughput is for the queue.
+	// The first tick sees that the queue stands, and the second that it still does: half of the offered commands are too many. At the third
+	// the error is (100 + 25 - 50) / 100, since half of the throughput is for the queue, and more than that is not refused for its sake.
 	require.Equal(t, []string{
-		"none: 100", "none, but it looks at priorities: 100", "below 2 and 20% of 2: 100", "below 2 and 29% of 2: 40",
-		"below 2 and 42.8% of 2: 36", "below 2 and 46.46% of 2: 29", "below 2 and 48.57% of 2: 27", "below 2 and 49.36% of 2: 26",
+		"none: 100", "none, but it looks at priorities: 100", "below 2 and 50% of 2: 100", "below 2 and 50% of 2: 25",
+		"below 2 and 50% of 2: 25", "below 2 and 50% of 2: 25", "below 2 and 50% of 2: 25", "below 2 and 50% of 2: 25",
 	}, got)
-	require.Equal(t, "1.5s shed: entry: shed none, but it looks at priorities to below 2 and 20% of 2: "+
-		"offered 200/s, done 100/s, 1000 waiting: 60% refused", g.journal[1])
+	require.Equal(t, "1.5s shed: entry: shed none, but it looks at priorities to below 2 and 50% of 2: "+
+		"offered 200/s, done 100/s, 1000 waiting: 75% refused", g.journal[1])
 }
 
 // However many commands are offered, once it has settled Shed admits what can be handled, the most important commands first, and hardly any wait.
@@ -160,7 +160,7 @@ func TestShedOfAGroupRefusesAtItsStages(t *testing.T) {
 	require.NotZero(t, g.Stages[0].Admission.Shed)
 	g.Stages[0].Priorities = []int{1, 1, 2, 3}
 	g.offer(100, 0)
-	require.Equal(t, controller.Shed{Below: 2, Edge: 0.4}, g.Stages[0].Admission.Shed, "60 % of them")
+	require.Equal(t, controller.Shed{Below: 3}, g.Stages[0].Admission.Shed, "75 % of them: half are too many, and the queue is to become shorter")
 }
 
 // Commands that other stages forward are no load at the entry, and paused stages are no bottleneck.

@@ -80,7 +80,10 @@ func (w workload) build(control pipeline.Part, length time.Duration) (*pipeline.
 			opts = append(opts, stage.Discipline(queue.PriorityOf(func(j *job) int { return j.priority })))
 		}
 		if w.steps[i].waits {
-			opts = append(opts, stage.Blocking(), stage.Workers(fewestWaiting, mostWaiting))
+			opts = append(opts, stage.Blocking(), stage.Workers(w.steps[i].bounds()))
+		}
+		if w.peak > 0 && i == 0 {
+			opts = append(opts, stage.Overflow(stage.Reject))
 		}
 		next = stage.Func(w.steps[i].name, w.handler(i, next, again), opts...)
 		parts = append(parts, next)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/controller/lab"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/controller/simulator"
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/examples/internal/usage"
@@ -59,6 +60,31 @@ func TestTheTableComesWithAPageOrAsJSON(t *testing.T) {
 	assert.Contains(t, string(text), "<svg")
 }
 
+func TestFourServersAnswerUnderTheSameLoad(t *testing.T) {
+	status, out, complaint := ran(t, "-servers", "-length", "1s", "-peak", "3", "-json")
+	require.Equal(t, show.StatusOK, status, complaint)
+	var report lab.Report
+	require.NoError(t, json.Unmarshal([]byte(out), &report))
+	var names []string
+	for _, o := range report.Outcomes {
+		names = append(names, o.Candidate)
+		assert.Positive(t, o.Runs[0].Answered, o.Candidate)
+		assert.Equal(t, report.Outcomes[0].Runs[0].Sent, o.Runs[0].Sent, "the same requests")
+	}
+	assert.Equal(t, []string{"net/http", "LimitListener", "failsafe-go", "adapter/http"}, names)
+}
+
+func TestAPolicyThatNeedsATargetGetsTheDeadline(t *testing.T) {
+	all, err := candidates("none,rt90,shed,limit,objective", 500*time.Millisecond)
+	require.NoError(t, err)
+	assert.Equal(t, policy.Objective{Within: 500 * time.Millisecond}, all[4].Policies[0])
+	assert.Equal(t, policy.Limit{}, all[3].Policies[0])
+	assert.Positive(t, all[1].Policies[0].(policy.RT90).Target)
+	all, err = candidates("rt90", 0)
+	require.NoError(t, err)
+	assert.Equal(t, policy.RT90{}, all[0].Policies[0])
+}
+
 func TestATraceReplacesTheLoadOfAWorkload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "times")
 	require.NoError(t, os.WriteFile(file, []byte("0.01\n20ms\n0.03\n"), 0o600))
@@ -77,7 +103,9 @@ func TestFlagsThatAreWrongStartNothing(t *testing.T) {
 	usage.Refused(t, usage.In(t.Context(), run), map[string][2]string{
 		"unknown workload": {"-workload heavy", "lab: -workload: unknown workload \"heavy\"; known are even, skew, blocking, bursts, overload, poison, tail, loop, classes, drift\n"},
 		"no policies":      {"-policies ,", "lab: -policies: at least one policy is needed\n"},
-		"no length":        {"-length 0s", "lab: -length: 0s is no length of a run\n"},
+		"no length":        {"-length -1s", "lab: -length: -1s is no length of a run\n"},
+		"no peak":          {"-workload skew -peak 3", "lab: -peak: 3 is not above 0, or the workload \"skew\" has none\n"},
+		"all is a warm-up": {"-length 1s -warmup 1s", "lab: -warmup: 1s is not from 0 to the length of a run\n"},
 		"no runs":          {"-runs 0", "lab: -runs: 0 runs; at least 1 is needed\n"},
 		"never late":       {"-late 0s", "lab: -late: 0s must be above 0\n"},
 		"full alone":       {"-full -erlda x", "lab: -erlda, -full: for the tables of the dissertation; add -tables\n"},

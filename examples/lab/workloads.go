@@ -14,6 +14,8 @@ type workload struct {
 	name, about string
 	steps       []step
 	load        func(capacity float64, length time.Duration) lab.Workload
+	peak        float64            // how many times the capacity a burst is, if -peak may change that; 0: it may not
+	length      time.Duration      // of a run, if -length does not say; 0: 1.5 s
 	deadline    time.Duration      // 0: a second
 	classes     map[string]float64 // by share; the first in the order of names comes first
 	again       float64            // share of the jobs that begin again at the first step
@@ -27,12 +29,23 @@ type step struct {
 	takes simulator.Distribution
 	mean  time.Duration
 	waits bool // for something else; else it computes
+
+	workers int // of a step that waits, always; 0: from fewestWaiting to mostWaiting
+}
+
+// calling returns a step with a number of workers, that waits for a constant
+// time.
+func calling(name string, takes time.Duration, workers int) step {
+	return step{name: name, takes: simulator.Constant(takes), mean: takes, waits: true, workers: workers}
 }
 
 // constant is a step that computes for a constant time.
 func constant(name string, takes time.Duration) step {
 	return step{name: name, takes: simulator.Constant(takes), mean: takes}
 }
+
+// overload is the name of the workload with a peak.
+const overload = "overload"
 
 // workloads lists the workloads.
 func workloads() []workload {
@@ -70,8 +83,11 @@ func workloads() []workload {
 			},
 		},
 		{
-			name: "overload", about: "four equal stages, twice the capacity for a fifth of a run, and half of it otherwise; deadline 500 ms",
-			steps: four, load: burst(0.5, 2, 0.3, 0.5), deadline: 500 * ms,
+			name: overload, about: "four equal stages with 16 workers that wait for 40 ms and a queue that refuses when it is full, " +
+				"a multiple of the capacity (-peak) for half of a run, and half of it otherwise; deadline 500 ms",
+			steps:  []step{calling("a", 40*ms, 16), calling("b", 40*ms, 16), calling("c", 40*ms, 16), calling("d", 40*ms, 16)},
+			peak:   2,
+			length: 20 * time.Second, deadline: 500 * ms,
 		},
 		{
 			name: "poison", about: "four equal stages; one job of 1000 panics, and one hangs for 200 ms",
@@ -98,15 +114,20 @@ func workloads() []workload {
 	}
 }
 
-// capacity returns how many requests a second the CPUs can do.
+// capacity returns how many requests a second the CPUs, and the workers that
+// wait, can do.
 func (w workload) capacity() float64 {
 	var sum time.Duration
+	least := math.Inf(1)
 	for _, s := range w.steps {
-		if !s.waits {
+		switch {
+		case !s.waits:
 			sum += s.mean
+		case s.workers > 0:
+			least = min(least, float64(s.workers)/s.mean.Seconds())
 		}
 	}
-	return float64(runtime.GOMAXPROCS(0)) / sum.Seconds() * (1 - w.again)
+	return min(least, float64(runtime.GOMAXPROCS(0))/sum.Seconds()) * (1 - w.again)
 }
 
 // model returns a model of the pipeline, or nil if the simulator has no
@@ -120,8 +141,9 @@ func (w workload) model() *simulator.Model {
 	for i, s := range w.steps {
 		st := simulator.Stage{Name: s.name, Service: s.takes, Computes: !s.waits, Workers: cpus, Most: 4 * cpus} // as package stage has it
 		if s.waits {
-			st.Workers, st.Most = fewestWaiting, mostWaiting
+			st.Workers, st.Most = s.bounds()
 		}
+		st.Reject = w.peak > 0 && i == 0
 		switch {
 		case i+1 < len(w.steps):
 			st.Forward = []simulator.Edge{{To: w.steps[i+1].name, Share: 1}}
@@ -131,6 +153,14 @@ func (w workload) model() *simulator.Model {
 		m.Stages = append(m.Stages, st)
 	}
 	return m
+}
+
+// bounds returns the numbers of workers of a step that waits.
+func (s step) bounds() (fewest, most int) {
+	if s.workers > 0 {
+		return s.workers, s.workers
+	}
+	return fewestWaiting, mostWaiting
 }
 
 // The numbers of workers of a stage that waits.
