@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // A shop checks orders and packs them, 400 a second. A sale brings ten times as many, for two seconds and then for ten. Each order is
@@ -83,4 +84,88 @@ func TestAnObjectiveForAStageThatIsMissingIsRefused(t *testing.T) {
 	require.EqualError(t, err, `pipeline "shop": Control: policy "objective" is about stage "park", which is not part of the pipeline`)
 	p := run(t, s, pipeline.Control(policy.Objective{Stage: "pack"}))
 	require.ErrorContains(t, p.SetPolicy(policy.Objective{Stage: "park"}), `is about stage "park"`)
+}
+
+// A service becomes five times as slow for five seconds. What it answers comes in time all the same, once the slow answers have been measured;
+// what is dropped leaves a letter; and afterwards all are answered again.
+func TestAnObjectiveIsHeldWhileAServiceIsSlow(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		type query struct{ at time.Time }
+		const within = 500 * time.Millisecond
+		var mu sync.Mutex
+		slow, known, late, answered := false, false, 0, 0
+		ask := stage.Sink("ask", func(_ context.Context, q query) error {
+			mu.Lock()
+			takes := 20 * time.Millisecond
+			if slow {
+				takes *= 5
+			}
+			mu.Unlock()
+			time.Sleep(takes)
+			mu.Lock()
+			defer mu.Unlock()
+			answered++
+			if known && time.Since(q.at) > within {
+				late++
+			}
+			return nil
+		}, stage.Workers(8, 8), stage.Blocking())
+		p := bubble(t, ask, pipeline.Control(policy.Objective{Within: within}), pipeline.KeepLetters(1000))
+		send := func(length time.Duration) (admitted, done int) {
+			mu.Lock()
+			before := answered
+			mu.Unlock()
+			for range 320 * int(length/time.Millisecond) / 1000 {
+				if ask.Submit(t.Context(), query{time.Now()}) == nil {
+					admitted++
+				}
+				time.Sleep(time.Second / 320)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			return admitted, answered - before
+		}
+		set := func(b *bool, to bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			*b = to
+		}
+		send(5 * time.Second)
+		set(&slow, true)
+		send(time.Second)
+		set(&known, true)
+		_, done := send(5 * time.Second)
+		require.Greater(t, done, 5*80*9/10, "it does 80 a second")
+		set(&slow, false)
+		send(time.Second)
+		admitted, done := send(2 * time.Second)
+		require.Greater(t, admitted, 640*98/100)
+		require.InDelta(t, admitted, done, 10)
+		require.NoError(t, p.Drain(t.Context()))
+		require.Less(t, late, 5)
+		snapshot := p.Snapshot().Stages[0]
+		require.Len(t, p.DeadLetters().List(pipeline.LetterFilter{Reason: reason.Expired}), int(snapshot.Reasons.Shed[reason.Expired]))
+		require.Less(t, snapshot.Reasons.Shed[reason.Expired], uint64(2*320), "what came in the first two seconds")
+		require.Zero(t, noted(t, p, "sojourn").After, "nothing is dropped any more")
+		end(t, p)
+	})
+}
+
+// What was admitted is not dropped, if the user says so.
+func TestAnObjectiveThatKeepsWhatItAdmittedDropsNothing(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		work := stage.Sink("work", func(context.Context, int) error { time.Sleep(20 * time.Millisecond); return nil }, stage.Workers(2, 2))
+		p := bubble(t, work, pipeline.Control(policy.Objective{Within: 200 * time.Millisecond, Keep: true}))
+		admitted := 0
+		for n := range 3000 {
+			if work.Submit(t.Context(), n) == nil {
+				admitted++
+			}
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, p.Drain(t.Context()))
+		require.EqualValues(t, admitted, p.Snapshot().Replied)
+		require.Less(t, admitted, 2000, "the stage can do 300 of them, and has 1,024 slots")
+		end(t, p)
+	})
 }

@@ -200,6 +200,9 @@ func (c *objective) Control(ev controller.Event, s *controller.Snapshot, d *cont
 	case controller.EventStart:
 		c.scaler.control(c, ev, s, d)
 		c.meter.measure(s)
+		for i := range s.Stages {
+			c.load.stages.of(s.Stages[i].Name).measure(&s.Stages[i], 0)
+		}
 		d.WatchTimes(true)
 		d.Every(c.every)
 	case controller.EventTick:

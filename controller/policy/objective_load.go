@@ -65,7 +65,7 @@ func (l *load) measure(s *controller.Snapshot, ways *paths, m *demand, passed ti
 	keep := math.Exp2(-passed.Seconds() / demandOver.Seconds())
 	ended := m.done
 	for i := range s.Stages {
-		ended -= l.stages.of(s.Stages[i].Name).measure(&s.Stages[i], keep, passed)
+		ended -= l.stages.of(s.Stages[i].Name).measure(&s.Stages[i], keep)
 	}
 	l.stages.forget(s)
 	m.done = max(ended, 0)
@@ -77,7 +77,7 @@ func (l *load) measure(s *controller.Snapshot, ways *paths, m *demand, passed ti
 
 // measure updates the memory of a stage, and returns how many commands have
 // ended there without an answer.
-func (t *timing) measure(st *controller.StageStats, keep float64, passed time.Duration) (lost float64) {
+func (t *timing) measure(st *controller.StageStats, keep float64) (lost float64) {
 	now := st.Total.Sub(t.total)
 	t.total = st.Total
 	if !t.seen { // it is not known in what time this was counted
