@@ -2,6 +2,8 @@ package tables
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -86,17 +90,12 @@ func (c clients) connection(ctx context.Context, addr string, end time.Time, lat
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(end.Add(patience)) // an error comes again when it is read
-	in := bufio.NewReaderSize(conn, 2048)
+	in := bufio.NewReaderSize(conn, 4096)
 	request := "GET " + c.path + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n"
 	for ctx.Err() == nil {
-		begin := time.Now()
-		if _, err = io.WriteString(conn, request); err != nil {
-			s.Broken++
-			return
-		}
-		resp, err := http.ReadResponse(in, nil)
-		if err == nil {
-			_, err = io.Copy(io.Discard, resp.Body)
+		begin, status := time.Now(), 0
+		if _, err = io.WriteString(conn, request); err == nil {
+			status, err = readAnswer(in)
 		}
 		switch {
 		case err != nil && time.Now().After(end):
@@ -105,42 +104,90 @@ func (c clients) connection(ctx context.Context, addr string, end time.Time, lat
 		case err != nil:
 			s.Broken++
 			return
-		case resp.StatusCode != http.StatusOK:
+		case status != http.StatusOK:
 			s.Other++
 		default:
 			s.Answers++
 			_ = latency.RecordValue(max(1, int64(time.Since(begin)))) // such a value has a place
 		}
-		if resp.Close {
-			return
-		}
 	}
 }
 
-// ours measures examples/webserver with a file of the same size.
-func (c clients) ours(ctx context.Context, p *programs, size int) (s served, err error) {
+// readAnswer reads an answer that has a length, and returns its status. It does
+// hardly anything else, since the clients share the CPUs with the server.
+func readAnswer(in *bufio.Reader) (status int, err error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if fields := bytes.Fields(line); len(fields) > 1 {
+		status, _ = strconv.Atoi(string(fields[1])) // 0 is no status that is expected
+	}
+	length := 0
+	for len(bytes.TrimSpace(line)) > 0 {
+		if line, err = in.ReadSlice('\n'); err != nil {
+			return 0, err
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if bytes.EqualFold(name, []byte("Content-Length")) {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return 0, err
+			}
+		}
+	}
+	_, err = in.Discard(length)
+	return status, err
+}
+
+// target is a server to be measured.
+type target struct{ name, addr string }
+
+// compare measures servers in turns, and returns for each the run with the
+// median rate.
+func (c clients) compare(ctx context.Context, runs int, servers []target, progress io.Writer) ([]served, error) {
+	all := make([][]served, len(servers))
+	for round := range runs {
+		for i, server := range servers {
+			s, err := c.load(ctx, server.name, server.addr)
+			if err != nil {
+				return nil, err
+			}
+			all[i] = append(all[i], s)
+			_, _ = fmt.Fprintf(progress, "%d clients, run %d: %s, %.0f answers a second\n", c.n, round+1, server.name, s.Rate)
+		}
+	}
+	var middle []served
+	for _, s := range all {
+		slices.SortFunc(s, func(a, b served) int { return cmp.Compare(a.Rate, b.Rate) })
+		middle = append(middle, s[len(s)/2])
+	}
+	return middle, nil
+}
+
+// serve starts examples/webserver with a file of a size, and returns its
+// address. The command is running, and must be stopped.
+func (c clients) serve(ctx context.Context, p *programs, size int) (addr string, cmd *exec.Cmd, err error) {
 	root := filepath.Join(p.dir, "www")
 	if err := os.Mkdir(root, 0o750); err != nil {
-		return s, err
+		return "", nil, err
 	}
 	page := "<!DOCTYPE html>\n<title>Golda</title>\n<p>"
 	page += strings.Repeat("x", max(0, size-len(page)))
 	if err := os.WriteFile(filepath.Join(root, filepath.Base(c.path)), []byte(page), 0o600); err != nil {
-		return s, err
+		return "", nil, err
 	}
-	addr, err := free(ctx)
-	if err != nil {
-		return s, err
+	if addr, err = free(ctx); err != nil {
+		return "", nil, err
 	}
-	cmd := p.command(ctx, "webserver", "-addr", addr, "-root", root)
+	cmd = p.command(ctx, "webserver", "-addr", addr, "-root", root)
 	if err := cmd.Start(); err != nil {
-		return s, err
+		return "", nil, err
 	}
-	defer stopProcess(cmd)
 	if err := ready(ctx, addr); err != nil {
-		return s, err
+		stopProcess(cmd)
+		return "", nil, err
 	}
-	return c.load(ctx, "Golda, examples/webserver", addr)
+	return addr, cmd, nil
 }
 
 // stopProcess ends a server. How it ends is not measured.

@@ -26,7 +26,7 @@ type Options struct {
 	Page     time.Duration // that a dynamic page computes
 	Runs     int           // of each configuration
 	Budget   time.Duration // for the runs of both applications: fewer are made if they take longer; 0: no budget
-	Load     time.Duration // of the clients of ERLDA's script
+	Load     time.Duration // of a run of the clients of ERLDA's script
 	Seed     uint64
 	ERLDA    string    // address of ERLDA's web server, if it runs; it is measured, too
 	Progress io.Writer // gets a line for each run
@@ -35,12 +35,12 @@ type Options struct {
 // Scaled is much less than the dissertation has, and takes less than two
 // minutes.
 func Scaled() Options {
-	return Options{Images: 250, Size: "small", Requests: 400, Page: 8 * time.Millisecond, Runs: 3, Budget: 80 * time.Second, Load: 3 * time.Second}
+	return Options{Images: 250, Size: "small", Requests: 400, Page: 8 * time.Millisecond, Runs: 3, Budget: 60 * time.Second, Load: 2 * time.Second}
 }
 
 // Full has as many images and requests as the dissertation.
 func Full() Options {
-	return Options{Images: 5000, Size: "pareto", Requests: 2000, Page: 20 * time.Millisecond, Runs: 5, Load: 30 * time.Second}
+	return Options{Images: 5000, Size: "pareto", Requests: 2000, Page: 20 * time.Millisecond, Runs: 5, Load: 20 * time.Second}
 }
 
 // Result has the measurements, beside the reported figures.
@@ -49,7 +49,7 @@ type Result struct {
 	Web     *lab.Report // of the web server, with plots over time
 
 	book    book
-	scale   scale
+	shorter float64                      // how many seconds of the dissertation there are in one of ours, in the web server
 	figures map[string]map[string]values // by table
 	runs    [2]int                       // of each configuration of the images and of the web server
 	model   *modelled
@@ -96,7 +96,7 @@ func (r *Result) measure(ctx context.Context, p *programs) error {
 	if r.figures, r.Web, err = server.measure(ctx); err != nil {
 		return fmt.Errorf("tables 5.2 and 5.3: %w", err)
 	}
-	r.figures["5.1"], r.scale = first, server.scale
+	r.figures["5.1"], r.shorter = first, server.shorter.median()
 	r.runs = [2]int{len(first[cellKey(r.book.table("5.1").Reference, "time")]), server.runs}
 	return r.measureLoad(ctx, p)
 }
@@ -105,20 +105,18 @@ func (r *Result) measure(ctx context.Context, p *programs) error {
 func (r *Result) measureLoad(ctx context.Context, p *programs) error {
 	e := &r.book.ERLDA
 	c := clients{e.Clients, r.Options.Load, e.Path}
-	_, _ = fmt.Fprintf(r.Options.Progress, "%d clients for %v: examples/webserver\n", c.n, c.length)
-	s, err := c.ours(ctx, p, e.Bytes)
+	addr, server, err := c.serve(ctx, p, e.Bytes)
 	if err != nil {
+		return fmt.Errorf("examples/webserver: %w", err)
+	}
+	defer stopProcess(server)
+	servers := []target{{"Golda, examples/webserver", addr}}
+	if r.Options.ERLDA != "" {
+		servers = append(servers, target{"ERLDA", r.Options.ERLDA})
+	}
+	if r.loads, err = c.compare(ctx, r.Options.Runs, servers, r.Options.Progress); err != nil {
 		return fmt.Errorf("the load of ERLDA: %w", err)
 	}
-	r.loads = append(r.loads, s)
-	if r.Options.ERLDA == "" {
-		return nil
-	}
-	_, _ = fmt.Fprintf(r.Options.Progress, "%d clients for %v: ERLDA\n", c.n, c.length)
-	if s, err = c.load(ctx, "ERLDA", r.Options.ERLDA); err != nil {
-		return fmt.Errorf("the load of ERLDA: %w", err)
-	}
-	r.loads = append(r.loads, s)
 	return nil
 }
 

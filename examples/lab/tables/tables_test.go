@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func measured(t *testing.T) *Result {
 	model, err := b.model(t.Context(), 1)
 	require.NoError(t, err)
 	r := &Result{
-		Options: Scaled(), book: b, model: model, runs: [2]int{3, 1}, scale: b.newScale(200, 400), machine: "a machine", took: time.Minute,
+		Options: Scaled(), book: b, model: model, runs: [2]int{3, 1}, shorter: 250, machine: "a machine", took: time.Minute,
 		Web:     &lab.Report{},
 		figures: map[string]map[string]values{},
 		loads:   []served{{Server: "Golda", Answers: 10, Rate: 5}},
@@ -208,9 +209,9 @@ func TestAScaleKeepsTheRatioOfLoadAndCapacity(t *testing.T) {
 	s := b.newScale(200, 400) // 50 times the capacity, and a fifth of the requests
 	assert.InDelta(t, 50, s.faster, 1e-9)
 	assert.InDelta(t, 250, s.shorter, 1e-9)
-	w := &web{book: &b, requests: 400, scale: s}
+	w := &web{book: &b, requests: 400}
 	assert.Equal(t, 200, w.most())
-	c := &client{answers: []answer{{at: time.Second, took: time.Second / 2}, {at: time.Second / 4, took: time.Second / 4}}}
+	c := &client{answers: []answer{{sent: time.Second / 2, at: time.Second}, {at: time.Second / 4}}}
 	times, rates := c.figures(s, 5)
 	assert.Equal(t, map[string]float64{"min": 62.5, "max": 125, "mean": 93.75, "sd": 31.25}, times)
 	assert.InDelta(t, 1.0/50, rates["mean"], 1e-9, "one answer stands for five, in 50 windows of 5 s; the one at the very end is in none")
@@ -220,6 +221,32 @@ func TestAnAnswerAtTheEndOfTheLastWindowIsInNoWholeWindow(t *testing.T) {
 	assert.Nil(t, perWindow(nil, 5, 1))
 	assert.Equal(t, []float64{0.4, 0.2}, perWindow([]float64{1, 2, 7, 10, 11}, 5, 1))
 	assert.Equal(t, []float64{0.4}, perWindow([]float64{1, 2}, 5, 1))
+}
+
+func TestAClockLeavesOutTheTimeOfOthers(t *testing.T) {
+	c := &clock{samples: []sample{{2 * time.Second, time.Second}, {3 * time.Second, 2 * time.Second}, {5 * time.Second, 2 * time.Second}}}
+	for wall, own := range map[time.Duration]time.Duration{0: 0, 1: 500, 2: 1000, 3: 2000, 4: 2000, 5: 2000, 6: 3000} {
+		assert.Equal(t, own*time.Millisecond, c.at(wall*time.Second), "%d s", wall)
+	}
+	assert.Equal(t, time.Second, new(clock).at(time.Second), "no sample: as the wall clock")
+	assert.InDelta(t, 1-0.5/float64(runtime.NumCPU()), shareLeft(time.Second, 2*time.Second), 1e-9)
+	assert.InDelta(t, 1, shareLeft(-time.Second, time.Second), 1e-9)
+}
+
+func TestAClockNeverGoesBackAndIsNeverAheadOfTheWallClock(t *testing.T) {
+	var c clock
+	c.start(time.Now())
+	for range 20 {
+		time.Sleep(between) // the system counts in such steps
+		c.sample()
+	}
+	require.NotEmpty(t, c.samples)
+	before := sample{}
+	for _, s := range c.samples {
+		assert.GreaterOrEqual(t, s.own, before.own)
+		assert.LessOrEqual(t, s.own-before.own, s.wall-before.wall)
+		before = s
+	}
 }
 
 func TestTheWebServerIsMeasuredUnderAllPolicies(t *testing.T) {
@@ -319,7 +346,14 @@ func TestTheProgramsOfTheExamplesAreMeasured(t *testing.T) {
 		}
 	}
 	assert.Contains(t, progress.String(), fmt.Sprintf("images 9 of 9  %s: ", b.table("5.1").Rows[8].name()))
-	s, err := clients{10, 100 * time.Millisecond, "/index.html"}.ours(t.Context(), p, 593)
+	c := clients{10, 100 * time.Millisecond, "/index.html"}
+	addr, server, err := c.serve(t.Context(), p, 593)
 	require.NoError(t, err)
-	assert.Zero(t, s.Other+s.Broken+s.Silent)
+	defer stopProcess(server)
+	all, err := c.compare(t.Context(), 2, []target{{"ours", addr}, {"again", addr}}, io.Discard)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	for _, s := range all {
+		assert.Zero(t, s.Other+s.Broken+s.Silent)
+	}
 }

@@ -35,8 +35,10 @@ type web struct {
 	seed     uint64
 	progress io.Writer
 
-	rows, columns int // of the additions of a page
-	scale         scale
+	rows, columns int     // of the additions of a page
+	now           float64 // pages a second, beside the other work of the machine
+
+	shorter values // how many seconds of the dissertation there are in one of each run
 
 	mu      sync.Mutex
 	clients map[attempt]*client
@@ -69,16 +71,11 @@ func (b *book) newScale(capacity float64, requests int) scale {
 	return scale{capacity, faster, faster * float64(b.Requests) / float64(requests)}
 }
 
-// ours returns a time of the dissertation here.
-func (s scale) ours(seconds float64) time.Duration {
-	return time.Duration(seconds / s.shorter * float64(time.Second))
-}
-
 // measure compares the configurations, and returns the figures of each row.
 func (w *web) measure(ctx context.Context) (map[string]map[string]values, *lab.Report, error) {
 	w.columns = columns
 	w.rows = calibrate(w.page, w.columns)
-	w.scale = w.book.newScale(capacity(func() { chapter5.Added(w.rows, w.columns) }, pagesToTime*w.page), w.requests)
+	w.now = capacity(func() { chapter5.Added(w.rows, w.columns) }, pagesToTime*w.page)
 	w.clients = map[attempt]*client{}
 	candidates, err := w.candidates()
 	if err != nil {
@@ -89,8 +86,7 @@ func (w *web) measure(ctx context.Context) (map[string]map[string]values, *lab.R
 		w.runs = min(w.runs, max(1, int(w.budget/length)/len(candidates)))
 	}
 	report, err := lab.Compare(ctx, lab.Experiment{
-		Title: fmt.Sprintf("Tables 5.2 and 5.3: the web server of chapter 5, %d requests, at most %d connections. A second is %.1f s of the dissertation.",
-			w.requests, w.most(), w.scale.shorter),
+		Title:    fmt.Sprintf("Tables 5.2 and 5.3: the web server of chapter 5, %d requests, at most %d connections.", w.requests, w.most()),
 		Pipeline: w.pipeline, Workload: w.load(), Candidates: candidates,
 		Length: length, Warmup: warmup, Deadline: length, Late: cmp.Or(w.late, length/10), Patience: 2*length + 30*time.Second,
 		Runs: w.runs, Seed: w.seed, Progress: w.progress,
@@ -104,30 +100,12 @@ func (w *web) measure(ctx context.Context) (map[string]map[string]values, *lab.R
 // calibrate returns how many rows of additions take a time.
 func calibrate(page time.Duration, columns int) int {
 	const rows = 200
-	took := fastest(9, func() { chapter5.Added(rows, columns) })
+	took := fastest(25, func() { chapter5.Added(rows, columns) })
 	return max(1, int(math.Round(rows*page.Seconds()/took.Seconds())))
 }
 
 // pagesToTime is for how many pages the capacity is measured.
-const pagesToTime = 50
-
-// capacity returns how often a second all CPUs together can do something, for a
-// time. Other load of the machine counts.
-func capacity(f func(), during time.Duration) float64 {
-	var all sync.WaitGroup
-	var done atomic.Int64
-	begin := time.Now()
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			for time.Since(begin) < during {
-				f()
-				done.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	return float64(done.Load()) / time.Since(begin).Seconds()
-}
+const pagesToTime = 100
 
 // fastest returns the shortest time of some calls.
 func fastest(n int, f func()) time.Duration {
@@ -143,7 +121,7 @@ func fastest(n int, f func()) time.Duration {
 // candidates returns the configurations of table 5.2.
 func (w *web) candidates() (all []lab.Candidate, err error) {
 	for _, r := range w.book.table("5.2").Rows {
-		p, fault := r.Configuration.shared(w.scale.shorter)
+		p, fault := r.Configuration.shared(w.book.newScale(w.now, w.requests).shorter)
 		err = errors.Join(err, fault)
 		all = append(all, lab.Candidate{Name: r.name(), Policies: []controller.Policy{p}})
 	}
@@ -159,7 +137,7 @@ func (w *web) most() int { return w.book.Connections * w.requests / w.book.Reque
 
 // load is one request after the other, at equal times.
 func (w *web) load() lab.Workload {
-	between := float64(time.Second) / (w.book.Rate / w.book.Capacity * w.scale.capacity)
+	between := float64(time.Second) / (w.book.Rate / w.book.Capacity * w.now)
 	times := make([]time.Duration, w.requests)
 	for i := range times {
 		times[i] = warmup + time.Duration(float64(i)*between)
@@ -172,7 +150,7 @@ func (w *web) load() lab.Workload {
 func (w *web) length() time.Duration {
 	load := w.book.Rate / w.book.Capacity
 	served := min(float64(w.requests), float64(w.most())*load/(load-1))
-	return time.Duration(1.3 * served / w.scale.capacity * float64(time.Second))
+	return time.Duration(1.3 * served / w.now * float64(time.Second))
 }
 
 // pipeline makes the server of a run, and the client that sends to it.
@@ -203,22 +181,24 @@ type client struct {
 	most int64 // open connections, at which no more are opened
 
 	begun sync.Once
-	begin time.Time
+	clock clock
 	open  atomic.Int64
 	full  atomic.Bool
 
 	mu      sync.Mutex
 	answers []answer
+	used    time.Duration // CPU time until the last answer
 }
 
-// answer is when a request was answered since the start of the run, and how
-// long that took since it should have been sent.
-type answer struct{ at, took time.Duration }
+// answer is when a request should have been sent and when it was answered,
+// since the start of the run.
+type answer struct{ sent, at time.Duration }
 
 // send sends a request and reads the answer. Once as many connections are open
 // as may be, this and all later requests are refused.
 func (c *client) send(ctx context.Context, r lab.Request) error {
-	c.begun.Do(func() { c.begin = time.Now().Add(-r.At) })
+	c.begun.Do(func() { c.clock.start(time.Now().Add(-r.At)) })
+	defer c.clock.sample()
 	defer c.open.Add(-1)
 	if c.open.Add(1) > c.most {
 		c.full.Store(true)
@@ -229,11 +209,21 @@ func (c *client) send(ctx context.Context, r lab.Request) error {
 	if err := get(ctx, c.addr); err != nil {
 		return err
 	}
-	at := time.Since(c.begin)
+	at := c.clock.now()
+	used := c.clock.cpu()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answers = append(c.answers, answer{at, at - r.At})
+	c.answers, c.used = append(c.answers, answer{r.At, at}), max(c.used, used)
 	return nil
+}
+
+// capacity returns how many requests a second all CPUs together can do, by the
+// CPU time of this run. It depends on the other work of the machine, since CPUs
+// share caches and clocks.
+func (c *client) capacity() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return float64(len(c.answers)) * float64(runtime.GOMAXPROCS(0)) / c.used.Seconds()
 }
 
 // get requests a page on a connection of its own.
@@ -267,7 +257,9 @@ func (w *web) figures(candidates []lab.Candidate) map[string]map[string]values {
 			if key.policy != candidates[i].Policies[0].Name() {
 				continue
 			}
-			times, rates := c.figures(w.scale, w.book.Window)
+			s := w.book.newScale(c.capacity(), w.requests)
+			w.shorter = append(w.shorter, s.shorter)
+			times, rates := c.figures(s, w.book.Window)
 			for f, v := range times {
 				all["5.2"][cellKey(r.ID, f)] = append(all["5.2"][cellKey(r.ID, f)], v)
 			}
@@ -288,7 +280,8 @@ func (c *client) figures(s scale, window float64) (times, rates map[string]float
 	defer c.mu.Unlock()
 	var took, ends []float64
 	for _, a := range c.answers {
-		took, ends = append(took, a.took.Seconds()*s.shorter), append(ends, a.at.Seconds()*s.shorter)
+		sent, at := c.clock.at(a.sent).Seconds()*s.shorter, c.clock.at(a.at).Seconds()*s.shorter
+		took, ends = append(took, at-sent), append(ends, at)
 	}
 	shrunk := s.shorter / s.faster // how many requests there stand for one here
 	return summary(took), summary(perWindow(ends, window, shrunk))

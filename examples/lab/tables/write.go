@@ -65,9 +65,9 @@ func (r *Result) about(t *table) string {
 		return fmt.Sprintf("%d images (%s), %s, in seconds here. In brackets: times the single queue. "+
 			"The model has eight CPUs, and two figures from the table: the work of an image, from the single queue, and that of its slowest stage, from SEDA with 2 per stage.", o.Images, o.Size, runs(r.runs[0]))
 	}
-	return fmt.Sprintf("%d requests, %s, in the units of the dissertation: a second here is %.1f s there. "+
+	return fmt.Sprintf("%d requests, %s, in the units of the dissertation: a second here is %.1f s there, by the CPU time of a request. "+
 		"The load is %.1f times the capacity, and the client opens no more connections once %.0f %% of the requests are open.",
-		o.Requests, runs(r.runs[1]), r.scale.shorter, r.book.Rate/r.book.Capacity, 100*float64(r.book.Connections)/float64(r.book.Requests))
+		o.Requests, runs(r.runs[1]), r.shorter, r.book.Rate/r.book.Capacity, 100*float64(r.book.Connections)/float64(r.book.Requests))
 }
 
 // runs says of how many runs a figure is.
@@ -140,8 +140,8 @@ func (r *Result) load() sheet {
 	e := &r.book.ERLDA
 	s := sheet{
 		ID: "erlda", Title: fmt.Sprintf("ERLDA: %d clients", e.Clients), Head: []string{"server", "answers/s", "p50", "p99", "longest", "other answers", "broken connections", "no answer"},
-		About: fmt.Sprintf("%d clients request %s of %d bytes for %v, each on one connection, the next request after the last answer; the clients share the CPUs with the server. %s (%s)",
-			e.Clients, e.Path, e.Bytes, r.Options.Load, e.Reported, e.Source),
+		About: fmt.Sprintf("%d clients request %s of %d bytes for %v, each on one connection, the next request after the last answer; the clients share the CPUs with the server. The run with the median rate of %d, in turns. %s (%s)",
+			e.Clients, e.Path, e.Bytes, r.Options.Load, r.Options.Runs, e.Reported, e.Source),
 	}
 	for _, l := range r.loads {
 		s.Rows = append(s.Rows, []string{
@@ -217,7 +217,7 @@ func (r *Result) otherLoad() string {
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\nOther processes used %.0f %% of the CPUs while the web server was measured.", all.median())
+	return fmt.Sprintf("\nOther processes used %.0f %% of the CPUs while the web server was measured. Times are without the share of the CPUs that others used.", all.median())
 }
 
 // markdown writes the table.
