@@ -55,6 +55,7 @@ type Key int64
 type plan struct {
 	build build
 	above int // for the order adaptive: how many may wait before the newest goes first
+	every int // for the order rank: of so many items one is the oldest; 0: none is
 }
 
 // build is the kind of order of a line.

@@ -124,3 +124,14 @@ func TestAnEarlierDeadlineHasASmallerKey(t *testing.T) {
 	require.Equal(t, keys[0], key(time.Date(-290000, 1, 1, 0, 0, 0, 0, time.UTC)))
 	require.Equal(t, keys[5], key(time.Date(290000, 1, 1, 0, 0, 0, 0, time.UTC)), "a date after the range is still a deadline")
 }
+
+func TestAPartOfLessThanOneInTwoIsAFault(t *testing.T) {
+	for n, valid := range map[int]bool{-1: false, 0: true, 1: false, 2: true, 1000: true} {
+		err := queue.Priority{}.Every(n).Check()
+		if valid {
+			require.NoError(t, err, n)
+		} else {
+			require.ErrorContains(t, err, "Every", n)
+		}
+	}
+}

@@ -130,3 +130,11 @@ func ExampleLine_Switch() {
 	fmt.Println(line.Drain()...)
 	// Output: d c b a
 }
+
+// One of every three is the letter that has waited for longest.
+func ExamplePriority_Every() {
+	line := fill(queue.Priority{}.Every(3), mail{text: "old"}, mail{text: "older news"},
+		mail{text: "fire", urgency: 2}, mail{text: "flood", urgency: 2}, mail{text: "storm", urgency: 2}, mail{text: "hail", urgency: 2})
+	fmt.Println(line.Drain()...)
+	// Output: fire flood old storm hail older news
+}

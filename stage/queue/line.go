@@ -52,7 +52,7 @@ func newOrder[T any](d Discipline) order[T] {
 	case turning:
 		return &adaptive[T]{above: p.above}
 	case ranked:
-		return newRank[T]()
+		return newRank[T](p.every)
 	default:
 		return nil
 	}

@@ -103,6 +103,7 @@ func (w *lineAndModel) remove(divisor int) {
 
 func (w *lineAndModel) drain() {
 	require.Equal(w.t, w.model.popAll(w.model.len()), w.line.Drain())
+	w.model.taken = 0
 }
 
 // switchTo changes to another law, with keys of its own.
@@ -136,10 +137,10 @@ func (w *lineAndModel) compare() {
 		return
 	}
 	if len(w.model.arrived) > 0 {
-		next := w.model.arrived[w.model.next(w.model.arrived)]
+		next := w.model.arrived[w.model.upcoming()]
 		require.Equal(w.t, next.item, *w.line.At(len(w.model.returned)))
 	}
-	m := model{w.model.law, slices.Clone(w.model.returned), slices.Clone(w.model.arrived)}
+	m := model{w.model.law, slices.Clone(w.model.returned), slices.Clone(w.model.arrived), w.model.taken}
 	require.Equal(w.t, m.drop(), *w.line.Oldest())
 }
 

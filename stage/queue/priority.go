@@ -24,11 +24,31 @@ type Prioritized interface {
 // methods see [PriorityOf].
 //
 // Waiting does not raise a priority: unimportant commands wait for as long as
-// more important ones keep coming.
+// more important ones keep coming, unless [Priority.Every] guarantees them a
+// part.
 type Priority struct {
 	of      func(cmd any) int // nil: call the command's method
 	takes   reflect.Type      // the argument type of the function of
 	nothing bool              // the function was nil
+	every   int               // of so many commands that are taken, one is the oldest; 0: none is
+}
+
+// Every returns the discipline with a guaranteed part for commands of low
+// priority: one of every n commands that are taken is the command that has
+// waited for longest, whatever its priority. If more important commands fill
+// the stage for good, the others have a part of one in n, in the order of their
+// arrival, and the important ones have the rest. If k of the commands that
+// waited when a command came still wait, it is taken among the next n(k+1) at
+// the latest. So no command starves, and of a class that is not overloaded few
+// notice.
+//
+//	stage.Discipline(queue.Priority{}.Every(10))
+//
+// The number must be at least 2; 0 guarantees nothing, which is the default. A
+// switch of the discipline, as a policy may make it, begins to count anew.
+func (d Priority) Every(n int) Priority {
+	d.every = n
+	return d
 }
 
 // PriorityOf returns a [Priority] for which f returns the priority of a
@@ -48,12 +68,15 @@ func PriorityOf[C any](f func(cmd C) int) Priority {
 // Name returns "priority".
 func (Priority) Name() string { return "priority" }
 
-// Check returns an error if the function of [PriorityOf] is nil.
+// Check returns an error if the function of [PriorityOf] is nil, or if the
+// number of [Priority.Every] is below 2 and not 0.
 func (d Priority) Check() error {
+	var nothing error
 	if d.nothing {
-		return errors.New("queue: PriorityOf: the function is nil")
+		nothing = errors.New("queue: PriorityOf: the function is nil")
 	}
-	return nil
+	return errors.Join(nothing, fault("Priority", d.every < 0 || d.every == 1,
+		"Every(%d): of so many commands one is the oldest, so it must be at least 2; for the order of arrival use FIFO", d.every))
 }
 
 // Key returns the key for the command's priority.
@@ -69,7 +92,7 @@ func (d Priority) Key(cmd any) Key {
 
 func (d Priority) typed() reflect.Type { return d.takes }
 
-func (Priority) plan() plan { return plan{build: ranked} }
+func (d Priority) plan() plan { return plan{build: ranked, every: d.every} }
 
 // sooner negates a priority. The lowest int has no opposite, so it gets the
 // same key as the one above it.

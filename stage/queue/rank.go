@@ -1,7 +1,7 @@
 package queue
 
 // rank returns the item with the smallest key, and among equal keys the item
-// that arrived first. It is a binary heap of small entries. The items
+// that arrived first; and now and then the oldest of all, if it is told to. It is a binary heap of small entries. The items
 // themselves stay in slots, which a linked list connects in the order of
 // arrival, so that the oldest is found at once.
 type rank[T any] struct {
@@ -9,6 +9,9 @@ type rank[T any] struct {
 	nodes []node  // by slot
 	heap  []entry // no entry comes before its parent, which is at about half its index
 	seq   uint64  // of the next item
+
+	every int // of so many items that are taken, one is the oldest; 0: none is
+	taken int // items since the oldest was taken in its turn
 
 	first, last int32 // slots of the list, or nowhere
 	free        int32 // the first free slot; the nodes link the others
@@ -35,14 +38,14 @@ type node struct {
 	at         int32
 }
 
-func newRank[T any]() *rank[T] {
-	return &rank[T]{first: nowhere, last: nowhere, free: nowhere}
+func newRank[T any](every int) *rank[T] {
+	return &rank[T]{first: nowhere, last: nowhere, free: nowhere, every: every}
 }
 
 func (o *rank[T]) len() int        { return len(o.heap) }
-func (o *rank[T]) next() *T        { return &o.items[o.heap[0].slot] }
+func (o *rank[T]) next() *T        { return &o.items[o.heap[o.turn()].slot] }
 func (o *rank[T]) oldest() *T      { return &o.items[o.first] }
-func (o *rank[T]) empty() order[T] { return newRank[T]() }
+func (o *rank[T]) empty() order[T] { return newRank[T](o.every) }
 
 func (o *rank[T]) each(visit func(*T)) {
 	for slot := o.first; slot != nowhere; slot = o.nodes[slot].next {
@@ -73,10 +76,23 @@ func (o *rank[T]) pushAll(items []T, keys []Key) {
 func (o *rank[T]) popInto(dst []T) int {
 	n := min(len(dst), len(o.heap))
 	for i := range n {
-		dst[i] = o.remove(0)
+		at := o.turn()
+		if o.taken++; o.taken >= o.every {
+			o.taken = 0
+		}
+		dst[i] = o.remove(at)
 	}
 	o.fit()
 	return n
+}
+
+// turn returns the place in the heap of the item that is taken next: the first,
+// or the oldest if it is the turn of that.
+func (o *rank[T]) turn() int {
+	if o.every > 0 && o.taken == o.every-1 {
+		return int(o.nodes[o.first].at)
+	}
+	return 0
 }
 
 func (o *rank[T]) drop() T {

@@ -21,6 +21,8 @@ type law struct {
 	next func(arrived []waiting) int
 	// forgets is true if the age of a command is not known after it was taken.
 	forgets bool
+	// every is of how many items that are taken one is the oldest of all; 0 means none.
+	every int
 }
 
 // waiting is an item that was pushed, with its key.
@@ -31,23 +33,25 @@ type waiting struct {
 
 // laws are all disciplines: those that [queue.ByName] knows, and others.
 var laws = map[string]law{
-	"no discipline": {nil, oldest, false},
-	"fifo":          {queue.FIFO{}, oldest, false},
-	"lifo":          {queue.LIFO{}, newest, true},
-	"lifo-adaptive": {queue.AdaptiveLIFO{}, newestAbove(64), true},
+	"no discipline": {nil, oldest, false, 0},
+	"fifo":          {queue.FIFO{}, oldest, false, 0},
+	"lifo":          {queue.LIFO{}, newest, true, 0},
+	"lifo-adaptive": {queue.AdaptiveLIFO{}, newestAbove(64), true, 0},
 	"lifo-adaptive above one": {
-		queue.AdaptiveLIFO{Above: 1}, newestAbove(1), true,
+		queue.AdaptiveLIFO{Above: 1}, newestAbove(1), true, 0,
 	},
 	"lifo-adaptive above five": {
-		queue.AdaptiveLIFO{Above: 5}, newestAbove(5), true,
+		queue.AdaptiveLIFO{Above: 5}, newestAbove(5), true, 0,
 	},
 	"lifo-adaptive above all": {
-		queue.AdaptiveLIFO{Above: math.MaxInt}, oldest, true,
+		queue.AdaptiveLIFO{Above: math.MaxInt}, oldest, true, 0,
 	},
-	"priority":          {queue.Priority{}, smallest, true},
-	"priority by hand":  {queue.PriorityOf(func(n int) int { return n }), smallest, true},
-	"deadline":          {queue.Deadline{}, smallest, true},
-	"deadline by hand ": {queue.DeadlineOf(func(int) time.Time { return time.Time{} }), smallest, true},
+	"priority":                                  {queue.Priority{}, smallest, true, 0},
+	"priority by hand":                          {queue.PriorityOf(func(n int) int { return n }), smallest, true, 0},
+	"priority, the oldest every second time":    {queue.Priority{}.Every(2), smallest, true, 2},
+	"priority by hand, the oldest now and then": {queue.PriorityOf(func(n int) int { return n }).Every(7), smallest, true, 7},
+	"deadline":                                  {queue.Deadline{}, smallest, true, 0},
+	"deadline by hand ":                         {queue.DeadlineOf(func(int) time.Time { return time.Time{} }), smallest, true, 0},
 }
 
 // everyLaw is the sorted names of the laws, so that a number identifies one.
@@ -83,6 +87,7 @@ type model struct {
 	law
 	returned []int
 	arrived  []waiting
+	taken    int // since the oldest had its turn
 }
 
 func (m *model) len() int { return len(m.returned) + len(m.arrived) }
@@ -91,7 +96,19 @@ func (m *model) pop() int {
 	if len(m.returned) > 0 {
 		return take(&m.returned, 0)
 	}
-	return take(&m.arrived, m.next(m.arrived)).item
+	at := m.upcoming()
+	if m.taken++; m.taken >= m.every {
+		m.taken = 0
+	}
+	return take(&m.arrived, at).item
+}
+
+// upcoming returns the index of the arrived item that comes out next.
+func (m *model) upcoming() int {
+	if m.every > 0 && m.taken == m.every-1 {
+		return oldest(m.arrived)
+	}
+	return m.next(m.arrived)
 }
 
 func (m *model) drop() int {
@@ -112,7 +129,7 @@ func (m *model) popAll(n int) []int {
 
 // switchTo changes to another law.
 func (m *model) switchTo(l law, key func(item *int) queue.Key) {
-	m.law = l
+	m.law, m.taken = l, 0
 	for i := range m.arrived {
 		m.arrived[i].key = key(&m.arrived[i].item)
 	}
