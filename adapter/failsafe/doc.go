@@ -1,6 +1,6 @@
 // Package failsafe protects the functions of stages with the policies of
-// github.com/failsafe-go/failsafe-go: circuit breaker, bulkhead, hedge, retry
-// with a budget, time limit, rate limit.
+// github.com/failsafe-go/failsafe-go: circuit breaker, bulkhead, adaptive
+// limiter, hedge, retry with a budget, time limit, rate limit.
 //
 //	breaker := circuitbreaker.NewBuilder[Quote]().WithFailureThreshold(5).WithDelay(10 * time.Second).Build()
 //	quotes := failsafe.Wrap(fetchQuote, breaker)   // func(context.Context, Order) (Quote, error)
@@ -19,14 +19,15 @@
 // # Refusals
 //
 // A call that a policy refuses fails with a [*RefusedError]. It wraps the error
-// of the policy, so errors.Is tells them apart, and has a reason of its own, by
+// of the policy, so errors.Is tells them apart, and has a reason, by
 // which [Guard.Counts] counts:
 //
-//	BreakerOpen    circuitbreaker.ErrOpen    overload until the breaker is half-open
-//	BulkheadFull   bulkhead.ErrFull          overload
-//	RateLimited    ratelimiter.ErrExceeded   overload
-//	BudgetSpent    budget.ErrExceeded        overload
-//	TimedOut       timeout.ErrExceeded       context.DeadlineExceeded too
+//	BreakerOpen    circuitbreaker.ErrOpen        overload until the breaker is half-open
+//	BulkheadFull   bulkhead.ErrFull              overload
+//	RateLimited    ratelimiter.ErrExceeded       overload
+//	BudgetSpent    budget.ErrExceeded            overload
+//	TimedOut       timeout.ErrExceeded           context.DeadlineExceeded too
+//	reason.Full    adaptivelimiter.ErrExceeded   overload, as of a full stage
 //
 // stage.Overloaded recognises the refusals that mean overload, with the time
 // that an open breaker stays open as hint. So package stagehttp answers 503

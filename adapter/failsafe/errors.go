@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
 	"github.com/failsafe-go/failsafe-go/budget"
 	"github.com/failsafe-go/failsafe-go/bulkhead"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
@@ -29,7 +30,8 @@ const (
 	TimedOut     reason.Reason = "timed_out"     // the time limit of the policy passed
 )
 
-// refusals are the errors of policies, and their reasons.
+// refusals are the errors of policies, and their reasons. The reason of an
+// adaptive limiter is the one that a stage has at the limit of a policy.
 var refusals = []struct {
 	err error
 	why reason.Reason
@@ -39,6 +41,7 @@ var refusals = []struct {
 	{ratelimiter.ErrExceeded, RateLimited},
 	{budget.ErrExceeded, BudgetSpent},
 	{timeout.ErrExceeded, TimedOut},
+	{adaptivelimiter.ErrExceeded, reason.Full},
 }
 
 // RefusedError is the error of a call that a policy refused or ended.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	failsafego "github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
 	"github.com/failsafe-go/failsafe-go/budget"
 	"github.com/failsafe-go/failsafe-go/bulkhead"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
@@ -134,13 +135,18 @@ func TestEachPolicyRefusesWithAReasonOfItsOwn(t *testing.T) {
 	require.True(t, used.TryAcquirePermit())
 	open := circuitbreaker.NewWithDefaults[any]()
 	open.Open()
+	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(1, 1, 1).Build()
+	_, taken := limiter.TryAcquirePermit()
+	require.True(t, taken)
 	policies := map[reason.Reason]failsafego.Policy[any]{
+		reason.Full:           limiter,
 		failsafe.BulkheadFull: full, failsafe.RateLimited: used, failsafe.BreakerOpen: open,
 		failsafe.TimedOut: timeout.New[any](time.Millisecond),
 		failsafe.BudgetSpent: retrypolicy.NewBuilder[any]().WithMaxRetries(9).
 			WithBudget(budget.NewBuilder().WithMaxRate(-1).WithMinConcurrency(0).Build()).Build(),
 	}
 	targets := map[reason.Reason]error{
+		reason.Full:           adaptivelimiter.ErrExceeded,
 		failsafe.BulkheadFull: bulkhead.ErrFull, failsafe.RateLimited: ratelimiter.ErrExceeded,
 		failsafe.BreakerOpen: circuitbreaker.ErrOpen, failsafe.TimedOut: timeout.ErrExceeded, failsafe.BudgetSpent: budget.ErrExceeded,
 	}
