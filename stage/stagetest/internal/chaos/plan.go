@@ -137,7 +137,7 @@ type Plan struct {
 	// process: its feeds with checkpoints go on where the last ones were saved,
 	// until they are exhausted.
 	Resumes      bool
-	Hasty        bool // some submitters wait for a free slot for a few milliseconds only
+	Hasty        bool // some submitters wait for a free slot for a few milliseconds only, and some commands have such a deadline
 	Quiet        bool // some commands are submitted without a ticket
 	Disturbances []Disturbance
 	End          Ending

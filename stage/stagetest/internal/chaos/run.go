@@ -395,12 +395,16 @@ func (r *run) emitted(to string, err error) {
 }
 
 // submitContext returns the context that limits how long a submitter waits for
-// a free slot and for the answer.
+// a free slot and for the answer. Some commands take its deadline along.
 func (r *run) submitContext(rnd *rand.Rand) (context.Context, context.CancelFunc) {
-	if r.plan.Hasty && rnd.IntN(4) == 0 {
-		return context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(5))*time.Millisecond)
+	if !r.plan.Hasty || rnd.IntN(4) > 0 {
+		return context.Background(), func() {}
 	}
-	return context.Background(), func() {}
+	limit := time.Duration(1+rnd.IntN(5)) * time.Millisecond
+	if rnd.IntN(2) == 0 {
+		return stage.WithDeadline(context.Background(), time.Now().Add(limit))
+	}
+	return context.WithTimeout(context.Background(), limit)
 }
 
 // refusal reports whether an error is one that may refuse a command.
