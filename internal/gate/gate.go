@@ -27,6 +27,8 @@ type Door interface {
 	// Wait waits until the channel is closed, or returns why the context ended.
 	MayWait(ctx context.Context) bool
 	Wait(ctx context.Context, closed <-chan struct{}) error
+	// Chance returns a random number from 0 to less than 1.
+	Chance() float64
 	// IsOpen reports whether the inbox takes commands from outside.
 	IsOpen() bool
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,7 @@ type inbox struct {
 func (d *inbox) Filled() (queued, capacity int) { return 1, 4 }
 func (d *inbox) Clock() int64                   { return d.now }
 func (d *inbox) MayWait(context.Context) bool   { return d.waits }
+func (d *inbox) Chance() float64                { return rand.Float64() }
 func (d *inbox) IsOpen() bool                   { return !d.shut }
 func (d *inbox) Wait(ctx context.Context, closed <-chan struct{}) error {
 	select {

@@ -1,9 +1,6 @@
 package gate
 
-import (
-	"math/rand/v2"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // priorities is a sample of the priorities of recent commands. A command takes
 // a random place, so many goroutines note one each without a common counter,
@@ -12,10 +9,11 @@ type priorities struct {
 	places [1 << 10]atomic.Int64 // a priority, doubled, plus one; 0: none
 }
 
-// note adds the priority of a command.
-func (p *priorities) note(priority int) {
+// note adds the priority of a command, at a place by chance: a number from 0 to
+// less than 1.
+func (p *priorities) note(priority int, chance float64) {
 	const most = 1 << 61
-	p.places[rand.Uint32()%uint32(len(p.places))].Store(min(max(int64(priority), -most), most)<<1 | 1)
+	p.places[int(chance*float64(len(p.places)))%len(p.places)].Store(min(max(int64(priority), -most), most)<<1 | 1)
 }
 
 // list returns the priorities.

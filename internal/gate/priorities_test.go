@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -63,10 +64,10 @@ func TestPrioritiesMayBeAnyNumber(t *testing.T) {
 	var p priorities
 	for _, n := range []int{0, -1, 1, 1 << 40, -1 << 40} {
 		for range 10_000 {
-			p.note(n)
+			p.note(n, rand.Float64())
 		}
 		require.Contains(t, p.list(), n)
 	}
-	p.note(math.MaxInt)
-	p.note(math.MinInt)
+	p.note(math.MaxInt, 0)
+	p.note(math.MinInt, 0.999)
 }

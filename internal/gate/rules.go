@@ -3,7 +3,6 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/controller"
@@ -125,13 +124,13 @@ type shed struct {
 }
 
 // Admit refuses a command in favour of others.
-func (s shed) Admit(_ Door, e command.Envelope) (reason.Reason, error) {
+func (s shed) Admit(at Door, e command.Envelope) (reason.Reason, error) {
 	priority := 0
 	if p, ok := e.Command().(queue.Prioritized); ok {
 		priority = priorityOf(p)
 	}
-	s.seen.note(priority)
-	if share := s.Share(priority); share > 0 && rand.Float64() < share {
+	s.seen.note(priority, at.Chance())
+	if share := s.Share(priority); share > 0 && at.Chance() < share {
 		return reason.Policy, ErrPolicy
 	}
 	return "", nil

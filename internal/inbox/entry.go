@@ -104,6 +104,9 @@ func (d *door) Filled() (queued, capacity int) {
 // Clock is for [gate.Door].
 func (d *door) Clock() int64 { return (*Inbox)(d).state.now() }
 
+// Chance is for [gate.Door].
+func (d *door) Chance() float64 { return (*Inbox)(d).Pipeline().chance() }
+
 // MayWait reports true if the overflow rule is [Wait], unless the caller is a
 // handler.
 func (d *door) MayWait(ctx context.Context) bool {

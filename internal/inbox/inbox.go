@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"math"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,9 @@ type Pipeline struct {
 	Clock func() int64
 	// AfterFunc sets a timer; nil is time.AfterFunc. A test may have its own.
 	AfterFunc func(d time.Duration, f func()) Timer
+	// Chance returns a random number from 0 to less than 1; nil is
+	// rand.Float64. A simulator has its own.
+	Chance func() float64
 	// Reach returns the edge from one inbox to another, and ok false if the
 	// other is not of this pipeline.
 	Reach func(from, to *Inbox) (e Edge, ok bool)
@@ -117,6 +121,13 @@ func (pl *Pipeline) afterFunc(d time.Duration, f func()) Timer {
 		return pl.AfterFunc(d, f)
 	}
 	return time.AfterFunc(d, f)
+}
+
+func (pl *Pipeline) chance() float64 {
+	if pl.Chance != nil {
+		return pl.Chance()
+	}
+	return rand.Float64()
 }
 
 // Now reads the pipeline's clock.

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"container/heap"
-	"math/rand/v2"
 	"time"
 
 	"github.com/golda-dev/golda/internal/backoff"
@@ -312,7 +311,7 @@ const mostYielding = 1024
 func (s *state) postpone(e command.Envelope, at place, asked time.Duration) {
 	s.counts.Retries++
 	e.SetPack(min(e.Pack(), 1)) // it leaves its pack; a pack of one stays
-	pause := max(s.cfg.Retry.pause(e.Tries()+e.Refusals(), rand.Float64()), asked)
+	pause := max(s.cfg.Retry.pause(e.Tries()+e.Refusals(), s.pipeline.Load().chance()), asked)
 	s.queue.line.Block(at.rank)
 	if pause <= 0 {
 		s.requeueRetry(&e, at)

@@ -28,7 +28,7 @@ const files = `
 internal/inbox: 10
 	config phase waiting delayed inbox member waiters
 	state effects available key_places slots shared_pool
-	book batches mishap entry lapsed submit handover
+	book batches mishap entry lapsed submit offer handover
 	instances turn workers visit accounts settings drain doc
 
 internal/pool: 2
