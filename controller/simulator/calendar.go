@@ -22,6 +22,9 @@ const (
 	asked                    // the server hears that, with the number as the generation
 	acknowledged             // the server hears that a message is done, with its key as the generation
 	finished                 // a handler returns
+	alarm                    // of a timer of an inbox
+	gaveUp                   // a client waits no longer
+	again                    // a client sends a message once more
 	computed                 // the next handler that computes in a process returns
 	tick                     // of the controller of a process
 	beat                     // processes are measured

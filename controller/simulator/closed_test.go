@@ -247,8 +247,8 @@ func tandem() float64 {
 
 // Little's law holds exactly when all that arrived has been done.
 func TestLittlesLawHoldsExactly(t *testing.T) {
-	m := network(0, simulator.Stage{Name: "a", Service: simulator.Exponential(second), Workers: 3, Forward: []simulator.Edge{{"b", 0.5}}, Emit: []simulator.Edge{{"b", 0.7}}},
-		simulator.Stage{Name: "b", Service: simulator.LogNormal{Mean: second, CV: 3}, Workers: 3, Capacity: 5})
+	m := network(0, simulator.Stage{Name: "a", Service: simulator.Exponential(second), Workers: 3, Forward: []simulator.Edge{{"b", 0.9}}},
+		simulator.Stage{Name: "b", Service: simulator.LogNormal{Mean: second, CV: 3}, Workers: 2, Capacity: 2})
 	m.Length, m.Warmup = 4000*second, 0
 	m.Sources[0].Load = simulator.Step(2, 0, 3000*second)
 	for _, f := range []*simulator.Fleet{nil, {Processes: 2, Hop: second / 10, Delay: second / 100}} {

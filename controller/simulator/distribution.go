@@ -89,6 +89,40 @@ func (s Sample) Check() error {
 	return fault(slices.Min(s) < 0, "the Sample has a negative time, %v", slices.Min(s))
 }
 
+// HyperExponential is exponential with one of two means, at random: many short
+// times and some long ones, the more so the larger CV is. The two share the
+// work evenly.
+type HyperExponential struct {
+	Mean time.Duration
+	CV   float64 // coefficient of variation, at least 1
+}
+
+// Draw returns a random time.
+func (h HyperExponential) Draw(r *rand.Rand) time.Duration {
+	square := h.CV * h.CV
+	p := (1 + math.Sqrt((square-1)/(square+1))) / 2
+	if r.Float64() >= p {
+		p = 1 - p
+	}
+	return limited(r.ExpFloat64() * float64(h.Mean) / (2 * p))
+}
+
+// Check refuses a negative mean and a CV below 1.
+func (h HyperExponential) Check() error {
+	return fault(h.Mean < 0 || !(h.CV >= 1 && h.CV < 1e6), "HyperExponential with mean %v and coefficient %v", h.Mean, h.CV)
+}
+
+// Trace is times that were measured, in their order: the first command of the
+// stage has the first one, and so on. When all have been used it begins again.
+// Elsewhere than as the Service of a stage it is a [Sample].
+type Trace []time.Duration
+
+// Draw returns one of the times at random.
+func (t Trace) Draw(r *rand.Rand) time.Duration { return Sample(t).Draw(r) }
+
+// Check refuses an empty trace and negative times.
+func (t Trace) Check() error { return Sample(t).Check() }
+
 // longest bounds the time of a command, so that no sum overflows.
 const longest = 365 * 24 * time.Hour
 

@@ -10,30 +10,36 @@
 //
 // # Common to the simulator and a pipeline
 //
-// The policies come from package controller/policy. They are called through the
-// same interface with the same snapshots, and [controller.Settle] limits their
-// decisions to the bounds. An autoscaler has the law of package
-// adapter/nats/fleet, [policy.Backlog.Wanted]. A command that is forwarded to a
-// full stage keeps its worker, and workers and sources that wait for a stage
-// take turns, as in the engine. Tests compare the simulator with pipelines that
-// run, and with the closed forms of queueing theory.
+// Each stage of a process is an inbox of the engine, internal/inbox, with its
+// lines, pools and gates: queues and disciplines, keys and fair shares, full
+// stages and the workers that wait for them, batches, retries, rates, limits,
+// shared pools and visit plans are the same functions that a pipeline runs, in
+// virtual time. The simulator has no law of its own for any of them, and a test
+// of imports holds that. The policies come from package controller/policy. They
+// are called through the same interface with the same snapshots, and
+// [controller.Settle] limits their decisions to the bounds. An autoscaler has
+// the law of package adapter/nats/fleet, [policy.Backlog.Wanted]. Tests compare
+// the simulator with pipelines that run, and with the closed forms of queueing
+// theory.
 //
 // # Simplifications
 //
-// A handler takes a random time, and a command is a number. A worker takes one
-// command after the other, the oldest or the newest first: there are no other
-// disciplines, shared pools, rates of stages, retries and synchronizers. A
-// policy that needs them is refused. Commands can be shed, or refused by the
-// rate of a policy, but not with a Fleet. There are no batches either; without
-// stage.Linger the engine's batches take a tenth of a millisecond. The server of a Fleet takes a
-// constant time for a message, its network another one, and neither fails.
+// A handler takes a random time, and a command is a number. A worker has no
+// goroutine: the calls by which it takes turns and hands over are written here
+// once more, after package worker. Nothing takes time but handlers, so there is
+// no cost of a hop, of a switch between stages or of a decision. Handlers do
+// not crash or suspend. There are no ordered stages, guards and synchronizers,
+// and a policy that changes the enabled knob or the quality is refused. The
+// server of a Fleet takes a constant time for a message, its network another
+// one, and neither fails.
 //
 // # Purity
 //
-// Run starts no goroutine, reads no clock and holds no lock. Each source and
-// each stage has a stream of random numbers of its own, so a run depends on the
-// model alone: the same model gives the same result. Runs of several goroutines
-// do not disturb each other.
+// Run starts no goroutine, and no clock has an influence on it. The locks of
+// the inboxes are never contended. Each source and each stage has a stream of
+// random numbers of its own, so a run depends on the model alone: the same
+// model gives the same result. Runs of several goroutines do not disturb each
+// other.
 //
 // # Bounds
 //

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/ring"
 )
 
@@ -18,7 +19,7 @@ type fleet struct {
 	entry   int           // the stage that the stream feeds
 	free    time.Duration // when the server has done its work
 	idle    time.Duration // how long it had nothing to do, before that
-	stream  line          // of messages that may be delivered
+	stream  durable       // of messages that may be delivered
 	stored  int           // messages that are published and not done
 	asking  ring.Ring[asking]
 	desired []int // processes at the start, and by poll, of the last polls
@@ -103,7 +104,6 @@ func (f *fleet) happen(e *event) {
 			f.begin(p)
 		}
 	case redeliver:
-		f.stream.n++
 		f.stream.ready.PushFront([]int32{e.id})
 		f.deliver()
 	case loss:
@@ -138,7 +138,7 @@ func (f *fleet) deliver() {
 		if a.process.state != running {
 			continue
 		}
-		msg, _ := f.stream.pop()
+		msg := f.stream.ready.Pop()
 		if a.n--; a.n > 0 {
 			f.asking.Push(a)
 		}
@@ -226,11 +226,6 @@ func (f *fleet) lose(share float64) {
 
 func (f *fleet) kill(p *process) {
 	r := f.run
-	for id := range r.commands {
-		if c := &r.commands[id]; c.message >= 0 && r.messages[c.message].process == p {
-			r.free(int32(id))
-		}
-	}
 	for id := range r.messages {
 		if m := &r.messages[id]; m.live && m.process == p {
 			m.gen++
@@ -270,9 +265,9 @@ func (f *fleet) measure() {
 
 func (p *process) read() reading {
 	r := reading{at: p.run.now, done: p.member.done, cpu: p.cpu.time(p.run.now)}
-	for _, s := range p.stations {
-		s.touch()
-		r.busy, r.workers = append(r.busy, s.totals.Busy), append(r.workers, s.workers)
+	accounts := inbox.Counts(p.inboxes())
+	for i, s := range p.stations {
+		r.busy, r.workers = append(r.busy, accounts[i].Counts.BusyTime), append(r.workers, s.want)
 	}
 	return r
 }
@@ -354,4 +349,48 @@ func (f *fleet) computing(ready []*process) policy.Lag {
 // reading, on average.
 func (r *reading) busySince(earlier *reading, stage int) float64 {
 	return (r.busy[stage] - earlier.busy[stage]).Seconds() / max((r.at-earlier.at).Seconds(), 1e-9)
+}
+
+// durable is the messages that the server has. The messages of one partition are
+// given out one after the other, if there are partitions.
+type durable struct {
+	ready ring.Ring[int32]
+	lanes []lane
+}
+
+type lane struct {
+	taken   bool // a message of it is ready, or a process has it
+	waiting ring.Ring[int32]
+}
+
+// push adds a message.
+func (l *durable) push(id int32, key uint32) {
+	if at := l.lane(key); at != nil {
+		if at.taken {
+			at.waiting.Push(id)
+			return
+		}
+		at.taken = true
+	}
+	l.ready.Push(id)
+}
+
+// release ends the turn of a message that was given out: the next one of its
+// partition is ready.
+func (l *durable) release(key uint32) {
+	at := l.lane(key)
+	switch {
+	case at == nil:
+	case at.waiting.Len() > 0:
+		l.ready.Push(at.waiting.Pop())
+	default:
+		at.taken = false
+	}
+}
+
+func (l *durable) lane(key uint32) *lane {
+	if len(l.lanes) == 0 {
+		return nil
+	}
+	return &l.lanes[key%uint32(len(l.lanes))]
 }

@@ -242,8 +242,12 @@ type greedy struct{ policy.Fixed }
 func (greedy) New() controller.Controller { return greedy{} }
 func (greedy) Claims() []controller.Knob  { return []controller.Knob{controller.KnobWorkers} }
 func (greedy) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-	controller.KnobPriority.Set(d, 0, 7, "why not")
+	controller.KnobQuality.Set(d, 0, 0.5, "why not")
 }
+
+type closing struct{ policy.Fixed }
+
+func (closing) Claims() []controller.Knob { return []controller.Knob{controller.KnobEnabled} }
 
 type broken struct{ policy.Fixed }
 
@@ -279,15 +283,15 @@ func TestFaultsOfAModelAreReportedAllAtOnce(t *testing.T) {
 		"a loop that grows":           {with(func(m *simulator.Model) { m.Stages[0].Emit = []simulator.Edge{{"a", 1.01}} }), []string{`of a message of stage "a"`}},
 		"a sample of a negative time": {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Sample{1, -1} }), []string{`stage "a": simulator: the Sample has a negative time, -1ns`}},
 		"too long":                    {with(func(m *simulator.Model) { m.Length = math.MaxInt64 }), []string{"Length is"}},
-		"no load":                     {with(func(m *simulator.Model) { m.Sources[0].Load = nil }), []string{"no Load"}},
+		"no load":                     {with(func(m *simulator.Model) { m.Sources[0].Load = nil }), []string{"needs a Load or Arrivals"}},
 		"an exponential":              {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Exponential(-1) }), []string{`stage "a": simulator: Exponential -1ns is negative`}},
 		"a constant":                  {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Constant(-1) }), []string{"Constant -1ns is negative"}},
 		"a log-normal":                {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.LogNormal{1, math.NaN()} }), []string{"LogNormal"}},
 		"a Pareto":                    {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Pareto{} }), []string{"Pareto"}},
 		"a sample":                    {with(func(m *simulator.Model) { m.Stages[0].Service = simulator.Sample{} }), []string{"the Sample is empty"}},
 		"a policy":                    {with(func(m *simulator.Model) { m.Policy = policy.Backlog{Target: -1} }), []string{"Target -1ns is negative"}},
-		"a policy of visits": {with(func(m *simulator.Model) { m.Policy = policy.Cohort{} }), []string{
-			`policy "cohort" changes pool, which is not simulated`,
+		"a policy that closes stages": {with(func(m *simulator.Model) { m.Policy = closing{} }), []string{
+			`policy "fixed" changes enabled, which is not simulated`,
 		}},
 		"a fleet": {with(func(m *simulator.Model) {
 			m.Sources = append(m.Sources, simulator.Source{To: "b", Load: simulator.Steady(1)})
@@ -313,7 +317,7 @@ func TestARunThatCannotGoOnReturnsAnError(t *testing.T) {
 	m := one(1, simulator.Stage{})
 	m.Policy = greedy{}
 	_, err := simulator.Run(t.Context(), m)
-	require.ErrorContains(t, err, "changes priority, which is not simulated")
+	require.ErrorContains(t, err, "changes quality, which is not simulated")
 	m.Policy = broken{}
 	_, err = simulator.Run(t.Context(), m)
 	require.ErrorAs(t, err, new(*controller.PanicError))

@@ -15,6 +15,8 @@ type node struct {
 	id            int
 	forward, emit []edge
 	service       *rand.Rand
+	pauses        *rand.Rand
+	traced        int // times that were taken of a Trace
 	routes        *rand.Rand
 	next          []controller.StageID // by forward edges
 	rank          int
@@ -34,7 +36,7 @@ type edge struct {
 func nodes(m *Model) []*node {
 	all := make([]*node, len(m.Stages))
 	for i, st := range m.Stages {
-		all[i] = &node{Stage: st, id: i, service: stream(m, 2*i), routes: stream(m, 2*i+1)}
+		all[i] = &node{Stage: st, id: i, service: stream(m, 2*i), routes: stream(m, 2*i+1), pauses: stream(m, 1<<20+i)}
 	}
 	for _, n := range all {
 		n.emit, n.forward = n.edges(m, all, n.Emit), n.edges(m, all, n.Forward)

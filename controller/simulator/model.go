@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // Model is a pipeline, its load and its processes, as a plain value. [Run] does
@@ -22,11 +23,11 @@ type Model struct {
 	Sources []Source
 	Stages  []Stage
 	// Policy controls the stages of each process, as in a pipeline; nil: their
-	// workers stay as they are. It may change the workers, the capacities, the
-	// limits, the longest waits and the order (fifo or lifo) of stages, and
-	// without a Fleet it may shed commands and set rates. Other wishes are not
-	// simulated, and an error.
+	// workers stay as they are. It may turn all knobs but the enabled one, the
+	// quality, thefts and a limit of the entry, which are an error; with a Fleet
+	// none of the gates either, since its messages cannot be refused.
 	Policy controller.Policy
+	Pools  []Pool // shared ones; none: each stage has workers of its own
 	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
 	Fleet  *Fleet // processes behind a durable queue; nil: one process, whose queues are in memory
 }
@@ -35,7 +36,49 @@ type Model struct {
 type Source struct {
 	To       string // a stage
 	Load     Load
-	Priority int // of its commands, for a policy that sheds
+	Arrivals []time.Duration // without a Load: when its commands arrive, in order
+	Priority int             // of its commands, for a policy that sheds and for a discipline
+	Weight   int             // at stages that are Fair, at which each source is a tenant; default 1
+
+	// A client waits for the answer to each message, for Timeout; 0: as long as
+	// it takes. When it gives up or the message is refused, it sends another
+	// message in its place after Pause, up to Retries times. The first message
+	// stays in the system, unless it Expires: then a stage ends it unhandled.
+	Timeout time.Duration
+	Expires bool
+	Retries int
+	Pause   time.Duration
+	// Breaks is how many messages are in flight when the source breaks and sends
+	// no more, as one that accepts connections and has no more file descriptors;
+	// 0: it never does.
+	Breaks int
+}
+
+// Pool is a shared pool of workers, in each process. The stages that name it
+// have no workers of their own.
+type Pool struct {
+	Name          string
+	Workers, Most int // default 1, and Workers
+	Dispatch      controller.Dispatch
+	// Order has the names of the stages in the order of visits, in a pool that
+	// is polled, and Visit the rest of its plan. Both may be left out.
+	Order []string
+	Visit controller.VisitPlan
+}
+
+// Fair has the sources of the model share a stage by their weights, as
+// stage.Fair does.
+type Fair struct {
+	AtOnce   int // handlers of one source; 0: any number
+	Capacity int // commands of one source in the queue; 0: a quarter of it
+}
+
+// Retry is how often and when a command is tried again whose handler has
+// failed, as stage.Retry says.
+type Retry struct {
+	Attempts       int // in all; 0 and 1: it is not tried again
+	Pause, Longest time.Duration
+	Jitter, Budget float64
 }
 
 // Stage is a stage of a model. A worker handles one command after the other. A
@@ -48,10 +91,25 @@ type Stage struct {
 	Name     string
 	Service  Distribution // how long the handler takes
 	Computes bool         // the handler computes, so that it competes for the CPUs of its process; else it waits for something
-	Blocking bool         // with Computes: the CPUs are those of something outside, and policies see a stage that waits
+	Blocking bool         // with Computes: they are CPUs of something outside, and policies see a stage that waits
 	Workers  int          // in each process, at the start and at least; default 1, where an engine would take one for each CPU
 	Most     int          // the most workers that the policy may give it; default Workers
 	Capacity int          // of the queue; default 1024
+	// Waits is how long the handler waits after Service, and needs no CPU then.
+	// Nil: it does not.
+	Waits      Distribution
+	Fails      float64 // share of the tries that end with an error
+	Retry      Retry
+	Batch      int              // the most commands that a worker takes at once; default 256
+	Instances  int              // the most workers that are at the stage at once; default Most, or in a Pool any number
+	Pool       string           // a Pool of the model whose workers visit the stage; "": it has its own
+	Priority   int              // of the stage, in a pool that serves stages by priority
+	Discipline queue.Discipline // of the queue; nil is first in, first out
+	TTL        time.Duration    // how long a command may wait in the queue; 0: for ever
+	Rate       controller.Rate  // at which commands are started; the zero Rate is no bound
+	Fair       *Fair            // nil: sources do not share the stage by weight
+	// Admission is which commands of sources the stage takes; not with a Fleet.
+	Admission controller.Admission
 	// Reject makes a full queue refuse commands of a source, and shed commands
 	// forwarded by another stage. Without Reject these commands wait. Messages
 	// of a Fleet always wait.
@@ -116,7 +174,24 @@ func (m Model) withDefaults() Model {
 		st := &m.Stages[i]
 		st.Workers = cmp.Or(st.Workers, 1)
 		st.Most = cmp.Or(st.Most, st.Workers)
-		st.Capacity = cmp.Or(st.Capacity, 1024)
+		st.Capacity, st.Batch = cmp.Or(st.Capacity, 1024), cmp.Or(st.Batch, 256)
+		switch {
+		case st.Instances != 0:
+		case st.Pool != "":
+			st.Instances = everyInstance
+		default:
+			st.Instances = st.Most
+		}
+	}
+	m.Sources = slices.Clone(m.Sources)
+	for i := range m.Sources {
+		m.Sources[i].Weight = cmp.Or(m.Sources[i].Weight, 1)
+	}
+	m.Pools = slices.Clone(m.Pools)
+	for i := range m.Pools {
+		x := &m.Pools[i]
+		x.Workers = cmp.Or(x.Workers, 1)
+		x.Most = cmp.Or(x.Most, x.Workers)
 	}
 	if m.Fleet != nil {
 		f := *m.Fleet
@@ -147,10 +222,13 @@ func (m Model) Check() error {
 	for i := range m.Stages {
 		faults = append(faults, m.checkStage(i))
 	}
+	for i, x := range m.Pools {
+		faults = append(faults, m.checkPool(i, x))
+	}
 	for _, src := range m.Sources {
 		faults = append(faults,
 			fault(m.index(src.To) < 0, "a source leads to stage %q, which is missing", src.To),
-			fault(src.Load == nil, "the source of stage %q has no Load", src.To),
+			src.check(),
 			fault(m.Fleet != nil && src.To != m.Sources[0].To,
 				"with a Fleet all sources lead to one stage, and not to %q and %q", m.Sources[0].To, src.To))
 	}
@@ -218,6 +296,25 @@ func (m *Model) checkStage(i int) error {
 		"Workers is %d and Most %d; they must be in this order and from 1 to %d", st.Workers, st.Most, controller.MostWorkers)
 	add(st.Capacity < 1, "Capacity is %d", st.Capacity)
 	add(st.Lanes < 0 || st.Lanes > mostLanes, "Lanes is %d, and must be from 0 to %d", st.Lanes, mostLanes)
+	add(st.Lanes > 0 && st.Fair != nil, "it has Lanes, and is Fair")
+	add(st.Fair != nil && (st.Fair.AtOnce < 0 || st.Fair.Capacity < 0), "Fair is %+v", st.Fair)
+	add(st.Batch < 1 || st.Instances < 1, "Batch is %d and Instances %d", st.Batch, st.Instances)
+	add(!(st.Fails >= 0 && st.Fails <= 1), "Fails is %v, and must be from 0 to 1", st.Fails)
+	add(st.Retry.Attempts < 0 || min(st.Retry.Pause, st.Retry.Longest) < 0 || !(st.Retry.Jitter >= 0 && st.Retry.Jitter <= 1) ||
+		!(st.Retry.Budget >= 0 && st.Retry.Budget <= 1), "Retry is %+v", st.Retry)
+	add(st.TTL < 0, "TTL is %v", st.TTL)
+	add(!(st.Rate.PerSecond >= 0 && st.Rate.PerSecond <= mostRate) || st.Rate.Burst < 0, "Rate is %v", st.Rate)
+	add(st.Pool != "" && !slices.ContainsFunc(m.Pools, func(x Pool) bool { return x.Name == st.Pool }), "the pool %q is missing", st.Pool)
+	add(m.Fleet != nil && st.Admission != (controller.Admission{}), "with a Fleet it has no Admission")
+	if st.Waits != nil {
+		err := st.Waits.Check()
+		add(err != nil, "%v", err)
+	}
+	if st.Discipline != nil {
+		err := st.Discipline.Check()
+		add(err != nil, "%v", err)
+		add(st.Lanes > 0 || st.Fair != nil, "it has Lanes or is Fair, and has a Discipline")
+	}
 	sum := 0.0
 	for _, e := range st.Forward {
 		sum += e.Share
@@ -231,6 +328,44 @@ func (m *Model) checkStage(i int) error {
 		add(m.index(e.To) < 0, "an edge leads to stage %q, which is missing", e.To)
 	}
 	return errors.Join(faults...)
+}
+
+func (m *Model) checkPool(i int, x Pool) error {
+	faults := []error{
+		fault(x.Name == "" || m.index(x.Name) >= 0, "the pool %q has no name, or the name of a stage", x.Name),
+		fault(slices.IndexFunc(m.Pools, func(o Pool) bool { return o.Name == x.Name }) != i, "there are two pools %q", x.Name),
+		fault(x.Workers < 1 || x.Most < x.Workers || x.Most > controller.MostWorkers,
+			"pool %q: Workers is %d and Most %d; they must be in this order and from 1 to %d", x.Name, x.Workers, x.Most, controller.MostWorkers),
+	}
+	for _, name := range x.Order {
+		faults = append(faults, fault(m.index(name) < 0, "pool %q: stage %q is missing", x.Name, name))
+	}
+	return errors.Join(faults...)
+}
+
+// planOf returns the visit plan of a pool, nil for the plan of the engine.
+func (m *Model) planOf(x *Pool) *controller.VisitPlan {
+	plan := x.Visit
+	plan.Order = nil
+	for _, name := range x.Order {
+		plan.Order = append(plan.Order, controller.StageID(m.index(name)))
+	}
+	if plan.Equal(&controller.VisitPlan{}) {
+		return nil
+	}
+	return &plan
+}
+
+// check returns the faults of the source.
+func (s *Source) check() error {
+	return errors.Join(
+		fault((s.Load == nil) == (s.Arrivals == nil), "the source of stage %q needs a Load or Arrivals", s.To),
+		fault(!slices.IsSorted(s.Arrivals) || len(s.Arrivals) > 0 && s.Arrivals[0] < 0, "the Arrivals of stage %q are not in order", s.To),
+		fault(s.Weight < 1 || s.Retries < 0 || s.Breaks < 0 || min(s.Timeout, s.Pause) < 0 || max(s.Timeout, s.Pause) > longest,
+			"the source of stage %q has a Weight of %d, a Timeout of %v, %d Retries with a Pause of %v, and Breaks at %d", s.To, s.Weight, s.Timeout, s.Retries, s.Pause, s.Breaks),
+		fault(s.Expires && s.Timeout == 0 || s.Retries > 0 && s.Timeout == 0 && s.Pause == 0,
+			"the messages of stage %q expire or are sent again, and have no Timeout", s.To),
+	)
 }
 
 func (f *Fleet) check() error {
@@ -259,12 +394,19 @@ func (m *Model) checkClaims(p controller.Policy) error {
 		return nil
 	}
 	for _, k := range c.Claims() {
-		if !slices.Contains(simulated, k) && (k != controller.KnobShed || m.Fleet != nil) {
+		if slices.Contains(notSimulated, k) || m.Fleet != nil && slices.Contains(gates, k) {
 			return fault(true, "policy %q changes %s, which is not simulated", p.Name(), k)
 		}
 	}
 	return nil
 }
+
+// notSimulated lists the knobs that a policy may not claim, and gates the ones
+// that it may not with a Fleet.
+var (
+	notSimulated = []controller.Knob{controller.KnobEnabled, controller.KnobQuality}
+	gates        = []controller.Knob{controller.KnobRate, controller.KnobShed, controller.KnobGate}
+)
 
 // index returns the number of a stage, or -1 if it is missing.
 func (m *Model) index(name string) int {

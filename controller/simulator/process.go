@@ -3,9 +3,12 @@ package simulator
 import (
 	"errors"
 	"math"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/steer"
 )
 
@@ -17,15 +20,19 @@ type process struct {
 	began    time.Duration
 	lived    time.Duration // if it is gone
 	stations []*station
+	pools    []*pool // shared ones, in the order in which they were made
+	pipeline *inbox.Pipeline
+	entry    controller.Admission
 	cpu      cpu
 	member   member // of the fleet
-	door     door
 
 	controller controller.Controller // nil: there is no policy
 	windows    steer.Windows
 	times      steer.Times
-	rate       tokens // for the commands of all sources
-	watches    bool   // the controller wants to see the times of commands
+	watches    bool                 // the controller wants to see the times of commands
+	rounds     bool                 // the controller wants to know of the ends of rounds
+	visits     int                  // after how many visits it wants to know of them; 0: never
+	calls      [calls]time.Duration // when the controller was last called for a round or for visits, or will be
 	decisions  controller.Decisions
 	seen       controller.Snapshot
 	every      time.Duration
@@ -53,21 +60,82 @@ func (p *process) begin() {
 	r := p.run
 	p.state, p.began = running, r.now
 	p.cpu = cpu{cores: float64(r.model.CPUs), process: p.id, at: r.now, seen: r.now}
-	for _, n := range r.nodes {
-		s := &station{node: n, run: r, process: p, capacity: n.Capacity, workers: n.Workers, since: r.now}
-		s.queue.lanes, s.moved = make([]lane, n.Lanes), make([]uint64, len(r.nodes))
-		p.stations = append(p.stations, s)
-	}
+	p.build()
 	if r.model.Policy != nil {
 		p.controller = r.model.Policy.New()
 		p.ask(controller.Event{Kind: controller.EventStart, Stage: controller.NoStage})
 	}
 }
 
+// build makes the stations and pools of a process.
+func (p *process) build() {
+	r := p.run
+	p.pipeline = &inbox.Pipeline{
+		Name: "model", Clock: r.clock, AfterFunc: p.afterFunc, Chance: r.chance.Float64, Reach: p.reach,
+		Ended: func(e inbox.Ending) { r.shed(e.Cmd.(*task)) },
+		Full:  func(in *inbox.Inbox) { p.notify(in.Place) },
+		RoundEnd: func(*inbox.SharedPool) {
+			if p.rounds {
+				p.call(roundEnd)
+			}
+		},
+		Visited: func(*inbox.SharedPool) { p.call(visited) },
+		InFlight: func() (n int) {
+			for _, s := range p.stations {
+				n += s.inbox.Load()
+			}
+			return n
+		},
+		Held: func() int { return 0 },
+	}
+	for _, n := range r.nodes {
+		p.stations = append(p.stations, p.newStation(n))
+	}
+	for _, s := range p.stations {
+		for _, to := range s.next {
+			s.inbox.Settings().Ahead(p.stations[to].inbox)
+		}
+		if s.set.admission != (controller.Admission{}) {
+			s.inbox.Settings().SetAdmission(s.set.admission)
+		}
+		s.inbox.Settings().Adjust(func(k *inbox.Knobs) { k.Priority = s.Priority })
+	}
+	for _, x := range r.model.Pools {
+		made := p.newPool(x.Name, x.Workers, x.Most)
+		made.model, made.plan = true, r.model.planOf(&x)
+		made.SetDispatch(x.Dispatch)
+		made.SetPlan(made.plan)
+		made.scale(x.Workers)
+	}
+	for _, s := range p.stations {
+		if s.Pool != "" {
+			p.bind(s, s.Pool)
+		} else {
+			s.scale(s.Workers)
+		}
+	}
+}
+
+// reach returns the edge from one stage to another.
+func (p *process) reach(from, to *inbox.Inbox) (inbox.Edge, bool) {
+	n := p.run.nodes[from.Place]
+	for _, e := range slices.Concat(n.emit, n.forward) {
+		if e.to == to.Place {
+			return inbox.Edge{Back: e.back, Moved: new(atomic.Uint64)}, true
+		}
+	}
+	return inbox.Edge{}, false
+}
+
 // end removes a process; its counts stay.
 func (p *process) end() {
-	for i, s := range p.stations {
-		p.run.nodes[i].gone.add(s)
+	for _, w := range p.run.workers {
+		if w.process == p {
+			w.gone, w.gen = true, w.gen+1
+		}
+	}
+	for i, a := range inbox.Counts(p.inboxes()) {
+		p.run.nodes[i].gone.add(p.stations[i], &a)
 	}
 	*p = process{run: p.run, id: p.id, state: gone, lived: p.run.now - p.began, gen: p.gen + 1, cpu: cpu{gen: p.cpu.gen + 1}}
 }
@@ -83,10 +151,35 @@ func (p *process) notify(stage int) {
 // full.
 const fullQueue = 1 << 31
 
+// called marks an event for which the controller is called, beside fullQueue.
+const called = 1 << 30
+
+// The events of pools for which a controller is called.
+const (
+	roundEnd = iota
+	visited
+	calls
+)
+
+var kinds = [calls]controller.EventKind{controller.EventRoundEnd, controller.EventVisits}
+
+// call has the controller called soon for an event of a pool, as seldom as in a
+// pipeline: once in a millisecond.
+func (p *process) call(what int) {
+	now := p.run.now
+	if p.controller == nil || p.calls[what] > now {
+		return
+	}
+	p.calls[what] = max(p.calls[what]+time.Millisecond, now+1)
+	p.run.calendar.enter(event{at: p.calls[what], kind: tick, id: p.id, gen: fullQueue | called | uint32(what)})
+}
+
 // tick calls the controller.
 func (p *process) tick(e *event) {
 	switch {
 	case p.controller == nil:
+	case e.gen&fullQueue != 0 && e.gen&called != 0:
+		p.ask(controller.Event{Kind: kinds[e.gen&^(fullQueue|called)], Stage: controller.NoStage})
 	case e.gen&fullQueue != 0:
 		p.ask(controller.Event{Kind: controller.EventQueueFull, Stage: controller.StageID(e.gen &^ fullQueue)})
 	case e.gen == p.gen:
@@ -117,19 +210,30 @@ func (p *process) ask(ev controller.Event) {
 	if on, ok := p.decisions.WantsTimes(); ok {
 		p.watches = on
 	}
+	if on, ok := p.decisions.WantsRoundEnd(); ok {
+		p.rounds = on
+	}
+	if n, ok := p.decisions.WantsVisits(); ok {
+		p.visits = n
+	}
 	name := p.run.model.Policy.Name()
 	changes, faults := controller.Settle(name, &p.seen, &p.decisions)
 	if len(faults) > 0 {
 		p.run.fault = errors.Join(faults...)
 		return
 	}
-	for _, c := range changes {
-		if c.What == controller.KnobShed {
-			p.doorOf(c.Stage).set(c.After.(controller.Shed))
-		} else if !p.apply(c) {
-			p.run.fault = fault(true, "policy %q changes %s, which is not simulated: of %s", name, c.What, c.StageName)
-			return
+	for _, ofPool := range []bool{true, false} { // a stage may be bound to a pool that is made here
+		for _, c := range changes {
+			if ofPool == (c.Stage == controller.NoStage) && !p.apply(c) {
+				p.run.fault = fault(true, "policy %q changes %s, which is not simulated: of %s", name, c.What, c.StageName)
+				return
+			}
 		}
+	}
+	for _, x := range p.pools {
+		x.ReportVisits(p.visits)
+	}
+	for _, c := range changes {
 		switch {
 		case p.id != 0:
 		case c.Varies:
@@ -140,29 +244,41 @@ func (p *process) ask(ev controller.Event) {
 	}
 }
 
-// doorOf returns the door of a stage, or of the process.
-func (p *process) doorOf(stage controller.StageID) *door {
-	if stage == controller.Entry {
-		return &p.door
-	}
-	return &p.stations[stage].door
-}
-
 // apply applies a decision, and reports false if it is not simulated. Messages
 // of a Fleet cannot be refused.
 func (p *process) apply(c controller.Change) bool {
 	switch {
-	case c.What == controller.KnobRate && p.run.fleet != nil:
-		return false
-	case c.Stage >= 0:
-		return p.stations[c.Stage].apply(c)
-	case c.Stage == controller.Entry && c.What == controller.KnobRate:
-		p.rate.set(c.After.(controller.Rate), p.run.now)
-		p.seen.Entry.Rate = c.After.(controller.Rate)
+	case c.Stage == controller.Entry:
+		if c.What == controller.KnobLimit || p.run.fleet != nil {
+			return false
+		}
+		admit(&p.entry, c)
+		p.pipeline.SetAdmission(p.entry)
 		return true
-	default:
+	case p.run.fleet != nil && (c.What == controller.KnobRate || c.What == controller.KnobShed || c.What == controller.KnobGate):
 		return false
+	case c.Stage < 0:
+		return p.applyPool(c)
 	}
+	s := p.stations[c.Stage]
+	switch c.What {
+	case controller.KnobPool:
+		p.bind(s, c.After.(string))
+	case controller.KnobWorkers, controller.KnobDispatch, controller.KnobVisit:
+		return p.applyPool(c)
+	default:
+		return s.apply(c)
+	}
+	return true
+}
+
+// inboxes returns the inboxes of the stages.
+func (p *process) inboxes() []*inbox.Inbox {
+	all := make([]*inbox.Inbox, len(p.stations))
+	for i, s := range p.stations {
+		all[i] = s.inbox
+	}
+	return all
 }
 
 // look fills the snapshot in.
@@ -173,47 +289,23 @@ func (p *process) look(ev controller.Event) {
 	if s.CPUs == 0 {
 		s.CPUs = math.MaxInt32 // handlers have as many as they need
 	}
-	s.Stages = s.Stages[:0]
-	s.Pools = s.Pools[:0]
-	s.InFlight = 0
-	s.Entry.Shed, s.Priorities = p.door.shed, p.door.seen
-	for i, st := range p.stations {
-		s.Stages = append(s.Stages, st.stats())
-		s.InFlight += st.queue.n + st.busy + st.blocked + st.kept
-		own := &s.Stages[i]
-		s.Pools = append(s.Pools, controller.PoolStats{
-			Name: st.Name, Own: true, Stages: []controller.StageID{own.ID}, Busy: own.Busy, Blocked: own.Blocked,
-			Workers: own.Workers, MinWorkers: own.MinWorkers, MaxWorkers: own.MaxWorkers,
-		})
+	s.Stages, s.InFlight = s.Stages[:0], 0
+	s.Entry, s.Priorities = p.entry, p.pipeline.Priorities()
+	read := inbox.Counts
+	if p.watches {
+		read = inbox.Snapshot
 	}
+	accounts := read(p.inboxes())
+	for i, st := range p.stations {
+		s.Stages = append(s.Stages, st.stats(&accounts[i]))
+		s.InFlight += st.inbox.Load()
+	}
+	s.Pools = p.poolStats(s.Stages, s.Pools[:0])
 	p.windows.Fill(s)
 	if p.watches && ev.Kind == controller.EventTick {
-		for i, st := range p.stations {
-			p.times.Fill(&s.Stages[i], &st.waits, &st.works)
+		for i := range accounts {
+			p.times.Fill(&s.Stages[i], &accounts[i].Wait, &accounts[i].Work)
 		}
-	}
-}
-
-// stats returns the stage as policies see it.
-func (s *station) stats() controller.StageStats {
-	s.touch()
-	oldest := time.Duration(0)
-	if s.queue.ready.Len() > 0 {
-		oldest = s.run.now - s.run.commands[*s.queue.ready.At(0)].since
-	}
-	s.before, s.inflows = s.before[:0], s.inflows[:0]
-	for from, n := range s.moved {
-		if n > 0 {
-			s.before, s.inflows = append(s.before, controller.StageID(from)), append(s.inflows, n)
-		}
-	}
-	return controller.StageStats{
-		ID: controller.StageID(s.id), Name: s.Name, Rank: s.rank, Cyclic: s.cyclic, Next: s.next, Before: s.before, Inflows: s.inflows,
-		QueueLen: s.queue.ready.Len(), QueueCap: s.capacity, OldestWait: oldest, InHand: s.busy + s.blocked,
-		Workers: s.workers, MinWorkers: s.Workers, MaxWorkers: s.Most, Busy: s.busy, Blocked: s.blocked,
-		Needs: s.Workers, Pool: s.Name, Instances: s.Most, FreeInstances: max(s.Most-s.busy-s.blocked, 0),
-		Discipline: s.queue.discipline(), Sojourn: s.sojourn, Batch: controller.Batch{Max: 1}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1, Admission: controller.Admission{Limit: s.limit, Shed: s.door.shed, Rate: s.rate.rate},
-		Total: s.totals, Submitters: s.waiters.Len(), Priorities: s.door.seen,
 	}
 }
 
@@ -232,10 +324,10 @@ type cpu struct {
 	finished []int32
 }
 
-// add begins a job.
-func (c *cpu) add(r *run, id int32, d time.Duration) {
+// add begins the job of a worker.
+func (c *cpu) add(r *run, w *worker, d time.Duration) {
 	c.advance(r.now)
-	c.jobs.enter(event{at: time.Duration(c.work) + d, id: id, gen: r.commands[id].gen})
+	c.jobs.enter(event{at: time.Duration(c.work) + d, id: w.id, gen: w.gen})
 	c.schedule(r)
 }
 
@@ -265,9 +357,8 @@ func (c *cpu) complete(r *run) {
 	for len(c.jobs.events) > 0 && float64(c.jobs.events[0].at) <= c.work+1 {
 		c.finished = append(c.finished, c.jobs.next().id)
 	}
-	station := func(id int32) *station { return r.commands[id].station }
 	for _, id := range c.finished {
-		station(id).finish(id)
+		r.workers[id].computed()
 	}
 	c.schedule(r)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Result has the measurements of a run. A command that a source submits is a
@@ -17,12 +18,12 @@ import (
 type Result struct {
 	// At the end of each run
 	//
-	//	Arrived = Done + Shed + Refused + InFlight
+	//	Arrived = Done + Shed + Failed + Refused + InFlight
 	Arrived, Done, InFlight uint64
-	Shed                    uint64   // messages of which a command was forwarded or emitted to a full stage that has Reject
-	Refused                 uint64   // messages for which there was no place in the first queue, or that a policy shed
-	RefusedOf               []uint64 // of Refused, by the sources of the model
-	Redelivered             uint64   // messages of processes that were killed: their commands began again
+	Shed                    uint64 // messages of which a command was dropped, or was forwarded or emitted to a full stage that has Reject
+	Failed                  uint64 // messages of which a command ended with an error
+	Refused                 uint64 // messages for which there was no place in the first queue, or that a gate refused
+	Redelivered             uint64 // messages of processes that were killed: their commands began again
 
 	// From the end of the warm-up on.
 	Throughput float64 // messages a second that were done
@@ -34,6 +35,7 @@ type Result struct {
 	Server    float64 // share of its time for which the server of the Fleet was busy
 	Processes float64 // that ran, on average
 	Stages    []StageResult
+	Sources   []SourceResult
 
 	Series  []Point
 	Journal []controller.Change // the last changes of the policy in the first process
@@ -45,7 +47,8 @@ type StageResult struct {
 	Name        string
 	Accepted    uint64 // commands, each delivery of a message counted
 	Handled     uint64
-	Refused     uint64  // commands that found the queue full, if it has Reject
+	Refused     uint64  // commands that found the queue full, if it has Reject, or that a gate refused
+	Retries     uint64  // tries after the first one of a command
 	Throughput  float64 // commands a second that were handled
 	Utilization float64 // share of the workers' time in which they ran handlers
 	Workers     float64 // on average
@@ -54,6 +57,15 @@ type StageResult struct {
 	Queue       float64 // commands that waited in the queue, on average
 	Wait        Latency // of commands, until a worker began
 	Latency     Latency // of commands, until its handler returned
+}
+
+// SourceResult is the messages of one source in the whole run, but for the
+// Latency, which begins with the end of the warm-up.
+type SourceResult struct {
+	Arrived, Done, InFlight, Refused uint64
+	InTime                           uint64  // of Done, before their client gave up
+	TimedOut                         uint64  // for which their client waited no longer
+	Latency                          Latency // of Done
 }
 
 // Point is a point of the series.
@@ -150,17 +162,18 @@ type baseline struct {
 // totals are of a stage in several processes. Times are in seconds of all
 // workers.
 type totals struct {
-	accepted, handled, refused     uint64
-	busy, blocked, workers, queued float64
+	accepted, handled, refused, tried uint64
+	busy, blocked, workers, queued    float64
 }
 
 // add adds the counts of a process.
-func (t *totals) add(s *station) {
+func (t *totals) add(s *station, a *inbox.Accounts) {
 	s.touch()
-	c := &s.totals
+	c := counters(a)
 	t.accepted += c.Accepted
-	t.handled += c.Handled()
+	t.handled += s.handled
 	t.refused += c.Rejected + c.Shed
+	t.tried += a.Counts.Retries
 	t.busy += c.Busy.Seconds()
 	t.blocked += c.Blocked.Seconds()
 	t.workers += (c.Busy + c.Blocked + c.Idle).Seconds()
@@ -175,8 +188,8 @@ func (r *run) collect() *baseline {
 		b.stages = append(b.stages, n.gone)
 	}
 	for _, p := range r.processes {
-		for i, s := range p.stations {
-			b.stages[i].add(s)
+		for i, a := range inbox.Counts(p.inboxes()) {
+			b.stages[i].add(p.stations[i], &a)
 		}
 		switch p.state {
 		case running, leaving:
@@ -197,7 +210,7 @@ func (r *run) result() *Result {
 	now, since := r.collect(), r.before
 	span := (r.model.Length - r.model.Warmup).Seconds()
 	res := &Result{
-		Arrived: r.arrived, Done: r.done, Shed: r.lost, Refused: r.refused, RefusedOf: r.refusedOf, Redelivered: r.redelivered,
+		Arrived: r.arrived, Done: r.done, Shed: r.lost, Failed: r.failed, Refused: r.refused, Sources: r.of, Redelivered: r.redelivered,
 		Throughput: float64(now.done-since.done) / span, InSystem: (now.inSystem - since.inSystem) / span,
 		Latency: r.latency, Processes: (now.alive - since.alive) / span,
 		Series: r.series, Journal: r.journal.Entries(),
@@ -206,6 +219,7 @@ func (r *run) result() *Result {
 		if m := &r.messages[i]; m.live {
 			res.InFlight++
 			res.Latency.record(r, m.arrived, r.now)
+			res.Sources[m.source].InFlight++
 		}
 	}
 	if r.fleet != nil {
@@ -214,7 +228,7 @@ func (r *run) result() *Result {
 	for i, n := range r.nodes {
 		t, b := &now.stages[i], &since.stages[i]
 		st := StageResult{
-			Name: n.Name, Accepted: t.accepted, Handled: t.handled, Refused: t.refused, Wait: n.wait, Latency: n.latency,
+			Name: n.Name, Accepted: t.accepted, Handled: t.handled, Refused: t.refused, Retries: t.tried, Wait: n.wait, Latency: n.latency,
 			Throughput: float64(t.handled-b.handled) / span, Workers: (t.workers - b.workers) / span,
 			Busy: (t.busy - b.busy) / span, Blocked: (t.blocked - b.blocked) / span, Queue: (t.queued - b.queued) / span,
 		}
@@ -234,7 +248,10 @@ func (r *run) point() {
 			p.Processes++
 		}
 		for _, s := range q.stations {
-			p.Workers += s.workers
+			p.Workers += s.want
+		}
+		for _, x := range q.pools {
+			p.Workers += x.want
 		}
 	}
 	r.recent.reset()
@@ -257,8 +274,8 @@ func (r *Result) String() string {
 	if err = errors.Join(err, w.Flush()); err != nil {
 		return err.Error() // a Buffer has none
 	}
-	fmt.Fprintf(&b, "arrived %d = done %d + shed %d + refused %d + in flight %d; delivered again %d\n",
-		r.Arrived, r.Done, r.Shed, r.Refused, r.InFlight, r.Redelivered)
+	fmt.Fprintf(&b, "arrived %d = done %d + shed %d + failed %d + refused %d + in flight %d; delivered again %d\n",
+		r.Arrived, r.Done, r.Shed, r.Failed, r.Refused, r.InFlight, r.Redelivered)
 	return b.String()
 }
 

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/ring"
 	"github.com/golda-dev/golda/internal/steer"
 )
 
@@ -33,6 +35,7 @@ func Run(ctx context.Context, m Model) (*Result, error) {
 		e := r.calendar.next()
 		r.now = e.at
 		r.happen(&e)
+		r.settle()
 	}
 	if r.fault != nil {
 		return nil, r.fault
@@ -52,32 +55,48 @@ type run struct {
 	fleet     *fleet     // nil: there is one process
 	fault     error
 
-	commands []command
+	workers  []*worker // that ever were
+	woken    ring.Ring[*worker]
+	dirty    []*station // of whose queues the lengths may have changed
+	timers   []*timer
 	messages []message
-	freed    struct{ commands, messages []int32 }
-	moves    []move // scratch
+	spare    []*task // commands that have ended
+	freed    []int32 // messages
 	keys     *rand.Rand
-	chance   *rand.Rand // of doors
+	chance   *rand.Rand // of gates and retries
 
-	arrived, done, lost, refused, redelivered uint64
-	refusedOf                                 []uint64 // by source
-	latency                                   Latency
-	recent                                    Latency // since the last point
-	inSystem                                  float64 // messages in flight, multiplied by seconds
-	since                                     time.Duration
-	inFlight                                  int
-	before                                    *baseline
-	series                                    []Point
-	journal                                   steer.Journal // of the first process
+	arrived, done, lost, failed, refused, redelivered uint64
+	of                                                []SourceResult // by source
+	latency                                           Latency
+	recent                                            Latency // since the last point
+	inSystem                                          float64 // messages in flight, multiplied by seconds
+	since                                             time.Duration
+	inFlight                                          int
+	before                                            *baseline
+	series                                            []Point
+	journal                                           steer.Journal // of the first process
 }
 
-// command is a command in a process.
-type command struct {
-	gen     uint32
-	message int32
-	at      time.Duration // when it arrived at its stage
-	since   time.Duration // when it was queued, and then when its handler began
-	station *station      // that handles it
+// task is a command in a process.
+type task struct {
+	message  int32
+	source   int32
+	priority int32
+	weight   int32
+	key      uint32
+	at       time.Duration // when it arrived at its stage
+	expires  time.Duration // 0: never
+}
+
+// Priority returns the priority of its source.
+func (t *task) Priority() int { return int(t.priority) }
+
+// Deadline returns when its client gives up.
+func (t *task) Deadline() time.Time {
+	if t.expires == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(t.expires))
 }
 
 // message is a message that a source has submitted, with all commands emitted
@@ -86,23 +105,27 @@ type message struct {
 	gen     uint32 // changes when it ends, and when its process is killed
 	live    bool
 	shed    bool  // one of its commands was
+	failed  bool  // one of its commands ended with an error
 	left    int32 // commands that have not ended
+	tries   int32 // of the client, before
 	key     uint32
 	source  int32
 	arrived time.Duration
-	process *process // nil: it is in the server
+	expires time.Duration // when stages end it unhandled; 0: never
+	process *process      // nil: it is in the server
 }
 
 func newRun(m *Model) *run {
-	r := &run{model: m, nodes: nodes(m), keys: stream(m, -1), chance: stream(m, math.MaxInt), refusedOf: make([]uint64, len(m.Sources))}
+	r := &run{model: m, nodes: nodes(m), keys: stream(m, -1), chance: stream(m, math.MaxInt), of: make([]SourceResult, len(m.Sources))}
 	r.calendar.enter(event{at: m.Warmup, kind: warm})
 	if m.Fleet != nil {
 		r.fleet = newFleet(r)
 	} else {
 		r.start().begin()
 	}
-	for i, s := range m.Sources {
-		r.sources = append(r.sources, source{load: s.Load, to: m.index(s.To), random: stream(m, -2-i)})
+	r.settle()
+	for i := range m.Sources {
+		r.sources = append(r.sources, source{Source: &m.Sources[i], to: m.index(m.Sources[i].To), random: stream(m, -2-i)})
 		r.draw(int32(i))
 	}
 	r.calendar.enter(event{at: m.Every, kind: look})
@@ -115,13 +138,22 @@ func (r *run) happen(e *event) {
 	case arrival:
 		r.arrive(e.id)
 	case finished:
-		if c := &r.commands[e.id]; c.gen == e.gen {
-			c.station.finish(e.id)
+		if w := r.workers[e.id]; w.gen == e.gen && !w.gone {
+			w.computed()
 		}
 	case computed:
 		if p := r.processes[e.id]; p.cpu.gen == e.gen {
 			p.cpu.complete(r)
 		}
+	case alarm:
+		r.timers[e.id].fire(e.gen)
+	case gaveUp:
+		if m := &r.messages[e.id]; m.gen == e.gen && m.live {
+			r.of[m.source].TimedOut++
+			r.sendAgain(e.id)
+		}
+	case again:
+		r.submit(e.id)
 	case tick:
 		r.processes[e.id].tick(e)
 	case look:
@@ -134,14 +166,32 @@ func (r *run) happen(e *event) {
 	}
 }
 
+// settle has workers take their turns, and counts the commands that wait, when
+// an event has happened.
+func (r *run) settle() {
+	r.serve()
+	for _, s := range r.dirty {
+		s.dirty = false
+		if n := s.inbox.Len(); n != s.length {
+			s.touch()
+			s.length = n
+		}
+	}
+	r.dirty = r.dirty[:0]
+}
+
 // source submits messages to a stage.
 type source struct {
-	load   Load
-	to     int
-	random *rand.Rand
-	upTo   time.Duration // up to when the rate was drawn from
-	rate   float64       // from a slice before upTo
-	part   float64       // of a nanosecond, by which the last arrival was later than its event
+	*Source
+
+	to       int
+	next     int // of the arrivals
+	stopped  bool
+	inFlight int // messages
+	random   *rand.Rand
+	upTo     time.Duration // up to when the rate was drawn from
+	rate     float64       // from a slice before upTo
+	part     float64       // of a nanosecond, by which the last arrival was later than its event
 }
 
 // slice is how long a rate lasts.
@@ -151,10 +201,20 @@ const slice = 100 * time.Millisecond
 // the rate has grown by an exponential number.
 func (r *run) draw(id int32) {
 	s, at := &r.sources[id], r.now
+	switch {
+	case s.stopped:
+		return
+	case s.Load == nil:
+		if s.next < len(s.Arrivals) {
+			r.calendar.enter(event{at: s.Arrivals[s.next], kind: arrival, id: id})
+			s.next++
+		}
+		return
+	}
 	part, left := s.part, s.random.ExpFloat64()
 	for at <= r.model.Length {
 		if at >= s.upTo {
-			s.rate = s.load(s.upTo)
+			s.rate = s.Load(s.upTo)
 			if math.IsNaN(s.rate) || s.rate > mostRate {
 				r.fault = fault(true, "the source of stage %q has a rate of %v at %v; at most %v is possible",
 					r.nodes[s.to].Name, s.rate, s.upTo, mostRate)
@@ -180,29 +240,45 @@ const mostRate = 1e9
 
 // arrive submits a message, and draws the next one.
 func (r *run) arrive(id int32) {
+	s := &r.sources[id]
+	if s.Breaks > 0 && s.inFlight >= s.Breaks {
+		s.stopped = true
+		return
+	}
+	r.submit(r.newMessage(id))
+	r.draw(id)
+}
+
+// submit has a client send a message, for the first time or again.
+func (r *run) submit(msg int32) {
+	m := &r.messages[msg]
+	s := &r.sources[m.source]
 	r.arrived++
+	r.of[m.source].Arrived++
 	r.count(1)
-	msg := r.newMessage()
-	r.messages[msg].source = id
+	s.inFlight++
+	m.live, m.arrived = true, r.now
+	if s.Timeout > 0 {
+		r.calendar.enter(event{at: r.now + s.Timeout, kind: gaveUp, id: msg, gen: m.gen})
+		if s.Expires {
+			m.expires = r.now + s.Timeout
+		}
+	}
 	if r.fleet != nil {
 		r.fleet.publish(msg)
 	} else {
-		r.enter(msg, r.processes[0], r.sources[id].to)
+		r.enter(msg, r.processes[0], s.to)
 	}
-	r.draw(id)
 }
 
 // enter submits a message to a stage of a process.
 func (r *run) enter(msg int32, p *process, to int) {
 	m := &r.messages[msg]
 	m.process, m.left = p, 1
-	s, priority := p.stations[to], r.model.Sources[m.source].Priority
-	if p.door.refuses(priority, r.chance) || s.door.refuses(priority, r.chance) {
-		s.totals.Rejected++
+	if c := r.newTask(msg); p.stations[to].offer(c) != nil {
+		r.spare = append(r.spare, c)
 		r.refuse(msg)
-		return
 	}
-	s.submit(r.newCommand(msg))
 }
 
 // count counts messages in flight.
@@ -212,51 +288,62 @@ func (r *run) count(change int) {
 	r.inFlight += change
 }
 
-func (r *run) newMessage() (id int32) {
-	if n := len(r.freed.messages); n > 0 {
-		id, r.freed.messages = r.freed.messages[n-1], r.freed.messages[:n-1]
+func (r *run) newMessage(source int32) (id int32) {
+	if n := len(r.freed); n > 0 {
+		id, r.freed = r.freed[n-1], r.freed[:n-1]
 	} else {
 		id = int32(len(r.messages))
 		r.messages = append(r.messages, message{})
 	}
-	r.messages[id] = message{gen: r.messages[id].gen, live: true, arrived: r.now, key: r.keys.Uint32()}
+	r.messages[id] = message{gen: r.messages[id].gen, source: source, key: r.keys.Uint32()}
 	return id
 }
 
-func (r *run) newCommand(msg int32) (id int32) {
-	if n := len(r.freed.commands); n > 0 {
-		id, r.freed.commands = r.freed.commands[n-1], r.freed.commands[:n-1]
+// newTask returns a command of a message.
+func (r *run) newTask(msg int32) (c *task) {
+	if n := len(r.spare); n > 0 {
+		c, r.spare = r.spare[n-1], r.spare[:n-1]
 	} else {
-		id = int32(len(r.commands))
-		r.commands = append(r.commands, command{})
+		c = new(task)
 	}
-	r.commands[id] = command{gen: r.commands[id].gen, message: msg, at: r.now}
-	return id
+	m := &r.messages[msg]
+	s := r.sources[m.source].Source
+	*c = task{message: msg, source: m.source, priority: int32(s.Priority), weight: int32(s.Weight), key: m.key, at: r.now, expires: m.expires}
+	if c.expires == 0 && s.Timeout > 0 {
+		c.expires = m.arrived + s.Timeout
+	}
+	return c
 }
 
 // child returns a further command of the same message.
-func (r *run) child(of int32) int32 {
-	msg := r.commands[of].message
-	r.messages[msg].left++
-	return r.newCommand(msg)
+func (r *run) child(of *task) *task {
+	r.messages[of.message].left++
+	return r.newTask(of.message)
 }
 
-func (r *run) keyOf(command int32) uint32 { return r.messages[r.commands[command].message].key }
-
 // drop ends a command, and its message if it was the last one.
-func (r *run) drop(id int32) {
-	msg := r.commands[id].message
-	r.free(id)
+func (r *run) drop(c *task) {
+	msg := c.message
+	r.spare = append(r.spare, c)
 	m := &r.messages[msg]
 	if m.left--; m.left > 0 {
 		return
 	}
-	if m.shed {
+	of := &r.of[m.source]
+	switch {
+	case m.shed:
 		r.lost++
-	} else {
+	case m.failed:
+		r.failed++
+	default:
 		r.done++
+		of.Done++
 		r.latency.record(r, m.arrived, r.now)
+		of.Latency.record(r, m.arrived, r.now)
 		r.recent.add(r.now - m.arrived)
+		if limit := r.sources[m.source].Timeout; limit == 0 || r.now-m.arrived <= limit {
+			of.InTime++
+		}
 	}
 	if r.fleet != nil {
 		r.fleet.acknowledge(msg)
@@ -265,28 +352,81 @@ func (r *run) drop(id int32) {
 }
 
 // shed ends a command without an answer.
-func (r *run) shed(id int32) {
-	r.messages[r.commands[id].message].shed = true
-	r.drop(id)
+func (r *run) shed(c *task) {
+	r.messages[c.message].shed = true
+	r.drop(c)
 }
 
 // refuse ends a message that was not accepted.
 func (r *run) refuse(msg int32) {
 	r.refused++
-	r.refusedOf[r.messages[msg].source]++
+	r.of[r.messages[msg].source].Refused++
+	r.sendAgain(msg)
 	r.end(msg)
 }
 
-// free makes a command void.
-func (r *run) free(id int32) {
-	r.commands[id] = command{gen: r.commands[id].gen + 1, message: -1}
-	r.freed.commands = append(r.freed.commands, id)
+// sendAgain has the client of a message send it once more after its pause, as a
+// message of its own, if it has not done so as often as it does.
+func (r *run) sendAgain(msg int32) {
+	source, tries := r.messages[msg].source, r.messages[msg].tries
+	s := r.sources[source].Source
+	if int(tries) >= s.Retries {
+		return
+	}
+	fresh := r.newMessage(source)
+	r.messages[fresh].tries = tries + 1
+	r.calendar.enter(event{at: r.now + s.Pause, kind: again, id: fresh})
 }
 
 // end ends a message.
 func (r *run) end(msg int32) {
 	m := &r.messages[msg]
 	r.count(-1)
-	*m = message{gen: m.gen + 1}
-	r.freed.messages = append(r.freed.messages, msg)
+	r.sources[m.source].inFlight--
+	m.live = false
+	m.gen++
+	r.freed = append(r.freed, msg)
+}
+
+// clock is the clock of the pipelines. It is never zero.
+func (r *run) clock() int64 { return r.clockAt(r.now) }
+
+func (r *run) clockAt(t time.Duration) int64 { return int64(t + time.Second) }
+
+// timer is a timer of an inbox.
+type timer struct {
+	process *process
+	id      int32
+	gen     uint32
+	f       func()
+}
+
+// afterFunc sets a timer in virtual time.
+func (p *process) afterFunc(d time.Duration, f func()) inbox.Timer {
+	t := &timer{process: p, id: int32(len(p.run.timers)), f: f}
+	p.run.timers = append(p.run.timers, t)
+	t.Reset(d)
+	return t
+}
+
+// Reset sets the timer anew.
+func (t *timer) Reset(d time.Duration) bool {
+	t.gen++
+	t.process.run.calendar.enter(event{at: t.process.run.now + d, kind: alarm, id: t.id, gen: t.gen})
+	return true
+}
+
+// Stop stops the timer.
+func (t *timer) Stop() bool {
+	t.gen++
+	return true
+}
+
+func (t *timer) fire(gen uint32) {
+	if t.gen == gen && t.process.state != gone {
+		t.f()
+		for _, s := range t.process.stations {
+			s.changed()
+		}
+	}
 }

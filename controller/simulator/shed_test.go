@@ -36,8 +36,8 @@ func TestShedLetsAllImportantCommandsPassUnderOverload(t *testing.T) {
 			m := overloaded(row.rate, row.important, policy.Shed{After: second})
 			r := run(t, m)
 			important := row.rate * row.important * m.Length.Seconds()
-			require.Less(t, float64(r.RefusedOf[1]), 0.01*important+4*row.rate*row.important, "none but the first ones")
-			require.InDelta(t, row.refused, float64(r.RefusedOf[0])/(row.rate*(1-row.important)*m.Length.Seconds()), 0.05)
+			require.Less(t, float64(r.Sources[1].Refused), 0.01*important+4*row.rate*row.important, "none but the first ones")
+			require.InDelta(t, row.refused, float64(r.Sources[0].Refused)/(row.rate*(1-row.important)*m.Length.Seconds()), 0.05)
 			require.GreaterOrEqual(t, r.Throughput, 95.0, "the capacity is used")
 			require.Less(t, r.Latency.Quantile(0.99), 2*second, "and nothing waits for long")
 		})
@@ -49,7 +49,7 @@ func TestWithoutShedImportantCommandsAreRefusedAndAllOthersWait(t *testing.T) {
 	m := overloaded(200, 0.25, policy.Shed{})
 	m.Policy = policy.Fixed{}
 	r := run(t, m)
-	require.InEpsilon(t, 0.5, float64(r.RefusedOf[1])/(50*110), 0.1)
+	require.InEpsilon(t, 0.5, float64(r.Sources[1].Refused)/(50*110), 0.1)
 	require.Greater(t, r.Latency.Quantile(0.5), 9*second)
 }
 
@@ -60,10 +60,10 @@ func TestShedEndsWithTheOverload(t *testing.T) {
 	m.Sources[0].Load = simulator.Step(300, 70, time.Minute)
 	m.Length = 62 * second
 	m.Warmup = second
-	before := run(t, m).RefusedOf[0]
+	before := refusedOf(run(t, m))[0]
 	m.Length = 2 * time.Minute
 	r := run(t, m)
-	require.Equal(t, before, r.RefusedOf[0])
+	require.Equal(t, before, r.Sources[0].Refused)
 	require.NotZero(t, before)
 }
 
@@ -89,7 +89,15 @@ func TestShedRefusesAtTheEntryWhatALaterStageCannotHandle(t *testing.T) {
 		{Name: "c", Service: simulator.Exponential(100 * milli), Workers: 10, Capacity: 256},
 	}
 	r := run(t, m)
-	require.Less(t, r.RefusedOf[1], uint64(100))
+	require.Less(t, r.Sources[1].Refused, uint64(100))
 	require.GreaterOrEqual(t, r.Throughput, 95.0)
 	require.Less(t, r.Latency.Quantile(0.99), 2*second)
+}
+
+// refusedOf returns how many messages of each source were refused.
+func refusedOf(r *simulator.Result) (all []uint64) {
+	for i := range r.Sources {
+		all = append(all, r.Sources[i].Refused)
+	}
+	return all
 }

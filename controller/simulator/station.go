@@ -1,301 +1,164 @@
 package simulator
 
 import (
-	"slices"
+	"math"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
-	"github.com/golda-dev/golda/internal/histogram"
-	"github.com/golda-dev/golda/internal/ring"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/line"
+	"github.com/golda-dev/golda/internal/rate"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
-// station is a stage in one process.
+// station is a stage in one process: an inbox of the engine, its workers, and
+// the measurements. The inbox alone decides which commands wait, are refused or
+// are shed, and which workers are woken.
 type station struct {
 	*node
 
-	run               *run
-	process           *process
-	queue             line
-	door              door
-	capacity, workers int
-	limit             int           // commands here at once, queued or not; 0: any number
-	rate              tokens        // for commands of sources
-	sojourn           time.Duration // after which a command in the queue is shed; 0: never
-	busy, blocked     int
-	kept              int               // commands that hold slots here, and wait for a full stage while their workers go on
-	senders           ring.Ring[sender] // workers that wait for a free slot, and the commands that they keep
-	waiters           ring.Ring[int32]  // commands of sources that do
-	outside           bool              // it is the turn of a waiter
-	full              bool              // the controller knows
-	totals            controller.Counters
-	waits, works      histogram.Histogram
-	moved             []uint64             // commands that other stages, and this one, have handed over, by stage
-	before            []controller.StageID // the stages of moved from which any came
-	inflows           []uint64             // and how many
-	queued            float64              // commands in the queue, multiplied by seconds
-	since             time.Duration        // up to when time is counted
+	run     *run
+	process *process
+	inbox   *inbox.Inbox
+	pool    *pool // whose workers visit it; nil: its own
+	want    int   // of its own workers
+	set     setting
+	handled uint64
+	moved   []uint64 // commands that other stages, and this one, have handed over, by stage
+	queued  float64  // commands in the queue, multiplied by seconds
+	length  int      // of the queue, up to since
+	since   time.Duration
+	dirty   bool // length may have changed
 }
 
-// sender is a worker that has commands to hand over, in this order, or a
-// command that it keeps.
-type sender struct {
-	from  *station
-	first move
-	rest  []move
-	hold  *hold
-	kept  bool // the worker continues
+// setting is the setting of a stage's knobs.
+type setting struct {
+	discipline string
+	admission  controller.Admission
 }
 
-// hold counts the commands that a command has emitted and that are not handed
-// over yet: its lane is taken until then.
-type hold struct {
-	key  uint32
-	left int
-}
-
-// move is a command on its way to a stage.
-type move struct {
-	edge
-
-	id int32
-}
-
-// line is a queue, whose commands of one lane are given out one after the other
-// if there are lanes.
-type line struct {
-	ready ring.Ring[int32]
-	lifo  bool // the newest goes first
-	lanes []lane
-	n     int // commands, also those whose lane is taken
-}
-
-type lane struct {
-	taken   bool // a command of it is ready or in hand
-	waiting ring.Ring[int32]
-}
-
-// push adds a command.
-func (l *line) push(id int32, key uint32) {
-	l.n++
-	if at := l.lane(key); at != nil {
-		if at.taken {
-			at.waiting.Push(id)
-			return
-		}
-		at.taken = true
+func (p *process) newStation(n *node) *station {
+	r := p.run
+	s := &station{node: n, run: r, process: p, since: r.now, moved: make([]uint64, len(r.nodes))}
+	s.set = setting{discipline: queue.FIFO{}.Name(), admission: n.Admission}
+	if n.Discipline != nil {
+		s.set.discipline = n.Discipline.Name()
 	}
-	l.ready.Push(id)
+	s.inbox = inbox.New(n.config())
+	s.inbox.Owner, s.inbox.Place = s, n.id
+	p.pipeline.Attach(s.inbox)
+	s.inbox.Phases().Open()
+	return s
 }
 
-// pop takes the next command out, if one is ready.
-func (l *line) pop() (id int32, ok bool) {
-	if l.ready.Len() == 0 {
-		return 0, false
+// config is the configuration of a stage's inbox, as the options of package
+// stage make it.
+func (n *node) config() inbox.Config {
+	cfg := inbox.Config{
+		Name: n.Name, Capacity: n.Capacity, Batch: n.Batch, TTL: n.TTL, Instances: n.Instances, Discipline: n.Discipline,
+		Retry: inbox.Retry{Attempts: 1}, StreakEnds: time.Minute,
 	}
-	l.n--
-	if l.lifo {
-		var newest [1]int32
-		l.ready.PopBackInto(newest[:])
-		return newest[0], true
+	if n.Reject {
+		cfg.Overflow = inbox.Reject
 	}
-	return l.ready.Pop(), true
-}
-
-// discipline returns the name of the order.
-func (l *line) discipline() string {
-	if l.lifo {
-		return "lifo"
+	if n.Rate.PerSecond > 0 {
+		cfg.Rate = rate.Limit{N: 1, Per: time.Duration(1e9 / n.Rate.PerSecond), Burst: max(n.Rate.Burst, 1)}
 	}
-	return "fifo"
-}
-
-// oldest returns the command that has been ready for longest, if there is one.
-func (l *line) oldest() (id int32, ok bool) {
-	if l.ready.Len() == 0 {
-		return 0, false
+	if x := n.Retry; x.Attempts > 1 {
+		cfg.Retry = inbox.Retry{Attempts: x.Attempts, Backoff: x.Pause, Max: x.Longest, Jitter: x.Jitter, Budget: x.Budget}
 	}
-	return *l.ready.At(0), true
-}
-
-// release ends the turn of a command that was popped: the next one of its lane
-// is ready.
-func (l *line) release(key uint32) {
-	at := l.lane(key)
 	switch {
-	case at == nil:
-	case at.waiting.Len() > 0:
-		l.ready.Push(at.waiting.Pop())
-	default:
-		at.taken = false
+	case n.Lanes > 0:
+		cfg.Key = func(load any) uint64 { return 1 + uint64(load.(*task).key)%uint64(n.Lanes) }
+	case n.Fair != nil:
+		cfg.Share = func(load any) line.Rank {
+			t := load.(*task)
+			return line.Rank{Key: 1 + uint64(t.source), Order: int64(t.weight)}
+		}
+		cfg.AtOnce, cfg.KeyCapacity = n.Fair.AtOnce, n.Fair.Capacity
+		if cfg.KeyCapacity == 0 {
+			cfg.KeyCapacity = line.QuarterOfCapacity
+		}
+	}
+	return cfg
+}
+
+// changed notes that the length of the queue may have changed.
+func (s *station) changed() {
+	if !s.dirty {
+		s.dirty = true
+		s.run.dirty = append(s.run.dirty, s)
 	}
 }
 
-func (l *line) lane(key uint32) *lane {
-	if len(l.lanes) == 0 {
-		return nil
-	}
-	return &l.lanes[key%uint32(len(l.lanes))]
-}
-
-// touch counts the time up to now. It is called before the counted numbers
-// change.
+// touch counts the commands in the queue up to now.
 func (s *station) touch() {
-	passed := s.run.now - s.since
-	if passed == 0 {
-		return
-	}
+	s.queued += (s.run.now - s.since).Seconds() * float64(s.length)
 	s.since = s.run.now
-	s.totals.Busy += passed * time.Duration(s.busy)
-	s.totals.Blocked += passed * time.Duration(s.blocked)
-	s.totals.Idle += passed * time.Duration(max(s.workers-s.busy-s.blocked, 0))
-	s.queued += passed.Seconds() * float64(s.queue.n)
 }
 
-// free returns how many more commands the station can take.
-func (s *station) free() int {
-	free := s.capacity - s.queue.n - s.kept
-	if s.limit > 0 {
-		free = min(free, s.limit-s.load())
-	}
-	return free
-}
-
-// load returns how many commands are here, queued or not.
-func (s *station) load() int { return s.queue.n + s.busy + s.blocked + s.kept }
-
-// half returns how many slots must be free before waiting workers get some.
-func (s *station) half() int {
-	size := s.capacity
-	if s.limit > 0 {
-		size = min(size, s.limit)
-	}
-	return (max(size-s.kept, 1) + 1) / 2
-}
-
-// submit takes a command of a source, lets it wait in line, or refuses it.
-func (s *station) submit(id int32) {
-	s.run.commands[id].at = s.run.now
-	switch {
-	case !s.process.rate.take(s.run.now) || !s.rate.take(s.run.now):
-		s.totals.Rejected++
-		s.run.refuse(s.run.commands[id].message)
-		s.run.free(id)
-	case s.waiters.Len() == 0 && s.senders.Len() == 0 && s.free() > 0:
-		s.accept(id)
-	case s.Reject && s.run.fleet == nil:
-		s.totals.Rejected++
-		s.run.refuse(s.run.commands[id].message)
-		s.run.free(id)
-	default:
-		s.waiters.Push(id)
-	}
-}
-
-// accept queues a command.
-func (s *station) accept(id int32) {
-	s.touch()
-	s.totals.Accepted++
-	s.run.commands[id].since = s.run.now
-	s.queue.push(id, s.run.keyOf(id))
-	if s.queue.n >= s.capacity && !s.full {
-		s.full = true
-		s.process.notify(s.id)
-	}
-	s.serve()
-}
-
-// take queues a command that a worker hands over.
-func (s *station) take(from *station, id int32) {
-	s.moved[from.id]++
-	s.accept(id)
-}
-
-// expire sheds the commands that have waited for too long.
-func (s *station) expire() {
-	dropped := false
-	for s.sojourn > 0 {
-		id, ok := s.queue.oldest()
-		if !ok || s.run.now-s.run.commands[id].since <= s.sojourn {
-			break
-		}
-		dropped = true
-		s.touch()
-		s.queue.ready.Pop()
-		s.queue.n--
-		s.totals.Shed++
-		s.waits.Record(s.run.now-s.run.commands[id].since, 1)
-		s.queue.release(s.run.keyOf(id))
-		s.run.shed(id)
-	}
-	if dropped {
-		s.grant()
-	}
-}
-
-// serve has idle workers begin.
-func (s *station) serve() {
-	s.expire()
-	for s.busy+s.blocked < s.workers {
-		s.touch()
-		id, ok := s.queue.pop()
-		if !ok {
-			return
-		}
-		s.begin(id)
-		s.full = s.full && s.queue.n > s.capacity/2
-		s.grant()
-	}
+// offer submits a command of a source.
+func (s *station) offer(c *task) error {
+	err := s.inbox.Senders().Offer(&command.Envelope{Load: c}, s.run.fleet != nil)
+	s.changed()
+	return err
 }
 
 // begin has a worker handle a command.
-func (s *station) begin(id int32) {
-	s.busy++
-	c := &s.run.commands[id]
+func (s *station) begin(w *worker, c *task) {
 	s.wait.record(s.run, c.at, s.run.now)
-	s.waits.Record(s.run.now-c.since, 1)
-	c.station, c.since = s, s.run.now
-	d := min(max(s.Service.Draw(s.service), 0), longest)
+	w.began, w.paused = s.run.now, s.Waits == nil
+	d := s.draw()
 	if s.Computes && s.process.cpu.cores > 0 {
-		s.process.cpu.add(s.run, id, d)
+		s.process.cpu.add(s.run, w, d)
 		return
 	}
-	s.run.calendar.enter(event{at: s.run.now + d, kind: finished, id: id, gen: c.gen})
+	s.run.calendar.enter(event{at: s.run.now + d, kind: finished, id: w.id, gen: w.gen})
 }
 
-// finish ends the handling of a command, and has its worker hand over the
-// commands that it emits.
-func (s *station) finish(id int32) {
-	s.touch()
-	s.busy--
-	s.latency.record(s.run, s.run.commands[id].at, s.run.now)
-	s.works.Record(s.run.now-s.run.commands[id].since, 1)
-	key, moves := s.run.keyOf(id), s.run.moves[:0]
-	for _, e := range s.emit {
-		for range s.emits(e.share) {
-			moves = append(moves, move{e, s.run.child(id)})
+// draw returns how long the next handler takes.
+func (s *station) draw() time.Duration {
+	if t, ok := s.Service.(Trace); ok {
+		d := t[s.traced%len(t)]
+		s.traced++
+		return min(d, longest)
+	}
+	return min(max(s.Service.Draw(s.service), 0), longest)
+}
+
+// computed has a handler that has computed wait, if it does, and end.
+func (w *worker) computed() {
+	if w.paused {
+		w.finish()
+		return
+	}
+	w.paused = true
+	d := min(max(w.at.Waits.Draw(w.at.pauses), 0), longest)
+	w.run.calendar.enter(event{at: w.run.now + d, kind: finished, id: w.id, gen: w.gen})
+}
+
+// answer ends a handler without an error: the command goes on, or ends.
+func (s *station) answer(w *worker, e *command.Envelope, c *task) {
+	s.latency.record(s.run, c.at, s.run.now)
+	for _, to := range s.emit {
+		for range s.emits(to.share) {
+			child := s.run.child(c)
+			w.tally.Emitted++
+			w.load(to, command.Emitted(child, nil, s.id))
 		}
 	}
-	if e, ok := s.route(); ok {
-		s.totals.Forwarded++
-		moves = append(moves, move{e, id})
-	} else {
-		s.totals.OK++
-		s.run.drop(id)
+	to, ok := s.route()
+	if !ok {
+		w.tally.OK++
+		s.run.drop(c)
+		return
 	}
-	s.run.moves = moves
-	switch left := s.handOver(moves); {
-	case len(left) == 0:
-		s.queue.release(key)
-	case len(s.next) > 1 && s.kept < s.capacity:
-		s.keep(left, key)
-	default:
-		s.blocked++
-		s.process.stations[left[0].to].senders.Push(sender{from: s, first: left[0], rest: slices.Clone(left[1:]), hold: &hold{key, 1}})
-	}
-	s.serve()
-	if s.limit > 0 {
-		s.grant()
-	}
+	w.tally.Forwarded++
+	c.at = s.run.now
+	var on command.Envelope
+	on.Continue(c, e)
+	w.load(to, on)
 }
 
 // emits returns how many commands an edge gets.
@@ -323,112 +186,111 @@ func (s *station) route() (e edge, ok bool) {
 	return edge{}, false
 }
 
-// handOver hands commands of one of the workers over, and returns the commands
-// that are left. A worker waits for the first of them; one whose stage leads to
-// several others tries all.
-func (s *station) handOver(moves []move) (left []move) {
-	for i, m := range moves {
-		to := s.process.stations[m.to]
-		s.run.commands[m.id].at = s.run.now
-		switch {
-		case m.back || to.senders.Len() == 0 && to.free() > 0:
-			to.take(s, m.id)
-		case to.Reject:
-			to.totals.Shed++
-			s.run.shed(m.id)
-		case len(s.next) > 1:
-			left = append(left, m)
-		default:
-			return moves[i:]
+// scale sets the number of the station's own workers.
+func (s *station) scale(n int) {
+	own := s.inbox.Workers()
+	if more := n - s.want; more > 0 {
+		for range more - own.Unshrink(more) {
+			w := s.run.newWorker(s.process, s, nil)
+			if s.inbox.Instances().Claim(&w.Member) {
+				w.Instance = w
+			}
+			own.Join(&w.Member, false)
+			s.run.wake(w)
 		}
+	} else if more < 0 {
+		own.Shrink(-more)
 	}
-	return left
+	s.want = n
+	s.changed()
 }
 
-// keep makes commands wait for full stages while their worker continues.
-func (s *station) keep(left []move, key uint32) {
-	h := &hold{key, len(left)}
-	s.kept += len(left)
-	for _, m := range left {
-		s.process.stations[m.to].senders.Push(sender{from: s, first: m, hold: h, kept: true})
-	}
-}
-
-// grant gives free slots to workers and sources that wait for them: to workers
-// when half of the queue is free, and in turns if both wait.
-func (s *station) grant() {
-	if s.senders.Len() > 0 && s.free() < s.half() {
-		return
-	}
-	for s.free() > 0 {
-		switch {
-		case s.waiters.Len() > 0 && (s.senders.Len() == 0 || s.outside):
-			s.outside = false
-			s.accept(s.waiters.Pop())
-		case s.senders.Len() > 0:
-			s.outside = true
-			w := s.senders.Pop()
-			s.take(w.from, w.first.id)
-			w.from.handedOver(&w)
-		default:
-			return
-		}
-	}
-}
-
-// handedOver has a worker go on of which a stage ahead has taken the first
-// command.
-func (s *station) handedOver(w *sender) {
-	s.touch()
-	if w.kept {
-		s.kept--
-	} else if left := s.handOver(w.rest); len(left) > 0 {
-		to := &s.process.stations[left[0].to].senders
-		again := sender{from: s, first: left[0], rest: slices.Clone(left[1:]), hold: w.hold}
-		if left[0].to == w.first.to { // it keeps its place
-			to.PushFront([]sender{again})
-		} else {
-			to.Push(again)
-		}
-		return
-	} else {
-		s.blocked--
-	}
-	if w.hold.left--; w.hold.left == 0 {
-		s.queue.release(w.hold.key)
-	}
-	s.serve()
-	s.grant()
-}
-
-// simulated lists the knobs that a policy may claim.
-var simulated = []controller.Knob{
-	controller.KnobWorkers, controller.KnobCapacity, controller.KnobLimit, controller.KnobSojourn, controller.KnobDiscipline,
-	controller.KnobRate,
-}
-
-// apply applies a decision, and reports false if it is not simulated.
+// apply applies a decision about a knob of the station, and reports false if it
+// is not simulated.
 func (s *station) apply(c controller.Change) bool {
-	s.touch()
+	defer s.changed()
+	adjust := func(change func(k *inbox.Knobs)) { s.inbox.Settings().Adjust(change) }
 	switch c.What {
-	case controller.KnobWorkers:
-		s.workers = c.After.(int)
-		s.serve()
 	case controller.KnobCapacity:
-		s.capacity = c.After.(int)
-		s.grant()
-	case controller.KnobLimit:
-		s.limit = c.After.(int)
-		s.grant()
-	case controller.KnobRate:
-		s.rate.set(c.After.(controller.Rate), s.run.now)
+		adjust(func(k *inbox.Knobs) { k.Capacity = c.After.(int) })
+	case controller.KnobInstances:
+		adjust(func(k *inbox.Knobs) { k.Instances = c.After.(int) })
+	case controller.KnobPriority:
+		adjust(func(k *inbox.Knobs) { k.Priority = c.After.(int) })
+	case controller.KnobBatch:
+		b := c.After.(controller.Batch)
+		adjust(func(k *inbox.Knobs) { k.Batch, k.Linger = b.Max, b.Linger })
 	case controller.KnobSojourn:
-		s.sojourn = c.After.(time.Duration)
+		adjust(func(k *inbox.Knobs) { k.Sojourn = uint32(c.After.(time.Duration) / time.Microsecond) })
 	case controller.KnobDiscipline:
-		s.queue.lifo = c.After == "lifo"
-		return c.After == "lifo" || c.After == "fifo"
+		s.order(c.After.(string))
+	case controller.KnobLimit, controller.KnobRate, controller.KnobShed, controller.KnobGate:
+		admit(&s.set.admission, c)
+		s.inbox.Settings().SetAdmission(s.set.admission)
 	default:
 		return false
 	}
 	return true
 }
+
+// order gives the queue a discipline: the discipline of the model if it has
+// that name, with its parameters.
+func (s *station) order(name string) {
+	s.set.discipline = name
+	if s.Discipline != nil && s.Discipline.Name() == name {
+		s.inbox.Settings().Order(s.Discipline)
+	} else if d, err := queue.ByName(name); err == nil { // Settle has checked the name
+		s.inbox.Settings().Order(d)
+	}
+}
+
+func admit(a *controller.Admission, c controller.Change) {
+	switch c.What {
+	case controller.KnobRate:
+		a.Rate = c.After.(controller.Rate)
+	case controller.KnobLimit:
+		a.Limit = c.After.(int)
+	case controller.KnobShed:
+		a.Shed = c.After.(controller.Shed)
+	default:
+		a.Gate, _ = c.After.(controller.Gate)
+	}
+}
+
+// counters are the accounts of an inbox as policies see them.
+func counters(a *inbox.Accounts) controller.Counters {
+	return controller.Counters{
+		Accepted: a.Counts.Accepted, OK: a.Counts.OK, Forwarded: a.Counts.Forwarded, Errors: a.Counts.Errors,
+		Shed: a.Counts.Shed, DeadLettered: a.Counts.DeadLettered, Rejected: a.Counts.Rejected,
+		Busy: a.Counts.BusyTime, Blocked: a.Counts.BlockedTime, Idle: a.Counts.IdleTime,
+		Visits: a.Counts.Visits, EmptyVisits: a.Counts.EmptyVisits,
+	}
+}
+
+// stats returns the stage as policies see it.
+func (s *station) stats(a *inbox.Accounts) controller.StageStats {
+	k := &a.Knobs
+	st := controller.StageStats{
+		ID: controller.StageID(s.id), Name: s.Name, Rank: s.rank, Cyclic: s.cyclic, Next: s.next,
+		QueueLen: a.Due, QueueCap: k.Capacity, OldestWait: a.Queue.Oldest, InHand: a.InBatches, Submitters: a.Queue.Submitters,
+		Busy: a.Workers.Busy, Blocked: a.Workers.Blocked, Stalled: s.pool != nil && a.Stalled,
+		Needs: min(s.Workers, k.Instances), Pool: s.Name, Instances: k.Instances, FreeInstances: max(k.Instances-a.Out, 0),
+		Priority: k.Priority, Discipline: s.set.discipline, Sojourn: time.Duration(k.Sojourn) * time.Microsecond,
+		Batch: controller.Batch{Max: k.Batch, Linger: k.Linger}, Enabled: true, Blocking: !s.Computes || s.Blocking, Quality: 1,
+		Admission: s.set.admission, Priorities: s.inbox.Settings().Priorities(), Total: counters(a),
+	}
+	for from, n := range s.moved {
+		if n > 0 {
+			st.Before, st.Inflows = append(st.Before, controller.StageID(from)), append(st.Inflows, n)
+		}
+	}
+	if s.pool != nil {
+		st.Pool = s.pool.name
+	} else {
+		st.Workers, st.MinWorkers, st.MaxWorkers = s.want, s.Workers, s.Most
+	}
+	return st
+}
+
+// everyInstance is how many instances a stage has that bounds them not.
+const everyInstance = math.MaxInt32

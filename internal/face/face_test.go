@@ -47,7 +47,7 @@ coordination/transport 14
 coordination/monitor 7
 coordination/synchronizer 8
 controller       60
-controller/simulator 24
+controller/simulator 30
 controller/lab   17
 supervisor       60
 adapter/failsafe 11

@@ -33,7 +33,6 @@ internal/rate:
 internal/histogram:
 internal/steer:      controller internal/histogram internal/ring
 controller/leda:    controller
-controller/simulator: controller controller/policy internal/histogram internal/ring internal/steer
 stage/queue:        internal/ring
 stage/reason:
 stage/stats:        internal/histogram stage/reason
@@ -73,6 +72,9 @@ internal/inbox:      behaviour controller stage/queue stage/reason stage/stats
                     internal/backoff internal/command internal/forecast internal/gate internal/handling internal/histogram internal/line internal/link internal/plain internal/plain/apart internal/pool internal/rate
                     internal/streak internal/yield
 internal/version:   behaviour internal/crash internal/inbox internal/plain
+
+controller/simulator: controller controller/policy stage/queue
+                    internal/command internal/histogram internal/inbox internal/line internal/rate internal/ring internal/steer
 
 -- first
 worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/crash internal/handling internal/inbox internal/line internal/link internal/plain internal/stacks
