@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/simulator"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 const (
@@ -20,7 +22,7 @@ func run(t *testing.T, m simulator.Model) *simulator.Result {
 	t.Helper()
 	r, err := simulator.Run(t.Context(), m)
 	require.NoError(t, err)
-	require.Equal(t, r.Arrived, r.Done+r.Shed+r.Refused+r.InFlight, "the law")
+	require.Equal(t, r.Arrived, r.Done+r.Shed+r.Failed+r.Refused+r.InFlight, "the law")
 	return r
 }
 
@@ -42,8 +44,15 @@ func network(rate float64, stages ...simulator.Stage) simulator.Model {
 	}
 	return simulator.Model{
 		Length: time.Duration(60_000/max(rate, 1)) * second, Warmup: 1000 * second, Stages: stages,
-		Sources: []simulator.Source{{To: stages[0].Name, Load: simulator.Steady(rate)}},
+		Sources: sourceOf(rate, stages),
 	}
+}
+
+func sourceOf(rate float64, stages []simulator.Stage) []simulator.Source {
+	if len(stages) == 0 {
+		return nil
+	}
+	return []simulator.Source{{To: stages[0].Name, Load: simulator.Steady(rate)}}
 }
 
 func behind(m simulator.Model, f simulator.Fleet) simulator.Model {
@@ -90,7 +99,7 @@ func pk(rho, scv float64) float64 { return 1 + rho*(1+scv)/2/(1-rho) }
 // The simulator agrees with what queueing theory knows exactly: the known value is in the interval of 99.9 % confidence of
 // ten independent runs (Student's t, 9 degrees of freedom), and the interval is narrow, so that a wrong simulator would
 // fail.
-func TestItAgreesWithClosedForms(t *testing.T) {
+func TestT22_ItAgreesWithClosedForms(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("it takes some seconds for runs that are long enough")
 	}
@@ -167,6 +176,36 @@ func TestItAgreesWithClosedForms(t *testing.T) {
 			behind(one(0.8, simulator.Stage{Service: simulator.Constant(0), Workers: many}), simulator.Fleet{Hop: second, Delay: 2 * second}),
 			latency, pk(0.8, 0) + 2, 0.03,
 		},
+		"M/M/1 at 95 of 100":           {one(0.95, simulator.Stage{}), latency, 20, 0.4},
+		"M/H2/1, a squared CV of four": {one(0.8, simulator.Stage{Service: simulator.HyperExponential{Mean: second, CV: 2}}), latency, 11, 0.2},
+		"M/H2/1, a squared CV of ten":  {one(0.8, simulator.Stage{Service: simulator.HyperExponential{Mean: second, CV: math.Sqrt(10)}}), latency, 23, 0.3},
+		"Erlang's B": { // a limit of as many commands as there are workers leaves no place to wait
+			one(8, simulator.Stage{Workers: 10, Reject: true, Admission: controller.Admission{Limit: 10}}), lost, 0.121661, 0.04,
+		},
+		"Cobham, the first of two classes":  {classes(), of(0), 1 + 1.3333, 0.05},
+		"Cobham, the second of two classes": {classes(), of(1), 1 + 6.6667, 0.15},
+		"a Jackson tandem": {
+			network(0.8, simulator.Stage{Name: "a", Service: simulator.Exponential(second), Forward: []simulator.Edge{{"b", 1}}},
+				simulator.Stage{Name: "b", Service: simulator.Exponential(second * 4 / 5), Forward: []simulator.Edge{{"c", 1}}},
+				simulator.Stage{Name: "c", Service: simulator.Exponential(second / 2)}),
+			latency, 8.0556, 0.06,
+		},
+		"the newest first is M/M/1, too": {one(0.8, simulator.Stage{Discipline: queue.LIFO{}}), latency, 5, 0.08},
+		"bounded Pareto with processor sharing": {
+			computing(one(0.8/m1, simulator.Stage{Workers: many, Computes: true, Service: pareto}), 1), latency, m1 * 5, 0.1,
+		},
+		"a handler that waits when it has computed": {
+			computing(one(0.8, simulator.Stage{Workers: many, Computes: true, Waits: simulator.Exponential(2 * second)}), 1), latency, 5 + 2, 0.06,
+		},
+		"a rate is M/D/1": {
+			one(0.8, simulator.Stage{Workers: many, Service: simulator.Constant(0), Rate: controller.Rate{PerSecond: 1, Burst: 1}}), latency, pk(0.8, 0) - 1, 0.08,
+		},
+		"retries are feedback": {
+			one(0.6, simulator.Stage{Fails: 0.25, Retry: simulator.Retry{Attempts: 100}}), latency, 4 / 0.6, 0.09,
+		},
+		"exhaustive visits of one worker are M/M/1": {polled(controller.VisitPlan{}), latency, 5, 0.09},
+		"gated visits of one worker are M/M/1":      {polled(controller.VisitPlan{Gating: controller.Gated}), latency, 5, 0.09},
+		"one queue of three stages is M/M/1":        {pooled(simulator.Pool{Dispatch: controller.SharedFIFO}), latency, 5, 0.09},
 		"partitions": {
 			behind(one(4, simulator.Stage{Workers: many}), simulator.Fleet{Processes: 3, Partitions: 8}), latency, 2, 0.02,
 		},
@@ -186,6 +225,37 @@ func TestItAgreesWithClosedForms(t *testing.T) {
 			require.LessOrEqual(t, half, c.within*c.want, "the interval is too wide to find a fault")
 		})
 	}
+}
+
+// classes is M/M/1 with two classes of as many commands each, of which the first one goes first.
+func classes() simulator.Model {
+	m := one(0.4, simulator.Stage{Discipline: queue.Priority{}})
+	m.Length = 75_000 * second
+	m.Sources = append(m.Sources, m.Sources[0])
+	m.Sources[0].Priority = 1
+	return m
+}
+
+func of(source int) func(*simulator.Result) float64 {
+	return func(r *simulator.Result) float64 { return r.Sources[source].Latency.Mean().Seconds() }
+}
+
+// polled is one worker that visits three stages.
+func polled(visit controller.VisitPlan) simulator.Model {
+	return pooled(simulator.Pool{Dispatch: controller.Polled, Visit: visit})
+}
+
+// pooled is three stages with one worker and a load each.
+func pooled(x simulator.Pool) simulator.Model {
+	m := network(0.8 / 3)
+	m.Length = 75_000 * second
+	x.Name = "shared"
+	m.Pools = []simulator.Pool{x}
+	for _, name := range []string{"a", "b", "c"} {
+		m.Stages = append(m.Stages, simulator.Stage{Name: name, Service: simulator.Exponential(second), Capacity: 1 << 20, Pool: "shared"})
+		m.Sources = append(m.Sources, simulator.Source{To: name, Load: simulator.Steady(0.8 / 3)})
+	}
+	return m
 }
 
 // paretoMoment is a moment of a bounded Pareto distribution, in seconds.

@@ -107,5 +107,5 @@ func ExampleSample() {
 	// 33 a second done by 1.0 processes; latency 203ms on average, 730ms for 99 of 100, 843ms at most
 	// stage  workers  busy  blocked  queue  wait   99 of 100
 	// query  4.0      20%   0.0      6.0    179ms  700ms
-	// arrived 20988 = done 20011 + shed 0 + refused 885 + in flight 92; delivered again 0
+	// arrived 20988 = done 20011 + shed 0 + failed 0 + refused 885 + in flight 92; delivered again 0
 }
