@@ -48,6 +48,7 @@ coordination/monitor 7
 coordination/synchronizer 8
 controller       60
 controller/simulator 30
+controller/race 9
 controller/lab   17
 supervisor       60
 adapter/failsafe 11

@@ -75,6 +75,7 @@ internal/version:   behaviour internal/crash internal/inbox internal/plain
 
 controller/simulator: controller controller/policy stage/queue
                     internal/command internal/histogram internal/inbox internal/line internal/rate internal/ring internal/steer
+controller/race:    controller controller/simulator
 
 -- first
 worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/crash internal/handling internal/inbox internal/line internal/link internal/plain internal/stacks
