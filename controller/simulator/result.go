@@ -45,7 +45,7 @@ type Result struct {
 // run; all else begins with the end of the warm-up.
 type StageResult struct {
 	Name        string
-	Accepted    uint64 // commands, each delivery of a message counted
+	Accepted    uint64 // commands that were not shed, each delivery of a message counted
 	Handled     uint64
 	Refused     uint64  // commands that found the queue full, if it has Reject, or that a gate refused
 	Retries     uint64  // tries after the first one of a command
@@ -170,7 +170,7 @@ type totals struct {
 func (t *totals) add(s *station, a *inbox.Accounts) {
 	s.touch()
 	c := counters(a)
-	t.accepted += c.Accepted
+	t.accepted += c.Accepted - c.Shed
 	t.handled += s.handled
 	t.refused += c.Rejected + c.Shed
 	t.tried += a.Counts.Retries
