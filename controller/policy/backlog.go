@@ -149,12 +149,13 @@ func (p Backlog) wanted(work, fill float64, workers int) int {
 // needed returns how many workers there must be, given the number of busy ones.
 func (p Backlog) needed(busy float64) int { return whole(busy / p.Utilization) }
 
-// whole rounds up to a number of workers.
+// whole rounds up to a number of workers. The error of a division, such as of
+// 0.7000000000000001 by 0.7, is no worker.
 func whole(n float64) int {
 	if !(n > 0) { // or not a number
 		return 0
 	}
-	return int(math.Ceil(min(n, math.MaxInt32)))
+	return int(math.Ceil(min(n*(1-1e-9), math.MaxInt32)))
 }
 
 // Claims returns the number of workers: Backlog decides nothing else.

@@ -248,7 +248,7 @@ func TestDS2SharesAsAModelDoes(t *testing.T) {
 		need, wants, have, left := make([]float64, len(stages)), make([]int, len(stages)), make([]int, len(stages)), budget
 		for i, fl := range flows {
 			need[i] = float64(fl.handled) * fl.each.Seconds() / 10
-			wants[i] = min(max(int(math.Ceil(need[i]/0.7)), 1), f.stages[i].MaxWorkers)
+			wants[i] = min(max(int(math.Ceil(need[i]/0.7*(1-1e-9))), 1), f.stages[i].MaxWorkers)
 			have[i] = 1
 			left--
 		}
