@@ -78,6 +78,8 @@ func (r *row) prepared(m simulator.Model) (simulator.Model, error) {
 		m.Stages[i].Workers, m.Stages[i].Most = 1, max(r.Configuration.Each*len(m.Stages), 1)
 		if r.Configuration.Each > 0 {
 			m.Stages[i].Workers = min(r.Configuration.Each, m.Stages[i].Most)
+		} else {
+			m.Stages[i].Instances = max(r.Configuration.Pool, 1) // any thread of the pool may be at any stage
 		}
 	}
 	return m, nil
