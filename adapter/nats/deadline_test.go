@@ -48,6 +48,13 @@ const (
 	exact = time.Hour
 )
 
+// soon is a deadline that a busy machine meets. The time of a message begins when the server has it, after its publisher's. It has passed after
+// the time past, from when the server has the message, if the process has asked the server for its time within twice the difference.
+const (
+	soon = 5 * time.Second
+	past = soon + 2*time.Second
+)
+
 func TestADeadlineTravelsWithAMessage(t *testing.T) {
 	t.Parallel()
 	conn := embed(t, t.TempDir(), nats.Store{})
@@ -69,9 +76,9 @@ func TestAMessageWhoseDeadlinePassesInTheServerIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{})
 	for i := range 100 {
-		require.NoError(t, numbers.Publish(within(t, 5*time.Second), "", i))
+		require.NoError(t, numbers.Publish(within(t, soon), "", i))
 	}
-	time.Sleep(5 * time.Second)
+	time.Sleep(past)
 	p := newPipeline(t, stage.Sink("sink", func(_ context.Context, n int) error {
 		t.Errorf("%d is handled", n)
 		return nil
@@ -115,7 +122,7 @@ func TestADeadlineHoldsForAllDeliveriesOfAMessage(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}), numbers.Feed)
-	require.NoError(t, numbers.Publish(within(t, 5*time.Second), "", 1))
+	require.NoError(t, numbers.Publish(within(t, soon), "", 1))
 	expired(t, numbers, 1)
 	require.Len(t, handled, 1)
 }
@@ -221,13 +228,13 @@ func TestACommandForAStageElsewhereWhoseDeadlinePassesIsADeadLetterThere(t *test
 		t.Errorf("%d is handled", n)
 		return nil
 	})
-	ctx := within(t, 10*time.Second)
+	ctx := within(t, soon)
 	for k := range 10 {
 		require.NoError(t, near.Submit(ctx, k))
 	}
 	far := inlet(t, conn, "test_far", nats.Options[int]{})
 	eventualStatus(t, far, func(s nats.Status) bool { return s.Pending == 10 })
-	<-ctx.Done()
+	time.Sleep(past)
 	startFar()
 	expired(t, far, 10)
 }
@@ -248,9 +255,8 @@ func TestACallOfAStageElsewhereHasTheDeadlineOfItsCaller(t *testing.T) {
 func TestALetterThatIsTriedAgainHasNoDeadline(t *testing.T) {
 	t.Parallel()
 	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{})
-	ctx := within(t, 5*time.Second)
-	require.NoError(t, numbers.Publish(ctx, "", 1))
-	<-ctx.Done()
+	require.NoError(t, numbers.Publish(within(t, soon), "", 1))
+	time.Sleep(past)
 	handled := make(chan bool, 10)
 	newPipeline(t, stage.Sink("sink", func(ctx context.Context, _ int) error {
 		_, limited := ctx.Deadline()
