@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,12 +49,21 @@ func TestTheTablesHaveTheRowsOfTheDissertation(t *testing.T) {
 	}
 }
 
+// modelOnce returns the figures of the model, which take some seconds.
+var modelOnce = sync.OnceValues(func() (*modelled, error) {
+	b, err := read()
+	if err != nil {
+		return nil, err
+	}
+	return b.model(context.Background(), 1)
+})
+
 // measured returns a result with figures that are invented: those of the dissertation, each 1 % larger.
 func measured(t *testing.T) *Result {
 	t.Helper()
 	b, err := read()
 	require.NoError(t, err)
-	model, err := b.model(t.Context(), 1)
+	model, err := modelOnce()
 	require.NoError(t, err)
 	r := &Result{
 		Options: Scaled(), book: b, model: model, runs: [2]int{3, 1}, shorter: 250, machine: "a machine", took: time.Minute,
