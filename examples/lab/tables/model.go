@@ -72,6 +72,11 @@ func (m *modelled) of(t *table, r *row, figure string) values {
 // time, and each visit is an event: one row takes the model minutes.
 var errPolls = errors.New("its workers look into empty queues all the time, which takes the model minutes")
 
+// errPools says why the web server's rows with a pool are left out. Its slow
+// stage gets one thread of the pool in the model, and all threads in the
+// dissertation's program.
+var errPools = errors.New("the web server's model has no threads that are shared by all stages")
+
 // prepared returns a model with the policy and the workers of a row.
 func (r *row) prepared(m simulator.Model) (simulator.Model, error) {
 	if name, _, _ := strings.Cut(r.Configuration.Policy, ":"); name == "dbr" {
@@ -148,9 +153,9 @@ func batch(n int) simulator.Load {
 // threads of its row divided by that rate. As in the dissertation no
 // connections are accepted once a number of them is open.
 func (b *book) modelWeb(ctx context.Context, r *row, seed uint64) (times, rates map[string]float64, err error) {
-	threads, capacity := r.Configuration.Pool, b.Capacity
-	if threads == 0 {
-		threads = r.Configuration.Each
+	threads, capacity := r.Configuration.Each, b.Capacity
+	if r.Configuration.Pool > 0 {
+		return nil, nil, errPools
 	}
 	if threads == 2 {
 		capacity = b.table("5.3").row("seda-10").Reported["mean"]
