@@ -2,12 +2,12 @@ package tables
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/controller/simulator"
 )
 
@@ -68,23 +68,20 @@ func (m *modelled) of(t *table, r *row, figure string) values {
 	return m.figures[t.ID][cellKey(r.ID, figure)]
 }
 
-// errPolls says why a policy is left out. Its workers visit empty queues all the
-// time, and each visit is an event: one row takes the model minutes.
-var errPolls = errors.New("its workers look into empty queues all the time, which takes the model minutes")
-
-// errPools says why the web server's rows with a pool are left out. Its slow
-// stage gets one thread of the pool in the model, and all threads in the
-// dissertation's program.
-var errPools = errors.New("the web server's model has no threads that are shared by all stages")
+// orderEvery is how long an order of DBR lasts in the model. The default orders
+// the stages anew after each round, so each round of threads without work is an
+// event of the controller, and a row takes the model minutes.
+const orderEvery = 100 * time.Millisecond
 
 // prepared returns a model with the policy and the workers of a row.
 func (r *row) prepared(m simulator.Model) (simulator.Model, error) {
-	if name, _, _ := strings.Cut(r.Configuration.Policy, ":"); name == "dbr" {
-		return m, errPolls
-	}
 	p, err := r.Configuration.shared(1)
 	if err != nil {
 		return m, err
+	}
+	if d, ok := p.(policy.DBR); ok {
+		d.Interval = orderEvery
+		p = d
 	}
 	m.Policy = p
 	for i := range m.Stages {
@@ -153,9 +150,9 @@ func batch(n int) simulator.Load {
 // threads of its row divided by that rate. As in the dissertation no
 // connections are accepted once a number of them is open.
 func (b *book) modelWeb(ctx context.Context, r *row, seed uint64) (times, rates map[string]float64, err error) {
-	threads, capacity := r.Configuration.Each, b.Capacity
-	if r.Configuration.Pool > 0 {
-		return nil, nil, errPools
+	threads, capacity := r.Configuration.Pool, b.Capacity
+	if threads == 0 {
+		threads = r.Configuration.Each
 	}
 	if threads == 2 {
 		capacity = b.table("5.3").row("seda-10").Reported["mean"]
@@ -174,6 +171,7 @@ func (b *book) modelWeb(ctx context.Context, r *row, seed uint64) (times, rates 
 	}
 	for i := range m.Stages {
 		m.Stages[i].Capacity = 2 * b.Requests
+		m.Stages[i].Computes = true // policies of visits leave stages alone whose handlers wait
 	}
 	if m, err = r.prepared(m); err != nil {
 		return nil, nil, err
