@@ -39,8 +39,8 @@ import (
 //
 //	capacity = least, over the pools, of workers · commands done / busy time
 //
-// over the last second or so, and no more than what was done divided by the CPU
-// usage. It is known before an overload. Of Within, the handlers need the sum of
+// over the last second or so, and no more than the commands done divided by the
+// CPU usage. It is known before an overload. Of Within, the handlers need the sum of
 // their percentiles along the longest path; the wait may have the rest:
 //
 //	wait  = Within - sum of percentiles
@@ -48,9 +48,9 @@ import (
 //	rate  = capacity + (most - commands in flight) / wait
 //	burst = capacity · wait / 2
 //
-// The percentile is extrapolated from the mean and the 90th percentile, as that
-// of an exponential time. The second term of the rate corrects what the first
-// one has wrong: by Little's law the commands in flight are the capacity times
+// The percentile is extrapolated from the mean and the 90th percentile, as if
+// the time were exponential. The second term of the rate corrects errors of the
+// first one: by Little's law the commands in flight are the capacity times
 // the response time. It is left out while they are within three tenths of most. The
 // trust is 1; it falls by a tenth for each half second in which the measured
 // response time is beyond Within, and rises again by a twentieth.
@@ -65,16 +65,16 @@ import (
 //
 // When commands are refused, Objective looks whether they differ in priority
 // (see queue.Prioritized). Then the least important ones are refused, with
-// stage.ErrPolicy, by a threshold as that of [Shed]; its share follows from the
+// stage.ErrPolicy, by a threshold, as [Shed] does; its share follows from the
 // rate and the offered load at each tick. The door remains behind it.
 //
 // # Commands that wait for too long
 //
 // The door relies on a capacity that may drop, and does not know it at the
 // start. While commands are refused, and while the oldest has waited for longer
-// than wait, the stages that commands enter from outside drop what has waited
-// for longer, as [CoDel] does: the rest of the time would not suffice for its
-// handlers. If one has waited for longer nevertheless, the newest goes first
+// than wait, the stages that commands enter from outside drop the commands that
+// have waited for longer, as [CoDel] does: the rest of the time would not suffice
+// for their handlers. If one has waited for longer nevertheless, the newest goes first
 // until none has for a second. Keep switches both off.
 //
 // # Scope
@@ -83,7 +83,7 @@ import (
 // last answer, and the door is the entry. With Stage it is about the wait and
 // the handler of this one stage, and the door is the entry, too. In
 // pipeline.ControlFor the aim is about the stages of the group, or the one
-// stage, and the door refuses only what is submitted there from outside.
+// stage, and the door refuses only commands that are submitted there from outside.
 //
 // # Weak spots
 //

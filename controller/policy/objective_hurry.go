@@ -7,7 +7,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// hurry drops what has waited for too long in the stages that commands enter,
+// hurry drops commands that have waited for too long in the stages of the entry,
 // while commands are refused or one has waited for too long.
 func (c *objective) hurry(s *controller.Snapshot, d *controller.Decisions) {
 	if c.aim.Keep {

@@ -7,7 +7,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// load is what Objective knows of the stages: what they can do, and how long
+// load is Objective's knowledge of the stages: their capacity, and how long
 // commands take.
 type load struct {
 	stages memory[timing]
@@ -22,7 +22,7 @@ type load struct {
 		workers int
 	} // the pool that limits it
 
-	cpu struct { // what the CPUs can do
+	cpu struct { // the capacity of the CPUs
 		capacity     float64 // a second; 0: it is not known
 		done, passed float64 // since it was last computed
 	}
@@ -44,7 +44,7 @@ type timing struct {
 // spread is the mean and the 90th percentile of a time, in seconds.
 type spread struct{ mean, p90 float64 }
 
-// follow smooths what was measured last.
+// follow smooths the last measure.
 func (x *spread) follow(mean, p90 time.Duration, weight float64) {
 	if *x == (spread{}) {
 		weight = 1
@@ -100,8 +100,8 @@ func (t *timing) measure(st *controller.StageStats, keep float64) (lost float64)
 	return float64(now.Shed) + float64(now.DeadLettered)
 }
 
-// measureCPU estimates what the CPUs can do, from what was done and how busy
-// they were. Handlers that wait are no load for them.
+// measureCPU estimates the capacity of the CPUs, from the commands done and how
+// busy they were. Handlers that wait are no load for them.
 func (l *load) measureCPU(s *controller.Snapshot, done float64) {
 	l.cpu.done += done
 	l.cpu.passed += l.passed
@@ -120,7 +120,7 @@ func (l *load) measureCPU(s *controller.Snapshot, done float64) {
 // size computes the capacity.
 func (l *load) size(s *controller.Snapshot) {
 	if l.done < fewestDone {
-		return // what was known remains
+		return // the known capacity remains
 	}
 	least, grown := math.Inf(1), math.Inf(1)
 	us := l.units.of(s)

@@ -58,8 +58,8 @@ func (w *scaler) choose(c *objective, st *controller.StageStats, now time.Durati
 	return t.climbs
 }
 
-// ln2 is by what the sum of a rate over demandOver, with the weights of an
-// exponential decay, is to be divided.
+// ln2 is the divisor of the sum of a rate over demandOver with the weights of an
+// exponential decay.
 const ln2 = 0.6931
 
 // ask asks a law if its time has come. The stages of the other law look paused
