@@ -12,6 +12,9 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
+// stageLabel is the label with the name of a stage.
+const stageLabel = "stage"
+
 // Source is what a [Collector] reads: a [*pipeline.Pipeline], or a test double.
 // Snapshot may be called by several goroutines at once.
 type Source interface {
@@ -22,14 +25,15 @@ type Source interface {
 // but the descriptions of its metrics, and may be used by several registries
 // and several scrapes at once.
 type Collector struct {
-	source Source
-	ofAll  []series[pipeline.Snapshot]
-	ofOne  []series[stage.Snapshot]
-	ofPool []series[pipeline.Pool]
-	ofFeed []series[pipeline.FeedSnapshot]
-	byWhy  []reasons
-	times  []*prometheus.Desc // of histograms
-	moved  *prometheus.Desc   // of edges
+	source  Source
+	ofAll   []series[pipeline.Snapshot]
+	ofOne   []series[stage.Snapshot]
+	ofPool  []series[pipeline.Pool]
+	ofFeed  []series[pipeline.FeedSnapshot]
+	ofStore []series[pipeline.Letters]
+	byWhy   []reasons
+	times   []*prometheus.Desc // of histograms
+	moved   *prometheus.Desc   // of edges
 }
 
 // NewCollector returns a collector for a pipeline, which need not run yet.
@@ -38,24 +42,31 @@ type Collector struct {
 // refuses a second one of the same name, and the collector of a stopped
 // pipeline can be unregistered. It panics if p is nil.
 func NewCollector(p Source) *Collector {
-	if v := reflect.ValueOf(p); p == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic("prometheus: NewCollector: the pipeline is nil")
-	}
-	labels := prometheus.Labels{"pipeline": p.Snapshot().Pipeline}
+	labels := prometheus.Labels{"pipeline": snapshotOf(p, "NewCollector").Pipeline}
 	times := make([]*prometheus.Desc, len(histograms))
 	for i, h := range histograms {
-		times[i] = prometheus.NewDesc(h.name, h.help, []string{"stage"}, labels)
+		times[i] = prometheus.NewDesc(h.name, h.help, []string{stageLabel}, labels)
 	}
 	return &Collector{
 		source: p,
 		times:  times,
-		moved:  prometheus.NewDesc("golda_edge_moved_total", "Commands that were handed over to another stage.", []string{"stage", "to", "port"}, labels),
-		ofAll:  describe(pipelineMetrics, labels),
-		ofOne:  describe(stageMetrics, labels, "stage"),
-		ofPool: describe(poolMetrics, labels, "pool"),
-		ofFeed: describe(feedMetrics, labels, "feed"),
-		byWhy:  describeReasons(labels),
+		moved: prometheus.NewDesc("golda_edge_moved_total", "Commands that were handed over to another stage.",
+			[]string{stageLabel, "to", "port"}, labels),
+		ofAll:   describe(pipelineMetrics, labels),
+		ofOne:   describe(stageMetrics, labels, stageLabel),
+		ofPool:  describe(poolMetrics, labels, "pool"),
+		ofFeed:  describe(feedMetrics, labels, "feed"),
+		ofStore: describe(letterMetrics, labels, "store"),
+		byWhy:   describeReasons(labels),
 	}
+}
+
+// snapshotOf returns the snapshot of a source. It panics if there is none.
+func snapshotOf(p Source, caller string) pipeline.Snapshot {
+	if v := reflect.ValueOf(p); p == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic("prometheus: " + caller + ": the pipeline is nil")
+	}
+	return p.Snapshot()
 }
 
 // Describe sends the descriptions of all metrics that Collect may send.
@@ -70,6 +81,9 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 		out <- s.desc
 	}
 	for _, s := range c.ofFeed {
+		out <- s.desc
+	}
+	for _, s := range c.ofStore {
 		out <- s.desc
 	}
 	for _, r := range c.byWhy {
@@ -105,6 +119,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	for i := range s.Feeds {
 		send(out, c.ofFeed, &s.Feeds[i], s.Feeds[i].Name)
 	}
+	c.sendLetters(out)
 }
 
 // sendEdges sends the samples of a stage's edges, with the labels pipeline, port,
@@ -173,7 +188,7 @@ type reasons struct {
 func describeReasons(constant prometheus.Labels) []reasons {
 	all := make([]reasons, len(reasonMetrics))
 	for i, m := range reasonMetrics {
-		all[i] = reasons{m, prometheus.NewDesc(m.name, m.help, []string{"stage", "reason"}, constant), nil}
+		all[i] = reasons{m, prometheus.NewDesc(m.name, m.help, []string{stageLabel, "reason"}, constant), nil}
 		for _, why := range m.known {
 			all[i].labels = append(all[i].labels, labelOf(why))
 		}

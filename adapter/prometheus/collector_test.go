@@ -22,7 +22,7 @@ import (
 	"github.com/golda-dev/golda/stage/stats"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite testdata/scrape.txt")
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata/scrape.txt and docs/metrics")
 
 // still is a source whose snapshot never changes.
 type still pipeline.Snapshot
@@ -111,11 +111,11 @@ func TestTheNamesFollowThePrometheusConventions(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-func TestTheOnlyLabelsArePipelineStagePoolFeedReasonToAndPort(t *testing.T) {
-	for _, family := range gather(t, goldaprom.NewCollector(written())) {
+func TestTheOnlyLabelsArePipelineStagePoolFeedStoreReasonToAndPort(t *testing.T) {
+	for _, family := range append(gather(t, goldaprom.NewCollector(written())), gather(t, goldaprom.NewCollector(shop(t)))...) {
 		for _, m := range family.GetMetric() {
 			for _, l := range m.GetLabel() {
-				assert.Contains(t, []string{"pipeline", "stage", "pool", "feed", "reason", "to", "port"}, l.GetName(), family.GetName())
+				assert.Contains(t, []string{"pipeline", "stage", "pool", "feed", "store", "reason", "to", "port"}, l.GetName(), family.GetName())
 			}
 		}
 	}
@@ -225,17 +225,22 @@ func TestAStageIsCollectedWithFewAllocations(t *testing.T) {
 	assert.Less(t, allocs/float64(len(p.Stages)), 40.0, "allocations for each stage")
 }
 
-func TestTheDocumentNamesExactlyTheMetrics(t *testing.T) {
-	page, err := os.ReadFile("doc.go")
+func TestThePageHasExactlyTheMetricsThatTheCollectorDescribes(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
-	named, exported := map[string]string{}, map[string]string{}
-	for _, line := range regexp.MustCompile(`(?m)^//\t(golda_\w+) +(counter|gauge|histogram)`).FindAllStringSubmatch(string(page), -1) {
-		named[line[1]] = line[2]
+	listed, want := map[string]string{}, map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(golda_\\w+)` \\| (?:counter|gauge|histogram) \\| (.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+		listed[row[1]] = row[2]
 	}
-	for _, family := range gather(t, goldaprom.NewCollector(written())) {
-		exported[family.GetName()] = strings.ToLower(family.GetType().String())
+	for _, desc := range described(written()) {
+		m := regexp.MustCompile(`fqName: "(\w+)", help: "([^"]*)"`).FindStringSubmatch(desc)
+		want[m[1]] = m[2]
 	}
-	assert.Equal(t, exported, named)
+	assert.Equal(t, want, listed)
+	for _, family := range gather(t, goldaprom.NewCollector(shop(t))) {
+		kind := strings.ToLower(family.GetType().String())
+		assert.Contains(t, string(page), "| `"+family.GetName()+"` | "+kind+" |")
+	}
 }
 
 func TestACollectorOfNoPipelineSaysSo(t *testing.T) {

@@ -6,7 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -55,4 +58,33 @@ func Example() {
 	// golda_pipeline_in_flight{pipeline="words"} 0
 	// golda_pipeline_replied_total{pipeline="words"} 1
 	// golda_pipeline_shed_total{pipeline="words"} 0
+}
+
+func ExampleAlerts_Rules() {
+	p, err := pipeline.New("words", stage.Sink("count", func(context.Context, string) error { return nil }))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rules := goldaprom.Alerts{Wait: 5 * time.Second, Crashes: 0.001}.Rules(p)
+	for line := range strings.Lines(string(rules)) {
+		if strings.Contains(line, "> 5") || strings.Contains(line, "> 0.001") {
+			fmt.Println(strings.TrimSpace(line)[:31], "…")
+		}
+	}
+	// Output:
+	// golda_stage_oldest_wait_seconds …
+	// rate(golda_stage_crashes_total{ …
+}
+
+func ExampleDashboard() {
+	p, err := pipeline.New("words", stage.Sink("count", func(context.Context, string) error { return nil }))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Grafana imports the file.
+	file := filepath.Join(os.TempDir(), "words.json")
+	fmt.Println(os.WriteFile(file, goldaprom.Dashboard(p), 0o600), os.Remove(file))
+	// Output: <nil> <nil>
 }

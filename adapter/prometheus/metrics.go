@@ -252,6 +252,10 @@ var feedMetrics = []metric[pipeline.FeedSnapshot]{
 		counter, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Restarts) },
 	},
 	{
+		"golda_feed_down", "1 while the source is restarting, away or given up, else 0.",
+		gauge, func(f *pipeline.FeedSnapshot) float64 { return truth(down[f.State]) },
+	},
+	{
 		"golda_feed_position", "Position of the source.",
 		gauge, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Position) },
 	},
@@ -264,6 +268,10 @@ var feedMetrics = []metric[pipeline.FeedSnapshot]{
 		gauge, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Checkpoint) },
 	},
 }
+
+// down are the states in which a feed submits nothing although its source has
+// not ended.
+var down = map[string]bool{"away": true, "restarting": true, "gave up": true}
 
 // poolMetrics are the metrics of a pool of workers that stages share.
 var poolMetrics = []metric[pipeline.Pool]{

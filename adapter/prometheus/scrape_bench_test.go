@@ -26,7 +26,7 @@ import (
 //
 //	go test -run '^$' -bench Scrape -benchmem ./adapter/prometheus
 func BenchmarkScrape(b *testing.B) {
-	for _, n := range []int{5, 500} {
+	for _, n := range []int{5, 1000} {
 		p := line(b, n)
 		collector := goldaprom.NewCollector(p)
 		registry := prometheus.NewRegistry()
