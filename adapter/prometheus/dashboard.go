@@ -160,11 +160,11 @@ func quantile(of string) string {
 	return `histogram_quantile(0.99, sum by (stage, le) (rate(golda_stage_` + of + `_seconds_bucket{$}[$__rate_interval])))`
 }
 
+//nolint:lll // a query is one line
 var edgePanels = []view{
 	{"Handed over", perSecond, lines, [][2]string{{`sum by (stage, to, port) (rate(golda_edge_moved_total{$}[$__rate_interval]))`, "{{stage}} → {{to}} {{port}}"}}},
 }
 
-//nolint:lll // a query is one line
 var feedPanels = []view{
 	{"Submitted and refused", perSecond, lines, [][2]string{
 		{`sum by (feed) (rate(golda_feed_submitted_total{$}[$__rate_interval]))`, "{{feed}}"},
