@@ -23,7 +23,7 @@ BROKERS   = ./adapter/watermill/brokertest
 # raced here anyway. So are the packages that only read the tree, and policies with their simulator, which compute on one goroutine. The packages whose tests
 # take longest come first, so that no processor waits for them at the end.
 ENGINE    = ./pipeline ./adapter/nats $$($(GO) list $(ALL) | \
-	grep -v -e golda/examples/ -e golda/controller$$ -e golda/controller/leda -e golda/controller/policy -e golda/controller/simulator -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
+	grep -v -e golda/examples/ -e golda/controller$$ -e golda/controller/leda -e golda/controller/policy -e golda/controller/race -e golda/controller/simulator -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
 
 # The packages that have benchmarks: others need not be linked to run none.
 MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=brokertest '^func Benchmark' . | xargs -n1 dirname | sort -u)

@@ -89,6 +89,18 @@ func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.P
 	}
 }
 
+// masks returns which of four commands have a caller: all combinations, or some.
+func masks() (all []int) {
+	every := 1
+	if fewer(2) < 2 {
+		every = 5
+	}
+	for mask := 0; mask < 16; mask += every {
+		all = append(all, mask)
+	}
+	return all
+}
+
 // A worker counts commands as forwarded when a later command has a waiting caller; it still holds them when it hangs. Each script
 // is the outcome of four commands; a fifth word makes errors retry.
 func TestCommandsForwardedBeforeAHandlerHangsEndToo(t *testing.T) {
@@ -108,7 +120,7 @@ func TestCommandsForwardedBeforeAHandlerHangsEndToo(t *testing.T) {
 		{"answer", "emit, hang and fail", "answer", "answer"},
 		{"answer", "hang and fail", "answer", "answer", "again"},
 	} {
-		for mask := range 16 {
+		for _, mask := range masks() {
 			t.Run(fmt.Sprintf("%v %04b", script, mask), func(t *testing.T) {
 				eachWay(t, func(t *testing.T, way pipeline.Part) {
 					opts := four()
@@ -172,7 +184,7 @@ func TestEmittedCommandsNeverOutliveACommandThatEndsWhereItEmittedThem(t *testin
 		{"emit and hang", "answer", "answer", "answer"},
 		{"emit and forward", "emit, hang and fail", "answer", "answer"},
 	} {
-		for mask := range 16 {
+		for _, mask := range masks() {
 			t.Run(fmt.Sprintf("%v %04b", script, mask), func(t *testing.T) {
 				eachWay(t, func(t *testing.T, way pipeline.Part) {
 					let := make(chan struct{})

@@ -34,6 +34,7 @@ func fill(ctx context.Context, s *stage.Stage[int]) {
 
 // The first stage forwards to a slow stage with one worker, so more workers for the first stage would not help.
 func TestNoPolicyAddsWorkersToAStageThatIsBlockedDownstream(t *testing.T) {
+	unraced(t)
 	for name, law := range map[string]controller.Policy{
 		"backlog": policy.Backlog{}, "erlda": policy.ERLDA{}, "seda": policy.SEDA{}, "stealing": policy.Stealing{Workers: 9},
 		"seda:cruz": policy.SEDA{Preset: policy.Cruz}, "seda:welsh": policy.SEDA{Preset: policy.Welsh},

@@ -365,7 +365,7 @@ func TestValuesThatAHandlerAddsTravelWithTheCommandsItSubmits(t *testing.T) {
 // If a pipeline feeds itself, each command's context derives from the last one's, and the chain would keep all of them.
 func TestAPipelineThatFeedsItselfDoesNotRetainOldContexts(t *testing.T) {
 	type hopKey struct{}
-	const hops = 20_000
+	hops := fewer(20_000)
 	done := make(chan any)
 	var s *stage.Stage[int]
 	s = stage.Func("self", func(ctx context.Context, n int) behaviour.Outcome {

@@ -503,7 +503,7 @@ func TestADrainAndAReopenAtOnceLeaveAllStagesOpenOrAllClosed(t *testing.T) {
 	p := run(t, parts...)
 	over, cancel := context.WithCancel(t.Context())
 	cancel() // the drain closes the stages and does not wait
-	for range 1000 {
+	for range fewer(1000) {
 		var both sync.WaitGroup
 		both.Go(func() { _ = p.Drain(over) })
 		both.Go(func() { assert.NoError(t, p.Reopen()) })

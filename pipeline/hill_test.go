@@ -18,6 +18,7 @@ import (
 // workers for the stage that asks it, which do as much as 64 would; the stage behind it has the policy of the pipeline.
 // Each query is answered once, and has its own answer.
 func TestHillFindsHowManyWorkersAServerIsWorth(t *testing.T) {
+	unraced(t)
 	synctest.Test(t, func(t *testing.T) {
 		server := make(chan struct{}, 8)
 		var sum, answers, wrong, before atomic.Int64

@@ -237,7 +237,7 @@ func TestHostile08OrderAcrossACrash(t *testing.T) {
 		return behaviour.Forward(b, n)
 	}, stage.Instances(1))
 	p := start(t, a, b, pipeline.Control(shared{controller.SharedFIFO, 4, nil}))
-	for i := range 200_000 {
+	for i := range fewer(200_000) {
 		require.NoError(t, a.Submit(soon(t), i))
 	}
 	require.NoError(t, p.Stop(soon(t)))

@@ -31,6 +31,26 @@ var long = flag.Bool("long", false, "load tests of ten seconds and of a minute")
 // soon a thing that never happens is reported.
 const enough = 2 * time.Minute
 
+// fewer returns how often a load test does what it does: n times, and less often
+// in the short tests with the race detector, which makes each time several
+// times slower and finds the same races.
+func fewer(n int) int {
+	if raced && testing.Short() {
+		return max(n/10, 1)
+	}
+	return n
+}
+
+// unraced skips a test of minutes in virtual time, or of many combinations, in
+// the short tests with the race detector: it computes for long, and other tests
+// run the same code.
+func unraced(t *testing.T) {
+	t.Helper()
+	if raced && testing.Short() {
+		t.Skip("it runs without -race, or without -short")
+	}
+}
+
 // lasting returns how long a load test lasts.
 func lasting(normal, ifLong time.Duration) time.Duration {
 	switch {

@@ -140,6 +140,7 @@ func TestPoisonEndsNoPipelineAndDelaysAGoodCommandByATenthOfASecondAtMost(t *tes
 
 // Each client sends its next bad command as soon as it knows the end of the last one, so there is no end to them.
 func TestClientsThatSendPoisonForEverDelayAGoodCommandByATenthOfASecondAtMost(t *testing.T) {
+	unraced(t)
 	for name := range poisoned() {
 		for _, clients := range []int{4, 20, 100} {
 			t.Run(fmt.Sprint(name, clients), func(t *testing.T) {
@@ -337,6 +338,7 @@ func TestAStageThatCannotStartEndsThePipelineAlsoBesideCrashes(t *testing.T) {
 // The database is away, so handlers crash and no instance can start, while other stages go on. However many workers try, the stage is
 // there again when the database is.
 func TestAStageWhoseResourceIsAwayForLessThanHalfAMinuteGoesOn(t *testing.T) {
+	unraced(t)
 	for name, c := range map[string]struct {
 		away time.Duration
 		opts []stage.Option
@@ -420,6 +422,7 @@ func TestAKeyedStageWhoseFactoryAlwaysPanicsGivesUpOnlyWithALimit(t *testing.T) 
 }
 
 func TestAStageThatCrashesAndCompletesInTurnIsLoggedOnceAMinute(t *testing.T) {
+	unraced(t)
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		var buf bytes.Buffer
 		s := stage.New("s", fn(poison), stage.Workers(1, 1))

@@ -91,6 +91,7 @@ func oneOf(i int, to *stage.Stage[int], handle func(stage, cmd int) error, opts 
 }
 
 func TestStagesThatShareWorkersLoseNothing(t *testing.T) {
+	commands := fewer(4000)
 	for _, workers := range []int{1, 3} {
 		forEachWay(t, workers, func(t *testing.T, law controller.Policy) {
 			entry, parts := line(4, func(_, cmd int) error {
@@ -106,12 +107,12 @@ func TestStagesThatShareWorkersLoseNothing(t *testing.T) {
 				return nil
 			}, stage.Capacity(16))
 			p := run(t, append(parts, pipeline.Control(law))...)
-			for i := range 4000 {
+			for i := range commands {
 				require.NoError(t, entry.Submit(soon(t), i))
 			}
 			require.NoError(t, p.Drain(soon(t)))
 			s := p.Snapshot()
-			require.EqualValues(t, 4000, s.Accepted)
+			require.EqualValues(t, commands, s.Accepted)
 			require.Len(t, s.Pools, 1)
 			require.Equal(t, []string{"s0", "s1", "s2", "s3"}, s.Pools[0].Stages)
 		})
@@ -149,7 +150,7 @@ func TestASharedStageHoldsNoMoreThanItsCapacityAndTheCommandsInHand(t *testing.T
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for i := range 3000 {
+			for i := range fewer(3000) {
 				_ = entry.Submit(context.Background(), i)
 			}
 		}()
@@ -208,7 +209,7 @@ func TestALoopOfStagesThatShareWorkersCannotBlockItself(t *testing.T) {
 		forEachWay(t, workers, func(t *testing.T, law controller.Policy) {
 			first, parts := circuit()
 			p := run(t, append(parts, pipeline.Control(law))...)
-			for range 4000 {
+			for range fewer(4000) {
 				require.NoError(t, first.Submit(soon(t), &lap{}))
 			}
 			require.NoError(t, p.Drain(soon(t)))

@@ -33,7 +33,7 @@ func sheds(t *testing.T, parts ...pipeline.Part) (p *pipeline.Pipeline, shed fun
 }
 
 func TestAHardStopStartsNoGoroutineForEachLetterOfASlowSubscriber(t *testing.T) {
-	const commands = 20_000
+	commands := fewer(20_000)
 	block := make(chan struct{})
 	s := stage.Func("s", echo[int], stage.Capacity(commands))
 	p := start(t, s, pipeline.Grace(0), pipeline.KeepLetters(commands), pipeline.DeadLetters(func(stage.DeadLetter) { <-block }))

@@ -20,6 +20,9 @@ import (
 // A call costs one allocation, its ticket, if the answer is there when the caller has yielded. Otherwise it costs one more,
 // to wait. If the caller's context can end or has values, the context of the handler is another allocation.
 func TestAllocsPerRunOfACallAreOne(t *testing.T) {
+	if raced {
+		t.Skip("it takes long with the race detector, and counts the same")
+	}
 	s := stage.Func("echo", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.OK(p) }, stage.Workers(1, 1))
 	p, err := pipeline.New("call", s, pipeline.Control(policy.Fixed{}))
 	require.NoError(t, err)

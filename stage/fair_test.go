@@ -100,7 +100,7 @@ func TestAFloodOfOneTenantDelaysAnotherByItsShareOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var order []int
 				parts, first := by(&order)
-				p := run(t, append(parts, pipeline.Feed("flood", first, source.Slice(make([]item, 100_000))))...)
+				p := run(t, append(parts, pipeline.Feed("flood", first, source.Slice(make([]item, 20_000))))...)
 				time.Sleep(time.Second)
 				most := 10 * time.Millisecond
 				if way == "in the middle, by a shared pool" {
@@ -113,9 +113,9 @@ func TestAFloodOfOneTenantDelaysAnotherByItsShareOnly(t *testing.T) {
 					require.LessOrEqual(t, time.Since(began), most, "command %d", i)
 					time.Sleep(10 * time.Millisecond)
 				}
-				time.Sleep(100 * time.Second)
+				time.Sleep(20 * time.Second)
 				require.NoError(t, p.Drain(t.Context()))
-				require.Len(t, order, 100_100)
+				require.Len(t, order, 20_100)
 			})
 		})
 	}
@@ -377,7 +377,7 @@ func TestRetriesOfATenantHoldItsSlotsAndNoOthers(t *testing.T) {
 			_, err := stage.Call[any](t.Context(), s, item{2, i})
 			require.NoError(t, err)
 		}
-		time.Sleep(24 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		require.NoError(t, p.Drain(t.Context()))
 		require.EqualValues(t, 12, s.Snapshot().Counts.Errors)
 		require.Zero(t, s.Snapshot().Queue.FairKeys)

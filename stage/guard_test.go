@@ -120,7 +120,10 @@ func admitting() []string {
 }
 
 func TestAProducerAndAConsumerMeetInTheBufferUnderEveryPolicy(t *testing.T) {
-	const n = 1000
+	n := 1000
+	if raced {
+		n = 200
+	}
 	for _, name := range admitting() {
 		t.Run(name, func(t *testing.T) {
 			law, err := policy.ByName(name)

@@ -112,6 +112,7 @@ func forwarder(name string, to *stage.Stage[item], opts ...stage.Option) *stage.
 // One key floods the stage by one way. Commands of other keys come straight to the stage.
 func TestAHotKeyHoldsUpNoOtherKey(t *testing.T) {
 	rules := map[string]stage.OverflowRule{"wait": stage.Wait, "reject": stage.Reject, "oldest": stage.DropOldest, "newest": stage.DropNewest}
+	n := 0
 	for way, by := range ways {
 		most := 4 + 3
 		if way == "forwarded in a group" {
@@ -119,6 +120,9 @@ func TestAHotKeyHoldsUpNoOtherKey(t *testing.T) {
 		}
 		for name, rule := range rules {
 			for kind, slow := range slowOnes {
+				if n++; raced && testing.Short() && n%6 > 0 {
+					continue // other combinations each time: the order of a map is random
+				}
 				t.Run(way+"/"+name+"/"+kind, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := slow(stage.Capacity(16), stage.Workers(2, 2), stage.Overflow(rule))

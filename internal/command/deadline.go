@@ -113,11 +113,15 @@ func (o *Origin) expires() (*expiring, bool) {
 	return x, ok
 }
 
-// Late reports whether the deadline that the command was submitted with has
-// passed.
-func (o *Origin) Late() bool {
-	x, ok := o.expires()
-	return ok && x.Err() != nil
+// Lapsed is [Origin.Ended], and reports whether it is the deadline that has
+// passed. It reads the clock once: a command that is not late at one reading,
+// and has ended at the next, would fail with an error that no caller hears.
+func (o *Origin) Lapsed() (expired bool, err error) {
+	if err = o.Ended(); err == nil {
+		return false, nil
+	}
+	_, expired = o.expires()
+	return expired, err
 }
 
 // Until returns an origin with the values of this one, without its ticket,

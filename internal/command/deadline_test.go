@@ -34,13 +34,27 @@ func TestNestedContextsWithADeadlineAreBounded(t *testing.T) {
 			if n, ok := timeless(from.ctx).(*nested); ok {
 				deepest = max(deepest, n.depth)
 			}
-			require.False(t, from.Late(), i)
+			require.NoError(t, from.Ended(), i)
 		}
 		require.Equal(t, Nested, deepest)
 		time.Sleep(time.Hour)
-		require.True(t, from.Late())
 		require.ErrorIs(t, from.Ended(), context.DeadlineExceeded)
-		require.False(t, from.Detached().Late())
+		require.NoError(t, from.Detached().Ended())
 		require.False(t, from.Detached().Ends())
 	})
+}
+
+// The deadline passes at any moment. A command without a caller expires then, which leaves a letter; an error that only
+// a caller would hear is lost.
+func TestACommandWithADeadlineExpiresAtWhateverMomentItIsAsked(t *testing.T) {
+	for i := range 20_000 {
+		ctx, cancel := WithDeadline(t.Context(), time.Now().Add(time.Duration(i%2000)))
+		from := Submitted(ctx, nil)
+		cancel()
+		for late := false; !late; {
+			expired, err := from.Lapsed()
+			late = err != nil
+			require.Equal(t, late, expired, "after %d: %v", i, err)
+		}
+	}
 }

@@ -30,10 +30,10 @@ import (
 // the deadline that they were submitted with has passed, or why their caller's
 // context has ended. It may call the user's code.
 func Lapsed(o *command.Origin) error {
-	if o.Late() {
-		return ErrExpired
+	if expired, err := o.Lapsed(); !expired {
+		return err
 	}
-	return o.Ended()
+	return ErrExpired
 }
 
 // lockFor takes the lock for n arriving commands. If there are fewer free slots

@@ -104,6 +104,9 @@ func many(t testing.TB, url string, n int) (one *fleet.Fleet) {
 }
 
 func TestFiftyProcessesAreInOneSnapshot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts fifty processes; others start a few")
+	}
 	const n = 50
 	f := many(t, serve(t).ClientURL(), n)
 	var s fleet.Snapshot

@@ -76,7 +76,7 @@ func halt(s *server.Server) {
 
 func connect(t testing.TB, url string) *nats.Conn {
 	t.Helper()
-	conn, err := nats.Connect(context.Background(), url)
+	conn, err := nats.Connect(context.Background(), url, natsgo.Timeout(time.Minute))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
