@@ -22,7 +22,11 @@ type item struct{ key, by, n int }
 // Many goroutines submit, and some leave, while windows are closed by count, time, number and the final stop, with the policy
 // that changes nothing and one that shares workers. Each command is in exactly one window, or its caller has left.
 func TestEachOfManyCommandsIsInOneWindow(t *testing.T) {
-	const crowd, each, keys = 8, 2000, 50
+	const crowd, keys = 8, 50
+	each := 2000
+	if testing.Short() {
+		each = 500
+	}
 	for name, use := range map[string]pipeline.Part{
 		"fixed": pipeline.Control(policy.Fixed{}), "shared": pipeline.Control(policy.DBR{Workers: 4}),
 	} {

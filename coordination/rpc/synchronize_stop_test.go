@@ -452,10 +452,14 @@ func TestWhatEndsASynchronizerBeforeItsNodeIsClosedTakesItsRulesBack(t *testing.
 			}
 		},
 	}
+	times := 200
+	if testing.Short() {
+		times = 40
+	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			ended := 0
-			for i := range 200 {
+			for i := range times {
 				var hub transport.Hub
 				n, m := nodeOn(t, hub.Join("n")), nodeOn(t, hub.Join("m"))
 				a := n.Remote("m", spawnCounting(t, m, "A", "m").Process())
@@ -481,7 +485,7 @@ func TestWhatEndsASynchronizerBeforeItsNodeIsClosedTakesItsRulesBack(t *testing.
 				assert.Empty(t, asked)
 				require.NoError(t, m.Close())
 			}
-			t.Logf("%d of 200 ended before their nodes", ended)
+			t.Logf("%d of %d ended before their nodes", ended, times)
 		})
 	}
 }
@@ -651,6 +655,10 @@ func TestAProcessKeepsRulesThatMayBeInForce(t *testing.T) {
 			})
 		},
 	}
+	long := 12 * time.Hour
+	if testing.Short() {
+		long = time.Hour
+	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -659,7 +667,7 @@ func TestAProcessKeepsRulesThatMayBeInForce(t *testing.T) {
 				a := spawnCounting(t, m, "A", "m")
 				row(t, n, func() *rpc.Node { return nodeOn(t, hub.Join("n")) })
 				call := rpc.At[none, none](a, "m").Future(t.Context(), none{})
-				time.Sleep(12 * time.Hour)
+				time.Sleep(long)
 				assert.False(t, call.Done())
 			})
 		})
