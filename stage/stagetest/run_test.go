@@ -118,6 +118,10 @@ func TestAPipelineRunsInVirtualTime(t *testing.T) {
 
 // What waits for a time waits for as long as it likes: that takes no real time.
 func TestWaitsOfHoursInVirtualTimeAreNoHangs(t *testing.T) {
+	hour := time.Hour
+	if testing.Short() {
+		hour /= 6
+	}
 	echo := func(_ context.Context, n int) (int, error) { return n, nil }
 	call := func(f *stage.Flow[int, int]) func(*testing.T) {
 		return func(t *testing.T) {
@@ -140,28 +144,28 @@ func TestWaitsOfHoursInVirtualTimeAreNoHangs(t *testing.T) {
 	}
 	for name, build := range map[string]func() scene{
 		"a rate": func() scene {
-			f := stage.Map("s", echo, stage.Rate(1, time.Hour, 1))
+			f := stage.Map("s", echo, stage.Rate(1, hour, 1))
 			return scene{f, call(f)}
 		},
 		"a rate of a key": func() scene {
-			f := stage.Map("s", echo, stage.RateBy(func(int) int { return 1 }, 1, time.Hour, 1))
+			f := stage.Map("s", echo, stage.RateBy(func(int) int { return 1 }, 1, hour, 1))
 			return scene{f, call(f)}
 		},
 		"a rate, and the test is over": func() scene {
-			f := stage.Map("s", echo, stage.Rate(1, time.Hour, 1))
+			f := stage.Map("s", echo, stage.Rate(1, hour, 1))
 			return scene{f, submit(f)}
 		},
 		"a handler that sleeps": func() scene {
-			f := stage.Map("s", func(_ context.Context, n int) (int, error) { time.Sleep(time.Hour); return n, nil })
+			f := stage.Map("s", func(_ context.Context, n int) (int, error) { time.Sleep(hour); return n, nil })
 			return scene{f, call(f)}
 		},
 		"a handler that sleeps, and the test is over": func() scene {
-			f := stage.Map("s", func(_ context.Context, n int) (int, error) { time.Sleep(time.Hour); return n, nil })
+			f := stage.Map("s", func(_ context.Context, n int) (int, error) { time.Sleep(hour); return n, nil })
 			return scene{f, submit(f)}
 		},
 		"a coroutine that sleeps": func() scene {
 			s := stage.Coroutine("s", func(c coroutine.Context, n int) behaviour.Outcome {
-				if err := coroutine.Sleep(c, time.Hour); err != nil {
+				if err := coroutine.Sleep(c, hour); err != nil {
 					return behaviour.Error(err)
 				}
 				return behaviour.OK(n)
@@ -177,15 +181,15 @@ func TestWaitsOfHoursInVirtualTimeAreNoHangs(t *testing.T) {
 					return 0, errors.New("not yet")
 				}
 				return n, nil
-			}, stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: time.Hour, Max: time.Hour}))
+			}, stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: hour, Max: hour}))
 			return scene{f, call(f)}
 		},
 		"a batch that lingers": func() scene {
-			f := stage.Map("s", echo, stage.Linger(time.Hour))
+			f := stage.Map("s", echo, stage.Linger(hour))
 			return scene{f, call(f)}
 		},
 		"a window": func() scene {
-			f := led(window.All("s", window.Bounds[int]{Time: time.Hour}))
+			f := led(window.All("s", window.Bounds[int]{Time: hour}))
 			return scene{f, func(t *testing.T) {
 				got, err := f.Call(t.Context(), 1)
 				require.NoError(t, err)
@@ -193,7 +197,7 @@ func TestWaitsOfHoursInVirtualTimeAreNoHangs(t *testing.T) {
 			}}
 		},
 		"a debounce": func() scene {
-			f := led(window.Debounce("s", func(int) string { return "all" }, time.Hour, 0))
+			f := led(window.Debounce("s", func(int) string { return "all" }, hour, 0))
 			return scene{f, call(f)}
 		},
 	} {
