@@ -10,6 +10,9 @@ import (
 // and After: a number of workers that stays the same for a reason; see
 // [Decisions.Keep].
 type Change struct {
+	// Number is the number of the entry in its journal: later entries have
+	// larger numbers. It is 0 outside of a journal.
+	Number uint64
 	At     time.Duration // since the pipeline started
 	Policy string
 	Group  string // the group or stage of the controller that decided; empty for the controller of the pipeline

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/stacks"
 	"github.com/golda-dev/golda/worker"
 )
@@ -31,6 +32,24 @@ type Stuck struct {
 // handler runs, AtWork stops the world to find the stacks, so it is for reports
 // only.
 func AtWork(pools []*Pool, stages []*Core) []Stuck { return atWork(pools, stages, nil) }
+
+// Busy returns the workers of pools that are at a batch, the longest first, by
+// the names of the stages that they are at. Unlike AtWork it does not stop the
+// world.
+func Busy(pools []*Pool) []link.Busy {
+	busy := map[*worker.Worker]time.Duration{}
+	for _, p := range pools {
+		p.busy(busy)
+	}
+	all := make([]link.Busy, 0, len(busy))
+	for w, d := range busy {
+		all = append(all, link.Busy{Stage: w.At(), For: d})
+	}
+	slices.SortFunc(all, func(a, b link.Busy) int {
+		return cmp.Or(cmp.Compare(b.For, a.For), cmp.Compare(a.Stage, b.Stage))
+	})
+	return all
+}
 
 // UnderWay is AtWork, with the suspended handlers of the stages, and the
 // workers that run no handler and hold commands for a full stage.

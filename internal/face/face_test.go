@@ -51,6 +51,8 @@ controller/simulator 30
 controller/race 9
 controller/lab   17
 supervisor       60
+adapter/dashboard 4
+adapter/dashboard/api 35
 adapter/failsafe 11
 adapter/http     16
 adapter/nats     38

@@ -49,8 +49,8 @@ worker: 8
 pipeline: 0
 	lifecycle letters part checkpoint pools letters_kept
 	feed feeding feeds carrier place passage check
-	accounts pipeline successors ending snapshot report draw notify
-	new forget stages rewire states drain stop start doc
+	accounts pipeline ending snapshot report draw notify
+	new forget stages rewire states drain stop start operated doc
 
 internal/control: 1
 	knobs state group events cpu loop observe

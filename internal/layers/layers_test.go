@@ -81,7 +81,7 @@ controller/race:    controller controller/simulator
 worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/crash internal/handling internal/inbox internal/line internal/link internal/plain internal/stacks
                     internal/version internal/yield
 internal/engine:    behaviour stage/queue stage/reason worker
-                    internal/actor internal/bigstack internal/command internal/crash internal/inbox internal/part internal/plain internal/stacks internal/states
+                    internal/actor internal/bigstack internal/command internal/crash internal/inbox internal/link internal/part internal/plain internal/stacks internal/states
                     internal/version
 coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine

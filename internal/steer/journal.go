@@ -16,6 +16,7 @@ const defaultJournal = 256
 type Journal struct {
 	changes  ring.Ring[record]
 	capacity int
+	last     uint64 // the number of the newest entry
 }
 
 // record is a change in the journal.
@@ -41,7 +42,7 @@ func (j *Journal) Add(changes ...controller.Change) {
 // Amend records a change in place of the last one of the same knob, of the same
 // stage or pool, and by the same policy, if only such changes came since that
 // are amended, too; the entry then has the Before of the replaced one.
-// Otherwise Amend is Add. It is for knobs that change again and again, such as
+// Otherwise Amend is Add. The entry has a new number in both cases. It is for knobs that change again and again, such as
 // a visit plan in each round, which would push all other entries out.
 func (j *Journal) Amend(c controller.Change) {
 	n := j.changes.Len()
@@ -49,7 +50,7 @@ func (j *Journal) Amend(c controller.Change) {
 		if last := j.changes.At(i); last.What != c.What || last.StageName != c.StageName || last.Policy != c.Policy {
 			continue
 		}
-		c.Before = j.changes.At(i).Before
+		c.Before, c.Number = j.changes.At(i).Before, j.next()
 		for ; i < n-1; i++ { // the entries are in the order of their time
 			*j.changes.At(i) = *j.changes.At(i + 1)
 		}
@@ -63,7 +64,14 @@ func (j *Journal) add(c record) {
 	if j.changes.Len() >= j.size() {
 		j.changes.Pop()
 	}
+	c.Number = j.next()
 	j.changes.Push(c)
+}
+
+// next numbers an entry.
+func (j *Journal) next() uint64 {
+	j.last++
+	return j.last
 }
 
 func (j *Journal) size() int {

@@ -1,0 +1,275 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/adapter/dashboard/api"
+)
+
+// merge applies a merge patch as the pseudocode of RFC 7396 has it.
+func merge(target, patch any) any {
+	members, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	out, ok := target.(map[string]any)
+	if !ok {
+		out = map[string]any{}
+	}
+	for k, v := range members {
+		if v == nil {
+			delete(out, k)
+		} else {
+			out[k] = merge(out[k], v)
+		}
+	}
+	return out
+}
+
+// values draws JSON without null, which a merge patch cannot set.
+func values(depth int) *rapid.Generator[any] {
+	return rapid.Custom(func(t *rapid.T) any {
+		most := 5
+		if depth == 0 {
+			most = 3
+		}
+		switch rapid.IntRange(0, most).Draw(t, "kind") {
+		case 0:
+			return rapid.StringMatching(`[a-z"\\{}\[\],:<é]{0,6}`).Draw(t, "text")
+		case 1:
+			return float64(rapid.IntRange(-3, 3).Draw(t, "number"))
+		case 2:
+			return rapid.Bool().Draw(t, "bool")
+		case 3:
+			return rapid.SliceOfN(rapid.Just[any]("x"), 0, 2).Draw(t, "array")
+		default:
+			return object(depth).Draw(t, "object")
+		}
+	})
+}
+
+func object(depth int) *rapid.Generator[any] {
+	return rapid.Custom(func(t *rapid.T) any {
+		members := map[string]any{}
+		for _, k := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", `c"`, "d}", ""}), 0, 4, rapid.ID).Draw(t, "keys") {
+			members[k] = values(depth-1).Draw(t, k)
+		}
+		return members
+	})
+}
+
+func TestAPatchMakesTheSecondValueOfTheFirst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from, to := object(3).Draw(t, "from"), object(3).Draw(t, "to")
+		before, err := json.Marshal(from)
+		require.NoError(t, err)
+		after, err := json.Marshal(to)
+		require.NoError(t, err)
+		text, changed := patch(before, after)
+		require.Equal(t, string(before) != string(after), changed)
+		if !changed {
+			return
+		}
+		var p any
+		require.NoError(t, json.Unmarshal(text, &p), string(text))
+		merged, err := json.Marshal(merge(from, p))
+		require.NoError(t, err)
+		require.JSONEq(t, string(after), string(merged), "by %s", text)
+	})
+}
+
+// clockwork is a source whose snapshots count.
+type clockwork struct {
+	recorded
+
+	taken   int
+	stages  int
+	stopped chan struct{}
+}
+
+func (c *clockwork) snapshot() api.Snapshot {
+	c.taken++
+	s := api.Snapshot{At: time.Now(), Accepted: uint64(c.taken), Stages: map[string]api.Stage{}}
+	for i := range c.stages {
+		name := string(rune('a' + i))
+		s.Order = append(s.Order, name)
+		s.Stages[name] = api.Stage{Wait: api.Durations{Count: 1, Buckets: []api.Bucket{{UpToNs: 1, Count: 1}}}}
+	}
+	return s
+}
+
+func (c *clockwork) done() <-chan struct{} { return c.stopped }
+
+// follow returns the pipeline that a viewer sees by the messages that it has: the number of bases, and the last snapshot.
+func follow(t *testing.T, v *viewer) (bases int, s api.Snapshot) {
+	t.Helper()
+	var tree any
+	for len(v.messages) > 0 {
+		event, data, _ := strings.Cut(strings.TrimPrefix(string(<-v.messages), "event: "), "\n")
+		_, data, _ = strings.Cut(data, "data: ")
+		switch event {
+		case "base":
+			var b struct{ Snapshot any }
+			require.NoError(t, json.Unmarshal([]byte(data), &b))
+			bases, tree = bases+1, b.Snapshot
+		case "delta":
+			var d struct{ Patch any }
+			require.NoError(t, json.Unmarshal([]byte(data), &d))
+			tree = merge(tree, d.Patch)
+		}
+	}
+	text, err := json.Marshal(tree)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &s))
+	return bases, s
+}
+
+func TestSnapshotsAreTakenOnlyWhileThereAreViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := &clockwork{stages: 2}
+		s := newSampler(of, 3)
+		time.Sleep(time.Minute)
+		require.Zero(t, of.taken, "no viewer")
+
+		one, err := s.join()
+		require.NoError(t, err)
+		require.Equal(t, 1, of.taken, "a viewer need not wait for the first tick")
+		time.Sleep(2*time.Second + time.Millisecond)
+		two, err := s.join()
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 5, of.taken, "two viewers share the snapshots")
+		for _, v := range []*viewer{one, two} {
+			bases, seen := follow(t, v)
+			require.Equal(t, 1, bases)
+			require.EqualValues(t, 5, seen.Accepted)
+			require.Equal(t, []string{"a", "b"}, seen.Order)
+		}
+		s.leave(one)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 8, of.taken)
+		s.leave(two)
+		time.Sleep(time.Hour)
+		require.Equal(t, 8, of.taken, "the last viewer has left")
+	}) // which fails if a goroutine is left
+}
+
+func TestAViewerThatIsSlowGetsANewBase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := &clockwork{stages: 1}
+		s := newSampler(of, 1)
+		v, err := s.join()
+		require.NoError(t, err)
+		time.Sleep(time.Minute + time.Millisecond)
+		require.LessOrEqual(t, len(v.messages), backlog, "its messages are bounded")
+		_, seen := follow(t, v)
+		require.Less(t, seen.Accepted, uint64(20), "it has missed snapshots")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		bases, seen := follow(t, v)
+		require.Equal(t, 1, bases)
+		require.EqualValues(t, of.taken, seen.Accepted)
+		s.leave(v)
+	})
+}
+
+func TestTheNumberOfViewersIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSampler(&clockwork{}, 1)
+		v, err := s.join()
+		require.NoError(t, err)
+		_, err = s.join()
+		require.ErrorIs(t, err, errViewers)
+		s.leave(v)
+		v, err = s.join()
+		require.NoError(t, err)
+		s.close()
+		<-v.ended
+		s.leave(v)
+		_, err = s.join()
+		require.ErrorIs(t, err, errClosed)
+	})
+}
+
+func TestStreamsEndSoonAfterThePipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := &clockwork{stopped: make(chan struct{})}
+		s := newSampler(of, 1)
+		s.record()
+		v, err := s.join()
+		require.NoError(t, err)
+		time.Sleep(3 * time.Second)
+		close(of.stopped)
+		start := time.Now()
+		<-v.ended
+		require.Equal(t, stopped, time.Since(start))
+		s.leave(v)
+		taken := of.taken
+		time.Sleep(time.Minute)
+		require.Equal(t, taken, of.taken)
+	})
+}
+
+func TestTheRingHasTenMinutes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		stages, every int
+	}{
+		"of a small pipeline, each second":          {3, 1},
+		"of one that is just small enough":          {40, 1},
+		"of a large one, fewer":                     {41, 2},
+		"of two hundred stages, every five seconds": {200, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSampler(&clockwork{stages: tt.stages}, 1)
+				s.record()
+				time.Sleep(15*time.Minute + time.Millisecond)
+				synctest.Wait()
+				h := s.history(nil)
+				s.close()
+				every := time.Duration(tt.every) * time.Second
+				require.EqualValues(t, every, h.EveryNs)
+				require.InDelta(t, int(kept/every), len(h.Snapshots), 2)
+				require.LessOrEqual(t, len(h.Snapshots)*tt.stages, mostStages+3*tt.stages)
+				detailed := 0
+				for i, one := range h.Snapshots {
+					if i > 0 && i < len(h.Snapshots)-1 {
+						require.Equal(t, every, one.At.Sub(h.Snapshots[i-1].At))
+					}
+					if len(one.Stages["a"].Wait.Buckets) > 0 {
+						detailed++
+					}
+				}
+				require.NotEmpty(t, h.Snapshots[len(h.Snapshots)-1].Stages["a"].Wait.Buckets)
+				require.InDelta(t, len(h.Snapshots)/60, detailed, 2)
+			})
+		})
+	}
+}
+
+func TestTheVerdictOfAMinuteAgoIsOfThatTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSampler(&clockwork{stages: 1}, 1)
+		s.record()
+		time.Sleep(30 * time.Second)
+		v, err := s.verdicts(interval, nil)
+		require.NoError(t, err)
+		require.Nil(t, v.Before)
+		require.EqualValues(t, 10*time.Second, v.Now.OverNs)
+		time.Sleep(time.Minute)
+		v, err = s.verdicts(interval, nil)
+		require.NoError(t, err)
+		require.NotNil(t, v.Before)
+		require.EqualValues(t, 10*time.Second, v.Before.OverNs)
+		s.close()
+	})
+}
