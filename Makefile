@@ -33,7 +33,7 @@ MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=
 PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .DEFAULT_GOAL := help
-.PHONY: help test brokers one-cpu race vet tidy chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
+.PHONY: help test brokers one-cpu race vet tidy web web-check chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
@@ -65,6 +65,18 @@ vet:
 ## tidy: each module requires what it imports, no less and no more, also without the workspace
 tidy:
 	@$(call in-each,GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) build -o /dev/null ./...)
+
+WEB       = adapter/dashboard/web
+WEB_TOOLS = cd $(WEB) && npm ci --ignore-scripts --no-audit --no-fund --loglevel error
+
+## web: the page of the dashboard, from its sources; the bundle is committed
+web:
+	$(WEB_TOOLS) && npm run --silent build
+
+## web-check: the types of the page are right, and its committed bundle is what a build makes
+web-check:
+	$(WEB_TOOLS) && npm run --silent build -- --outDir node_modules/.dist
+	diff -r $(WEB)/dist $(WEB)/node_modules/.dist
 
 ## chaos: random pipelines, faults and kills under the race detector (CHAOS=10m SEED=0)
 chaos:

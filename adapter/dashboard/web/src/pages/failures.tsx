@@ -1,0 +1,104 @@
+import { count, date, none } from '../format';
+import { param, setParams } from '../route';
+import { file, groups, info } from '../store';
+import type { Failure } from '../types';
+import { refreshFailures } from '../api';
+import { Action } from '../ui/actions';
+import { matches } from '../ui/shell';
+
+const stores: [string, string, string][] = [
+  ['', 'All', ''],
+  ['dead', 'Dead letters', 'commands that ended without an answer'],
+  ['failures', 'Failures', 'commands that ended with an error'],
+  ['quarantine', 'Quarantine', 'commands that crashed their handlers as often as they may be tried'],
+];
+
+export function FailuresPage() {
+  const store = param('store');
+  const all = groups.value.filter((g) => (!store || g.store === store) && matches(g.stage, g.error, g.fingerprint));
+  return (
+    <>
+      <div class="title">
+        <h1>Failures</h1>
+        <div class="tabs" role="group" aria-label="Store">
+          {stores.map(([id, title, what]) => (
+            <button type="button" aria-pressed={store === id} title={what || undefined} onClick={() => setParams({ store: id })}>
+              {title} <span class="num">{count(groups.value.filter((g) => !id || g.store === id).length)}</span>
+            </button>
+          ))}
+        </div>
+        {store && <Action verb="export" body={{ store }} label="Export" done={`Exported ${store}`} />}
+      </div>
+      {all.length === 0 && <p class="empty">✓ {groups.value.length ? 'None of the failures is like that.' : 'Nothing has failed.'}</p>}
+      <ul class="cards">
+        {all.map((g) => (
+          <li key={g.store + g.stage + g.fingerprint + g.reason}>
+            <Group g={g} />
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Group({ g }: { g: Failure }) {
+  const again = () => void refreshFailures();
+  const same = { store: g.store, fingerprint: g.fingerprint };
+  return (
+    <details class="card">
+      <summary data-item>
+        <span class="head">
+          <span class="store">{g.store}</span> <b>{g.stage}</b>
+          <span class="num times" title="how many there have been">
+            ×{count(g.count)}
+          </span>
+        </span>
+        <span class="error">{g.error || g.reason || none}</span>
+        <span class="quiet">
+          first {date(g.first)}, last {date(g.last)}
+        </span>
+      </summary>
+      <dl class="facts">
+        <dt>Fingerprint</dt>
+        <dd>
+          <code>{g.fingerprint || none}</code>
+        </dd>
+        {g.kept !== undefined && (
+          <>
+            <dt>Kept</dt>
+            <dd>
+              {count(g.kept)} of {count(g.count)}
+            </dd>
+          </>
+        )}
+        <dt>Reason</dt>
+        <dd>{g.reason || g.sample?.reason || none}</dd>
+        {g.sample && (
+          <>
+            <dt>Newest letter</dt>
+            <dd>
+              number {g.sample.n}, attempt {g.sample.attempt}, {date(g.sample.at)}
+            </dd>
+            <dt>Command</dt>
+            <dd>
+              {g.sample.type && <code>{g.sample.type}</code>}{' '}
+              {g.sample.missing || (g.sample.summary ? <code>{g.sample.summary}</code> : info.value?.payloads ? none : 'hidden: the program does not show commands')}
+            </dd>
+          </>
+        )}
+      </dl>
+      {g.stack && (
+        <pre tabIndex={0} aria-label="Stack">
+          {g.stack}
+        </pre>
+      )}
+      {!file.value && (
+        <p class="buttons">
+          {g.sample && <Action verb="retry" body={{ store: g.store, id: g.sample.n }} label="Retry one" done="One command is retried" then={again} />}
+          <Action verb="retryAll" body={same} label="Retry one, then all" done="The commands are retried" then={again} />
+          <Action verb="drop" body={same} label="Drop all" done="The letters are dropped" then={again} danger={`Drop all letters of ${g.stage} in ${g.store} with this fingerprint?`} />
+        </p>
+      )}
+    </details>
+  );
+}

@@ -1,0 +1,183 @@
+// The answers of /golda/v1, as adapter/dashboard/api declares them. Names that
+// end in Ns are nanoseconds; counts are totals, which only grow.
+
+export interface Info {
+  version: number;
+  golda: string;
+  pipeline: string;
+  process: string;
+  started: string;
+  readOnly: boolean;
+  payloads: boolean;
+  actions: string[] | null;
+  recorded?: boolean; // the answers are those of a recording
+  policies?: string[] | null;
+}
+
+export interface Durations {
+  count: number;
+  sumNs: number;
+  p50Ns: number;
+  p99Ns: number;
+  maxNs: number;
+  buckets?: [number, number][] | null; // left out of some snapshots of a history
+}
+
+export interface Edge {
+  to: string;
+  port: string;
+  back: boolean;
+  moved: number;
+}
+
+export interface Stage {
+  process: string;
+  version: string;
+  pool: string;
+  paused: boolean;
+  draining: boolean;
+  drained: boolean;
+  queue: { [name: string]: number };
+  workers: { [name: string]: number };
+  counts: { [name: string]: number };
+  reasons: { [what: string]: number } | null; // "shed expired"
+  wait: Durations;
+  service: Durations;
+  edges: Edge[] | null;
+}
+
+export interface Pool {
+  policy?: string;
+  stages?: string[] | null;
+  plan?: string;
+  workers?: number;
+  busy?: number;
+  idle?: number;
+  most?: number;
+}
+
+export interface Feed {
+  to: string;
+  state?: string;
+  running?: boolean;
+  ended?: boolean;
+  read?: number;
+  error?: string;
+  [name: string]: unknown;
+}
+
+export interface Snapshot {
+  n: number;
+  at: string;
+  pipeline: string;
+  policy: string;
+  cpuNs: number;
+  processors: number;
+  accepted: number;
+  replied: number;
+  failed: number;
+  shed: number;
+  deadLettered: number;
+  inFlight: number;
+  answered: number;
+  order: string[];
+  stages: { [name: string]: Stage };
+  pools: { [name: string]: Pool } | null;
+  feeds: { [name: string]: Feed } | null;
+}
+
+export interface Graph {
+  stages: { name: string; kind?: string; group?: string; process?: string; keyed?: boolean; shared?: string; pool?: string }[] | null;
+  edges: { from: string; to: string; port: string; back: boolean }[] | null;
+  feeds: { name: string; to: string }[] | null;
+}
+
+export interface Change {
+  n: number;
+  at: string;
+  who: string;
+  what: string;
+  stage: string;
+  from: unknown;
+  to: unknown;
+  reason: string;
+}
+
+export interface Letter {
+  n: number;
+  at: string;
+  stage: string;
+  error: string;
+  reason: string;
+  fingerprint: string;
+  attempt: number;
+  type?: string; // of the command
+  summary?: string;
+  missing?: string; // why there is no command
+}
+
+export interface Failure {
+  store: string;
+  fingerprint: string;
+  stage: string;
+  error: string;
+  reason?: string;
+  count: number;
+  kept?: number;
+  first: string;
+  last: string;
+  stack?: string;
+  sample?: Letter | null;
+}
+
+export interface Busy {
+  since: string;
+  ns: number;
+  worker: number;
+  at: string; // the innermost call of the user's code, if the stacks were asked for
+  waits: string;
+  suspended: boolean;
+}
+
+export interface Work {
+  stages: { name: string; busy: Busy[] | null }[] | null;
+}
+
+export interface Tree {
+  name: string;
+  kind: string;
+  state?: string;
+  since?: string | null;
+  until?: string | null; // when it may be started, if it pauses
+  detail?: string;
+  strategy?: string;
+  restarts?: number;
+  intensity?: { max: number; withinNs: number; used: number } | null;
+  lastReason?: string;
+  children?: Tree[] | null;
+}
+
+export interface Verdict {
+  stage: string;
+  limit: string;
+  use: number;
+  gain: number;
+  blocks: string[] | null;
+  text: string;
+}
+
+export interface Verdicts {
+  now: Verdict | null;
+  before: Verdict | null;
+}
+
+export interface Recording {
+  root: Info;
+  graph: Graph;
+  history: { everyNs: number; snapshots: Snapshot[] | null };
+  journal: { changes: Change[] | null };
+  failures: { groups: Failure[] | null };
+  workers: Work;
+  tree: Tree;
+  verdict: Verdicts;
+}
