@@ -38,14 +38,15 @@ type Carrier interface {
 // sent is fed until it has ended in one of these, also if processes are killed
 // meanwhile.
 //
-// Commands may have deadlines, see [stage.WithDeadline]. A Line that takes them
-// along has the method
+// Commands may have values of their submitters' contexts, and deadlines, see
+// package stage/headers and [stage.WithDeadline]. A Line that takes them along
+// has the method
 //
-//	SendUntil(ctx context.Context, cmds []any, until []time.Time) []error
+//	SendWith(ctx context.Context, cmds []any, of []context.Context) []error
 //
-// which is called in place of Send. If some of the commands have a deadline,
-// until has that of each, the zero time of one without; otherwise it is nil. A
-// Line without the method leaves the deadlines behind.
+// which is called in place of Send. If some of the commands have a context, of
+// has that of each, nil of one without; otherwise it is nil. A Line without the
+// method leaves values and deadlines behind.
 type Line interface {
 	// Open is called once, when the pipeline starts, before Send and Feed. Its
 	// error is the error of the start.

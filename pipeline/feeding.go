@@ -321,6 +321,9 @@ func (r *feedRun) accept(load any, as feed.Terms) error {
 		origin = origin.Until(as.Until)
 		as.End = releases(origin, as.End)
 	}
+	if as.Derive != nil {
+		origin = origin.Derived(as.Derive)
+	}
 	if as.End != nil {
 		watch := command.Repeats
 		if as.Heard {

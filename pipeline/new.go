@@ -211,14 +211,14 @@ func (p *Pipeline) relay(plan *plan) {
 }
 
 // sendBy returns the function by which commands are sent on a line. The
-// deadlines of the commands stay behind if the line does not take them.
+// contexts of the commands stay behind if the line does not take them.
 func sendBy(l Line) engine.Send {
 	if l, ok := l.(interface {
-		SendUntil(ctx context.Context, cmds []any, until []time.Time) []error
+		SendWith(ctx context.Context, cmds []any, of []context.Context) []error
 	}); ok {
-		return l.SendUntil
+		return l.SendWith
 	}
-	return func(ctx context.Context, cmds []any, _ []time.Time) []error { return l.Send(ctx, cmds) }
+	return func(ctx context.Context, cmds []any, _ []context.Context) []error { return l.Send(ctx, cmds) }
 }
 
 // runsHere reports whether the stages of a group run in this process.

@@ -190,5 +190,5 @@ func (i *instance[C]) HandleMany(ctx context.Context, batch worker.Batch) []beha
 	for n := range batch {
 		cmds[n] = link.Open[C](batch[n].Load)
 	}
-	return i.many.HandleBatch(command.Dated(ctx, batch), cmds)
+	return i.many.HandleBatch(command.Batched(ctx, batch), cmds)
 }

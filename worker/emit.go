@@ -52,6 +52,20 @@ func (m *emitter) Defer(s link.Settler, use any) bool {
 	return true
 }
 
+// Derive gives the present command other values for its further tries, and for
+// the commands that result from it. The handler of a batch has no present
+// command.
+func (m *emitter) Derive(derive func(values context.Context) context.Context) bool {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	if m.Member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned || m.gear.executor.refusesEmit() != nil {
+		return false
+	}
+	e := &m.Member.Batch[m.progress.cur]
+	e.From = e.From.Derived(derive)
+	return true
+}
+
 // settleDeferred makes the calls that Defer was asked for: the present try has
 // ended, with an outcome that has the error, or with a crash.
 func (w *Worker) settleDeferred(ended bool, err error) {

@@ -66,7 +66,8 @@ type runEmits struct {
 	emitting sync.Mutex // guards the rest
 	emits    emits
 	over     bool
-	result   *command.Origin // of the results of the command, if several commands have them in common; otherwise nil
+	derived  bool            // result was derived from the origin of the command
+	result   *command.Origin // of the results of the command, if several commands have them in common or it was derived; otherwise nil
 	hang     *hang           // the error of the command, if the run was given up
 }
 

@@ -52,12 +52,24 @@ func (m *runEmitter) Defer(s link.Settler, use any) bool {
 	return true
 }
 
+// Derive gives the command other values for its further tries, and for the
+// commands that result from it.
+func (m *runEmitter) Derive(derive func(values context.Context) context.Context) bool {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	if m.over {
+		return false
+	}
+	m.result, m.derived = (*Run)(m).originLocked().Derived(derive), m.result == nil || m.derived
+	return true
+}
+
 // PassOn makes further results of the command the results of a group of
 // commands.
 func (m *runEmitter) PassOn(of *command.Group) {
 	m.emitting.Lock()
 	defer m.emitting.Unlock()
-	m.result = of.Origin(&m.envelope)
+	m.result, m.derived = of.Origin(&m.envelope), false
 }
 
 // Emit holds a command until the run has succeeded. If the handler has emitted

@@ -136,10 +136,14 @@ func (w *Worker) conclude(run *Run) {
 }
 
 // takeRest takes over what a run that has ended has emitted and deferred. It
-// returns the origin of the results of the command.
+// returns the origin of the results of the command. If that was derived from
+// the origin of the command, it is the origin of further tries, too.
 func (w *Worker) takeRest(run *Run) *command.Origin {
 	all, from := run.close()
 	w.takeOver(all)
+	if run.derived {
+		w.Member.Batch[w.progress.cur].From = from
+	}
 	return from
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/headers"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -81,7 +82,8 @@ func isAbsolute(text string) bool {
 // Retry the command fails. So all requests of one function should go to one
 // server.
 //
-// The function may be called by any number of goroutines. A nil client is
+// The request has the headers of package stage/headers, unless request has set
+// them. The function may be called by any number of goroutines. A nil client is
 // http.DefaultClient, which has no time limit: set [stage.Timeout]. Do panics
 // if request is nil.
 func Do[In, Out any](
@@ -100,6 +102,11 @@ func Do[In, Out any](
 		if err := gate.refusal(); err != nil {
 			return out, err
 		}
+		headers.Inject(r.Context(), func(name, value string) {
+			if r.Header.Get(name) == "" { // the function request has not set it
+				r.Header.Set(name, value)
+			}
+		})
 		w, err := client.Do(r)
 		if err != nil {
 			return out, &sendError{withoutQuery(err), ctx.Err() == nil || errors.Is(context.Cause(ctx), stage.ErrTimeout)}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/golda-dev/golda/stage/headers"
 )
 
 const (
@@ -144,6 +146,7 @@ func (h *Handler[In, Out]) serve(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	r = r.WithContext(headers.Extract(r.Context(), r.Header.Get))
 	if h.Timeout > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 		defer cancel()

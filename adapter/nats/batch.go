@@ -39,10 +39,10 @@ func behind(err error) bool {
 // publishAll publishes commands in their order, without waiting for the server
 // between them, and returns when it has answered for each, or ctx has ended.
 // The errors are the errors of Publish, one for each command; nil means that
-// the server has all of them. The IDs may be nil, and so may the deadlines. Of a batch of which some
+// the server has all of them. The IDs may be nil, and so may the contexts. Of a batch of which some
 // messages are refused, the others are there; but if it is chained, each needs
 // an ID, and the server takes none that comes after one that it could not take.
-func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, until []time.Time, chained bool) (errs []error) {
+func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, of []context.Context, chained bool) (errs []error) {
 	sent := make([]jetstream.PubAckFuture, len(cmds))
 	refuse := func(k int, err error) {
 		if errs == nil {
@@ -61,12 +61,12 @@ func (i *Inlet[C]) publishAll(ctx context.Context, ids []string, cmds []C, until
 		if ids != nil {
 			id = ids[k]
 		}
-		var deadline time.Time
-		if until != nil {
-			deadline = until[k]
+		var own context.Context
+		if of != nil {
+			own = of[k]
 		}
 		var err error
-		if sent[k], err = i.send(ctx, outgoing[C]{cmd: cmd, id: id, until: deadline}, after); err != nil {
+		if sent[k], err = i.send(ctx, outgoing[C]{cmd: cmd, id: id, of: own}, after); err != nil {
 			_, passes := stage.Overloaded(err)
 			broken = chained && passes
 			refuse(k, err)
@@ -92,7 +92,7 @@ func (i *Inlet[C]) send(ctx context.Context, o outgoing[C], after string) (jetst
 	if ctx.Err() != nil {
 		return nil, i.taken(ctx, nil, ctx.Err())
 	}
-	m, err := i.message(o.id, o.until, o.cmd)
+	m, err := i.message(o.of, o.id, o.cmd)
 	if err != nil {
 		return nil, err
 	}

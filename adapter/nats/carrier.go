@@ -337,9 +337,9 @@ func (l *carriedLine) Send(ctx context.Context, cmds []any) []error {
 	return l.inlet.carry(ctx, cmds, nil)
 }
 
-// SendUntil is for package pipeline.
-func (l *carriedLine) SendUntil(ctx context.Context, cmds []any, until []time.Time) []error {
-	return l.inlet.carry(ctx, cmds, until)
+// SendWith is for package pipeline.
+func (l *carriedLine) SendWith(ctx context.Context, cmds []any, of []context.Context) []error {
+	return l.inlet.carry(ctx, cmds, of)
 }
 
 // Feed is for package pipeline.

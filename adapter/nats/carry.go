@@ -12,10 +12,10 @@ import (
 
 // outgoing is a command that the server is to take.
 type outgoing[C any] struct {
-	cmd   C
-	id    string
-	until time.Time // its deadline; zero if it has none
-	err   error     // why it was not taken; nil if it was
+	cmd C
+	id  string
+	of  context.Context // has its deadline and the values that it takes along; nil if there are none
+	err error           // why it was not taken; nil if it was
 }
 
 // How long carry waits before it publishes again the commands that the server
@@ -27,14 +27,14 @@ const (
 
 // carry publishes commands, in order, and waits for as long as the server
 // cannot take one. A command that is published again has the same ID, so that
-// the stream has it once. The deadlines of the commands may be nil. It returns an
+// the stream has it once. The contexts of the commands may be nil. It returns an
 // error for each command, or nil if the server has all.
-func (i *Inlet[C]) carry(ctx context.Context, cmds []C, until []time.Time) (errs []error) {
+func (i *Inlet[C]) carry(ctx context.Context, cmds []C, of []context.Context) (errs []error) {
 	all := make([]*outgoing[C], len(cmds))
 	for n, cmd := range cmds {
 		all[n] = &outgoing[C]{cmd: cmd, id: rand.Text()}
-		if until != nil {
-			all[n].until = until[n]
+		if of != nil {
+			all[n].of = of[n]
 		}
 	}
 	for _, round := range i.rounds(all) {
@@ -124,11 +124,11 @@ func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
 // carryOnce publishes commands. It returns the refused commands that the server
 // may take later.
 func (i *Inlet[C]) carryOnce(ctx context.Context, some []*outgoing[C]) (refused []*outgoing[C]) {
-	ids, cmds, until := make([]string, len(some)), make([]C, len(some)), make([]time.Time, len(some))
+	ids, cmds, of := make([]string, len(some)), make([]C, len(some)), make([]context.Context, len(some))
 	for n, s := range some {
-		ids[n], cmds[n], until[n] = s.id, s.cmd, s.until
+		ids[n], cmds[n], of[n] = s.id, s.cmd, s.of
 	}
-	errs := i.publishAll(ctx, ids, cmds, until, i.chained())
+	errs := i.publishAll(ctx, ids, cmds, of, i.chained())
 	for n, s := range some {
 		s.err = nil
 		if errs == nil || errs[n] == nil {

@@ -1,11 +1,17 @@
 package nats
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/feed"
+	"github.com/golda-dev/golda/stage/headers"
 )
 
 // A message of a command with a deadline says how much time was left when it
@@ -16,6 +22,28 @@ import (
 
 // timeLeft returns the time until a deadline as a message has it.
 func timeLeft(until time.Time) string { return max(time.Until(until), 0).String() }
+
+// inject writes into the headers of a message what its command takes along: the
+// deadline, and the values that package headers carries. The context may be nil.
+func inject(of context.Context, into natsgo.Header) {
+	if of == nil {
+		return
+	}
+	headers.Inject(of, func(name, value string) {
+		if !ours(name) {
+			into.Set(name, value)
+		}
+	})
+	if until, ok := command.DeadlineOf(of); ok {
+		into.Set(headerTimeLeft, timeLeft(until))
+	}
+}
+
+// ours reports whether a header is one of the server's or of this package.
+func ours(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "nats-") || strings.HasPrefix(name, "golda-")
+}
 
 // errTimeLeft is why a message is not decodable whose header no inlet has
 // written.

@@ -15,12 +15,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/headers"
 )
 
 // Inlet is a durable queue in front of a stage: a stream of messages that each
@@ -243,8 +243,7 @@ func (i *Inlet[C]) publish(ctx context.Context, id string, cmd C) (added bool, e
 }
 
 func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetstream.PubAck, error) {
-	until, _ := command.DeadlineOf(ctx)
-	m, err := i.message(id, until, cmd)
+	m, err := i.message(ctx, id, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -263,9 +262,9 @@ func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetst
 	return done, i.taken(ctx, done, err)
 }
 
-// message returns the message of a command, which is published now. If until is
-// not zero it is the command's deadline.
-func (i *Inlet[C]) message(id string, until time.Time, cmd C) (*natsgo.Msg, error) {
+// message returns the message of a command, which is published now. Of a context
+// that is not nil the command takes along the deadline, and values.
+func (i *Inlet[C]) message(of context.Context, id string, cmd C) (*natsgo.Msg, error) {
 	if err := i.conn.broken(); err != nil {
 		return nil, err
 	}
@@ -282,9 +281,7 @@ func (i *Inlet[C]) message(id string, until time.Time, cmd C) (*natsgo.Msg, erro
 	if id != "" {
 		m.Header.Set(jetstream.MsgIDHeader, headerOf(id))
 	}
-	if !until.IsZero() {
-		m.Header.Set(headerTimeLeft, timeLeft(until))
-	}
+	inject(of, m.Header)
 	if err := checkHeaders(m); err != nil {
 		return nil, err
 	}
@@ -478,6 +475,7 @@ func (i *Inlet[C]) read(d *delivery) (cmd C, span feed.Span, err error) {
 	if span, err = i.tracker.clock.Load().span(d, m.Header.Get(headerTimeLeft)); err != nil {
 		return cmd, span, err
 	}
+	span.Derive = headers.From(m.Header.Get)
 	cmd, err = decode(i.o.Codec, m)
 	return cmd, span, err
 }

@@ -3,7 +3,6 @@ package nats
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
@@ -61,25 +60,24 @@ type publisher[C any] struct {
 
 // HandleCommand publishes a command.
 func (p *publisher[C]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
-	until, _ := command.DeadlineOf(ctx)
-	return p.publish(ctx, []C{cmd}, []time.Time{until})[0]
+	return p.publish(ctx, []C{cmd}, []context.Context{ctx})[0]
 }
 
 // HandleBatch publishes commands.
 func (p *publisher[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
-	return p.publish(ctx, cmds, command.DatesOf(ctx))
+	return p.publish(ctx, cmds, command.BatchOf(ctx))
 }
 
-// publish publishes commands; the deadlines may be nil. Their IDs are known
+// publish publishes commands; their contexts may be nil. Their IDs are known
 // before, so that a function that panics has published nothing.
-func (p *publisher[C]) publish(ctx context.Context, cmds []C, until []time.Time) []behaviour.Outcome {
+func (p *publisher[C]) publish(ctx context.Context, cmds []C, of []context.Context) []behaviour.Outcome {
 	ids := make([]string, len(cmds))
 	if p.id != nil {
 		for k, cmd := range cmds {
 			ids[k] = p.id(cmd)
 		}
 	}
-	errs := p.to.publishAll(ctx, ids, cmds, until, false)
+	errs := p.to.publishAll(ctx, ids, cmds, of, false)
 	all := make([]behaviour.Outcome, len(cmds))
 	for k, cmd := range cmds {
 		if errs != nil && errs[k] != nil {

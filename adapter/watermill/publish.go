@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/headers"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -34,7 +35,8 @@ const BrokerAway reason.Reason = "broker_away"
 // Encode makes the message of a command. Several goroutines may call it at
 // once. It is called again if the stage tries again, so an UUID that it takes
 // from the command lets receivers recognise a message that was published twice.
-// nil means JSON with a new UUID. The message gets the context of the handler.
+// nil means JSON with a new UUID. The message gets the context of the handler,
+// and the headers of package stage/headers as metadata.
 // A nil pub and an empty topic panic.
 //
 // [stage.Overloaded]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Overloaded
@@ -84,8 +86,13 @@ func (o *outlet[C]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome 
 func (o *outlet[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
 	errs := make([]error, len(cmds))
 	var messages []*message.Message
+	of := headers.Batch(ctx)
 	for n, cmd := range cmds {
-		m, err := o.message(ctx, cmd)
+		own := ctx // without values of a command
+		if of != nil && of[n] != nil {
+			own = of[n]
+		}
+		m, err := o.message(ctx, own, cmd)
 		if errs[n] = err; err == nil {
 			messages = append(messages, m)
 		}
@@ -109,7 +116,7 @@ func outcome(err error) behaviour.Outcome {
 }
 
 func (o *outlet[C]) publish(ctx context.Context, cmd C) error {
-	m, err := o.message(ctx, cmd)
+	m, err := o.message(ctx, ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -118,8 +125,8 @@ func (o *outlet[C]) publish(ctx context.Context, cmd C) error {
 
 var errNoMessage = errors.New("the function has returned no message")
 
-// message returns the message of a command.
-func (o *outlet[C]) message(ctx context.Context, cmd C) (*message.Message, error) {
+// message returns the message of a command, with the headers for a context.
+func (o *outlet[C]) message(ctx, of context.Context, cmd C) (*message.Message, error) {
 	m, err := o.encode(cmd)
 	if err == nil && m == nil {
 		err = errNoMessage
@@ -128,6 +135,10 @@ func (o *outlet[C]) message(ctx context.Context, cmd C) (*message.Message, error
 		return nil, fmt.Errorf("watermill: topic %q: encode: %w", o.topic, err)
 	}
 	m.SetContext(ctx)
+	if m.Metadata == nil {
+		m.Metadata = message.Metadata{}
+	}
+	headers.Inject(of, m.Metadata.Set)
 	return m, nil
 }
 

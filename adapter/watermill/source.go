@@ -14,6 +14,7 @@ import (
 	bounds "github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/source"
+	"github.com/golda-dev/golda/stage/headers"
 )
 
 // ErrFed is the error of a source that feeds another stage.
@@ -79,7 +80,7 @@ func (s *Source[C]) feed(ctx context.Context, submit func(C, func(error)) error)
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.closing, func() { cancel(nil) })()
-	f := &feed[C]{Source: s, submit: submit, broker: broker{set: func(err error) { source.SetAway(ctx, err) }, log: s.log}}
+	f := &feed[C]{Source: s, submit: submit, cursor: bounds.Of(ctx), broker: broker{set: func(err error) { source.SetAway(ctx, err) }, log: s.log}}
 	var loops sync.WaitGroup
 	for range s.o.Subscriptions {
 		loops.Go(func() {
@@ -157,6 +158,7 @@ type feed[C any] struct {
 	broker
 
 	submit func(C, func(error)) error
+	cursor *bounds.Cursor // nil without a feed
 }
 
 // The pauses before another attempt to reach the broker.
@@ -253,7 +255,8 @@ func (f *feed[C]) take(s *subscription, m *message.Message) error {
 	if cmd, err = f.decode(m); err != nil {
 		return nil
 	}
-	if err := f.submit(cmd, func(err error) { f.ended(d, err) }); err != nil {
+	as := bounds.Span{Derive: headers.From(m.Metadata.Get)}
+	if err := f.cursor.Within(as, func() error { return f.submit(cmd, func(err error) { f.ended(d, err) }) }); err != nil {
 		f.settle(d, givenBack)
 		return err
 	}

@@ -25,7 +25,7 @@ func inside(ctx context.Context) context.Context {
 	switch c := ctx.(type) {
 	case *coro.Task:
 		return c.Parent()
-	case *dated:
+	case *batched:
 		return c.Context
 	}
 	l := layerOn(ctx)

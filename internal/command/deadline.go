@@ -51,6 +51,7 @@ type expiring struct {
 	values context.Context
 	at     time.Time
 
+	of      *expiring  // what it was derived from, whose timer it uses; nil if it has its own
 	mu      sync.Mutex // guards the rest
 	proper  context.Context
 	release context.CancelFunc // is called by [Origin.Release] only: proper is for all commands of the origin
@@ -64,6 +65,7 @@ func (x *expiring) Done() <-chan struct{} { return x.ending().Done() }
 
 // Err returns whether the deadline has passed.
 func (x *expiring) Err() error {
+	x = x.timed()
 	x.mu.Lock()
 	proper := x.proper
 	x.mu.Unlock()
@@ -81,21 +83,33 @@ func (x *expiring) Err() error {
 // context ends, it finds the proper one.
 func (x *expiring) Value(key any) any {
 	v := x.values.Value(key)
-	if _, suspect := v.(context.Context); suspect {
-		return x.ending().Value(key)
+	if _, suspect := v.(context.Context); !suspect {
+		return v
 	}
-	return v
+	if own := context.WithoutCancel(x.values).Value(key); own != nil {
+		return own // no context of package context, which asks for the one that ends
+	}
+	return x.ending().Value(key)
 }
 
 // ending returns a context that ends at the deadline, and makes it the first
 // time.
 func (x *expiring) ending() context.Context {
+	x = x.timed()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.proper == nil {
 		x.proper, x.release = context.WithDeadline(context.WithoutCancel(x.values), x.at) //nolint:gosec // see release
 	}
 	return x.proper
+}
+
+// timed returns the context that has the timer.
+func (x *expiring) timed() *expiring {
+	if x.of != nil {
+		return x.of
+	}
+	return x
 }
 
 // forever returns the values without the deadline.
@@ -144,6 +158,7 @@ func (o *Origin) Release() {
 	if !ok {
 		return
 	}
+	x = x.timed()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.release != nil {
@@ -162,56 +177,4 @@ func (o *Origin) Deadline() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	return DeadlineOf(o.ctx)
-}
-
-// Deadlines returns the deadline of each command, the zero time of a command
-// that has none. It returns nil if none has.
-func Deadlines(es []Envelope) (all []time.Time) {
-	for i := range es {
-		at, ok := es[i].From.Deadline()
-		if ok && all == nil {
-			all = make([]time.Time, len(es))
-		}
-		if ok {
-			all[i] = at
-		}
-	}
-	return all
-}
-
-// dated is the context of a batch in which some commands have a deadline. It
-// ends with none of them.
-type dated struct {
-	context.Context
-
-	at []time.Time
-}
-
-// datedKey is the key under which the context of a batch has the [dated] one.
-type datedKey struct{}
-
-// Value returns the context itself for its own key.
-func (d *dated) Value(key any) any {
-	if key == (datedKey{}) {
-		return d
-	}
-	return d.Context.Value(key)
-}
-
-// Dated returns a context for the handler of a batch, by which the handler can
-// ask for the deadlines of its commands: ctx, if there are none.
-func Dated(ctx context.Context, batch []Envelope) context.Context {
-	if at := Deadlines(batch); at != nil {
-		return &dated{ctx, at}
-	}
-	return ctx
-}
-
-// DatesOf returns the deadlines of the commands of a batch whose handler was
-// given the context, as [Deadlines] does.
-func DatesOf(ctx context.Context) []time.Time {
-	if d, ok := ctx.Value(datedKey{}).(*dated); ok {
-		return d.at
-	}
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/bigstack"
@@ -22,9 +21,9 @@ const (
 
 // Send sends commands to the process that handles them, in order. It returns an
 // error for each command, nil if that cannot be lost any more. If some commands
-// have a deadline, until has that of each command, the zero time of a command
-// without one; otherwise it is nil.
-type Send func(ctx context.Context, cmds []any, until []time.Time) []error
+// have values of their submitters' contexts, or deadlines, of has the context of
+// each command, nil of a command without one; otherwise of is nil.
+type Send func(ctx context.Context, cmds []any, of []context.Context) []error
 
 // Call has a command handled in another process, and returns the result: one of
 // the type want, unless that is nil. It is called by many goroutines at once.
@@ -210,22 +209,22 @@ func (r *relay) HandleMany(ctx context.Context, batch worker.Batch) []behaviour.
 	outcomes := make([]behaviour.Outcome, len(batch))
 	var cmds []any
 	var places []int
-	var until []time.Time // of cmds
-	dates := command.Deadlines(batch)
+	var of []context.Context // of cmds
+	contexts := command.Contexts(batch)
 	for i := range batch {
 		if err := r.check(&batch[i]); err != nil {
 			outcomes[i] = behaviour.Error(err)
 			continue
 		}
 		cmds, places = append(cmds, batch[i].Command()), append(places, i)
-		if dates != nil {
-			until = append(until, dates[i])
+		if contexts != nil {
+			of = append(of, contexts[i])
 		}
 	}
 	if len(cmds) == 0 {
 		return outcomes
 	}
-	errs := r.send(ctx, cmds, until)
+	errs := r.send(ctx, cmds, of)
 	for n, i := range places {
 		outcomes[i] = r.outcome(ctx, errs, n, len(cmds))
 	}

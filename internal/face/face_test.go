@@ -33,6 +33,7 @@ const budget = `
 behaviour        32
 stage            83
 stage/queue      18
+stage/headers    7
 stage/reason     16
 stage/stats      6
 worker           14

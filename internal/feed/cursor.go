@@ -202,14 +202,17 @@ func (c *Cursor) IsFull() {
 	}
 }
 
-// Span is the time in which a command may wait. The zero Span begins when the
-// command is submitted, and has no end.
+// Span is the time in which a command may wait, and what else it takes along.
+// The zero Span begins when the command is submitted, and has no end.
 type Span struct {
 	// Since is when the command began to wait. It counts for the time to live
 	// that the stage gives the command.
 	Since time.Time
 	// Until is the deadline that the command takes along.
 	Until time.Time
+	// Derive returns a context with the values that the command has besides
+	// those of the feed's context, which it is given; nil if there are none.
+	Derive func(values context.Context) context.Context
 }
 
 // Within calls submit, and gives the command that it submits a span.

@@ -87,6 +87,7 @@ coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 source:             internal/feed
+stage/headers:      internal/command internal/link
 reexec:             internal/link
 coordination/transport: coordination/coroutine internal/kept
 
@@ -115,6 +116,7 @@ pipeline:           behaviour controller controller/policy worker source stage s
 pipeline/bottleneck: pipeline stage
 
 -- top: third-party dependencies are allowed.
+stage/headers/headerstest: stage/headers
 stage/stagetest/internal/oracle: pipeline stage internal/actor
 stage/stagetest/internal/disturb: controller internal/actor stage/stagetest/internal/oracle
 stage/stagetest:    *

@@ -143,3 +143,12 @@ type Resume[S, O any] struct {
 
 // bare returns the command as users see it.
 func (r *Resume[S, O]) bare() any { return r.Shown }
+
+// Deriver is implemented by the [Emitter] of a worker that handles one command
+// at a time.
+type Deriver interface {
+	// Derive gives the command that is handled other values: see package
+	// stage/headers. It returns false if the handler that the context was for
+	// has returned, or its worker was given up.
+	Derive(derive func(values context.Context) context.Context) bool
+}
