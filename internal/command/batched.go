@@ -19,8 +19,8 @@ func (o *Origin) Carried() context.Context {
 
 // Derived returns an origin with the same ticket and end, and with the values of
 // the context that derive returns when it is given the present ones: o itself,
-// if that is the same. The context that derive returns must be derived
-// from the one that it was given.
+// if that is the same. The context that derive returns must be derived from its
+// argument.
 func (o *Origin) Derived(derive func(values context.Context) context.Context) *Origin {
 	x, expires := o.expires()
 	values := o.Context()

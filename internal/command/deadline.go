@@ -87,7 +87,7 @@ func (x *expiring) Value(key any) any {
 		return v
 	}
 	if own := context.WithoutCancel(x.values).Value(key); own != nil {
-		return own // no context of package context, which asks for the one that ends
+		return own // package context has not asked for the context whose end counts
 	}
 	return x.ending().Value(key)
 }
