@@ -17,7 +17,7 @@ import (
 // The stage's one worker carries commands for a full stage when the swap asks it to leave. It must leave when they are gone:
 // it has the only instance, without which the shared workers can do nothing.
 func TestASwapToSharedWorkersReleasesAWorkerThatCarriesCommands(t *testing.T) {
-	for i := range 60 {
+	for i := range fewer(60) {
 		to := behaviour.NewPort[int]("to")
 		s := stage.Coroutine("s", func(c behaviour.Suspender, d int) behaviour.Outcome {
 			if d%3 == 0 {

@@ -223,12 +223,12 @@ func TestOnePoisonCommandWithManyAttemptsDoesNotFailAStage(t *testing.T) {
 // A stage with little work may get one bad command a day, and nothing else.
 func TestCrashesFarApartDoNotFailAStage(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
-		s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Within: time.Hour}))
+		s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Within: time.Minute}))
 		p := bubble(t, s)
 		for range 20 {
 			_, err := stage.Call[int](t.Context(), s, -1)
 			require.True(t, stage.Crashed(err))
-			time.Sleep(2 * time.Hour)
+			time.Sleep(2 * time.Minute)
 		}
 		require.NoError(t, p.Err())
 		require.NoError(t, p.Stop(t.Context()))

@@ -67,7 +67,7 @@ func TestDS2NeedsThreeStepsAtMost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := row.model
-			m.Seed, m.Length, m.Warmup, m.Policy = 1, 20*time.Minute, 10*time.Minute, policy.DS2{}
+			m.Seed, m.Length, m.Warmup, m.Policy = 1, 8*time.Minute, 4*time.Minute, policy.DS2{}
 			r := run(t, m)
 			workers, at := last(m, r.Journal)
 			require.Equal(t, row.want, workers, steps(r.Journal))
