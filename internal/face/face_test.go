@@ -39,6 +39,7 @@ stage/stats      6
 worker           14
 pipeline         54
 pipeline/bottleneck 12
+pipeline/tap     11
 source           17
 reexec           1
 window           18
