@@ -440,19 +440,9 @@ func hostileText(t *testing.T, _ *works, b *tab) {
 func slider(t *testing.T, w *works, b *tab) {
 	b.show("#/table")
 	b.until("document.querySelector('.time input[type=range]').max - document.querySelector('.time input[type=range]').min >= 3000")
-	at := eval[float64](b, `(() => {
-		const slider = document.querySelector('.time input[type=range]');
-		slider.value = slider.min;
-		slider.dispatchEvent(new Event('input'));
-		return Number(slider.min);
-	})()`)
+	at := b.slide(0)
 	b.until("document.querySelector('.brand').textContent.includes('in the past')")
-	past := api.Snapshot{}
-	for _, s := range read[api.History](t, b.server, "/history").Snapshots {
-		if float64(s.At.UnixMilli()) <= at+1 {
-			past = s
-		}
-	}
+	past := snapshotAt(read[api.History](t, b.server, "/history"), at)
 	accepted := func(n uint64) string {
 		return "document.querySelector('tr[data-stage=receive] [data-col=accepted]')?.textContent === " + quote(grouped(n))
 	}
@@ -474,11 +464,49 @@ func slider(t *testing.T, w *works, b *tab) {
 	for _, page := range pages {
 		b.show(page)
 	}
+	b.show("#/graph")
+	at = b.slide(0.5)
+	verdict := ""
+	for _, v := range r.History.Verdicts {
+		if s := snapshotAt(r.History, at); v.N <= s.N {
+			verdict = v.Text
+		}
+	}
+	require.NotEmpty(t, verdict)
+	b.until("document.querySelector('#verdict').textContent.includes(" + quote(verdict) + ")")
 	b.show("#/table")
-	b.until(accepted(last.Stages["receive"].Counts.Accepted))
+	b.until(accepted(snapshotAt(r.History, at).Stages["receive"].Counts.Accepted))
 	b.click("Close file")
 	b.until("document.querySelector('.brand').textContent.includes('live')")
 	b.until("!(" + accepted(last.Stages["receive"].Counts.Accepted) + ")")
+
+	// Another program shows the recording, too.
+	b.do(chromedp.Navigate(serve(t, dashboard.Open(r)).URL + "/#/table"))
+	b.until("document.querySelector('.brand')?.textContent.includes('recording')")
+	b.until(accepted(last.Stages["receive"].Counts.Accepted))
+	b.do(chromedp.Navigate(b.server.URL))
+}
+
+// slide moves the slider to a part of its way, and returns the time there.
+func (b *tab) slide(to float64) float64 {
+	b.Helper()
+	return eval[float64](b, fmt.Sprintf(`(() => {
+		const slider = document.querySelector('.time input[type=range]');
+		slider.value = Number(slider.min) + %f * (slider.max - slider.min);
+		slider.dispatchEvent(new Event('input'));
+		return Number(slider.value);
+	})()`, to))
+}
+
+// snapshotAt returns the last snapshot that is not later than a time, which is
+// in milliseconds.
+func snapshotAt(h api.History, at float64) (found api.Snapshot) {
+	for _, s := range h.Snapshots {
+		if float64(s.At.UnixMilli()) <= at {
+			found = s
+		}
+	}
+	return found
 }
 
 func keyboard(t *testing.T, _ *works, b *tab) {

@@ -273,3 +273,37 @@ func TestTheVerdictOfAMinuteAgoIsOfThatTime(t *testing.T) {
 		s.close()
 	})
 }
+
+func TestAHistoryHasTheVerdictOfEachTime(t *testing.T) {
+	var all []api.Snapshot
+	began, busy := time.Now(), time.Duration(0)
+	for i := range 60 {
+		st := api.Stage{Pool: "a", Workers: api.Workers{Live: 1, Least: 1, Most: 1}, Queue: api.Queue{Capacity: 64}}
+		if i < 30 { // of work, and thirty seconds of rest
+			busy += period
+			st.Queue.Length, st.Queue.OldestNs = 50, int64(period)
+		}
+		st.Counts.BusyNs, st.Counts.IdleNs = int64(busy), int64(time.Duration(i+1)*period-busy)
+		st.Counts.OK = uint64(busy / period)
+		st.Counts.Accepted = st.Counts.OK + uint64(st.Queue.Length) //nolint:gosec // it is not negative
+		all = append(all, api.Snapshot{
+			N: uint64(i), At: began.Add(time.Duration(i) * period), Processors: 8, Order: []string{"a"}, Stages: map[string]api.Stage{"a": st}, //nolint:gosec // i is not negative
+		})
+	}
+	at := func(n uint64) (v api.Verdict) {
+		for _, j := range judge(all) {
+			if j.N <= n {
+				v = j
+			}
+		}
+		return v
+	}
+	require.Equal(t, "a", at(1).Stage)
+	require.Equal(t, "a", at(29).Stage)
+	require.Equal(t, "workers", at(29).Limit)
+	require.Empty(t, at(59).Stage)
+	require.Equal(t, "none", at(59).Limit)
+	require.Less(t, len(judge(all)), 20, "verdicts that are alike are one")
+	require.Empty(t, judge(all[:1]))
+	require.Empty(t, judge(nil))
+}

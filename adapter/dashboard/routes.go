@@ -182,11 +182,31 @@ func (d *Dashboard) history() api.History {
 	if h, ok := d.of.history(); ok {
 		return h
 	}
-	if d.sampler.running() {
-		return d.sampler.history(nil)
+	var now *api.Snapshot
+	if !d.sampler.running() {
+		next := d.sampler.next()
+		now = &next
 	}
-	now := d.sampler.next()
-	return d.sampler.history(&now)
+	h := d.sampler.history(now)
+	h.Verdicts = judge(h.Snapshots)
+	return h
+}
+
+// judge returns the verdicts about snapshots. A verdict like the one before is
+// left out.
+func judge(all []api.Snapshot) []api.Verdict {
+	judged := []api.Verdict{}
+	since, text := 0, ""
+	for i := 1; i < len(all); i++ {
+		for since < i-1 && all[i].At.Sub(all[since+1].At) >= interval {
+			since++
+		}
+		if v := verdictOf(&all[since], &all[i]); v.Text != text {
+			v.N = all[i].N
+			judged, text = append(judged, v), v.Text
+		}
+	}
+	return judged
 }
 
 func (d *Dashboard) recording(r *http.Request) (all api.Recording, err error) {

@@ -355,7 +355,8 @@ type Verdict struct {
 	Gain   float64  `json:"gain"`
 	Blocks []string `json:"blocks"`
 	Text   string   `json:"text"`
-	OverNs int64    `json:"overNs"` // the interval that it is about
+	OverNs int64    `json:"overNs"`      // the interval that it is about
+	N      uint64   `json:"n,omitempty"` // in a History: of the snapshot at the end of the interval
 }
 
 // History is the answer of GET /golda/v1/history: snapshots of the last ten
@@ -364,6 +365,7 @@ type Verdict struct {
 type History struct {
 	EveryNs   int64      `json:"everyNs"`
 	Snapshots []Snapshot `json:"snapshots"`
+	Verdicts  []Verdict  `json:"verdicts"` // the oldest first; a verdict like the one before is left out
 }
 
 // Recording is the answer of GET /golda/v1/recording: all that can be read of

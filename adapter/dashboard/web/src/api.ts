@@ -1,5 +1,5 @@
 import * as store from './store';
-import type { Change, Failure, Graph, Info, Recording, Snapshot, Tree, Verdicts, Work } from './types';
+import type { Change, Failure, Graph, History, Info, Recording, Snapshot, Tree, Verdicts, Work } from './types';
 
 const base = 'golda/v1';
 
@@ -136,14 +136,14 @@ export async function connect(): Promise<void> {
   const quietly = (p: Promise<unknown>) => p.catch(() => undefined);
   await quietly(refreshInfo());
   if (store.info.value?.recorded) {
-    show('served', await get<Recording>('/recording'));
+    show('of ' + store.info.value.process, await get<Recording>('/recording'));
     return;
   }
   listen();
   await Promise.all([
     quietly(get<Graph>('/graph').then((g) => (store.graph.value = g))),
     quietly(get<{ changes: Change[] | null }>('/journal').then((j) => store.heard(j.changes ?? []))),
-    quietly(get<{ snapshots: Snapshot[] | null }>('/history').then((h) => store.past(h.snapshots ?? []))),
+    quietly(get<History>('/history').then(store.past)),
     refreshFailures(),
     quietly(refreshTree()),
   ]);

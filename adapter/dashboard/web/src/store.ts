@@ -2,7 +2,7 @@ import { computed, effect, signal } from '@preact/signals';
 import failing from './failing.svg';
 import well from './well.svg';
 import { rows, seconds } from './derive';
-import type { Change, Durations, Failure, Graph, Info, Recording, Snapshot, Tree, Verdicts, Work } from './types';
+import type { Change, Durations, Failure, Graph, History, Info, Recording, Snapshot, Tree, Verdicts, Work } from './types';
 
 // What the page knows: a ring of snapshots of the last ten minutes, from
 // /history, the events, or a file, and the point in it that is shown.
@@ -70,7 +70,14 @@ export const shown = computed(() => (at.value === null ? ring.value : ring.value
 
 export const stageRows = computed(() => (snapshot.value ? rows(snapshot.value, earlier.value) : []));
 
-export const verdict = computed(() => now.value?.verdict ?? null);
+export const verdict = computed(() => now.value?.verdict?.now ?? null);
+
+/** before is the verdict a minute before the shown moment, if it is known. */
+export const before = computed(() => {
+  const all = ring.value;
+  const t = (now.value?.t ?? 0) - 60_000;
+  return all.length && all[0]!.t <= t ? (all[find(all, t)]!.verdict?.now ?? null) : null;
+});
 
 /** recent is how many commands failed in the minute before the shown moment. */
 export const recent = computed(() => {
@@ -129,11 +136,21 @@ export const long = computed(() => {
   return all.length > 1 ? { from: all[0]!.s, to: all[1]!.s } : null;
 });
 
-/** past adds older snapshots before those that the page already has. */
-export function past(older: Snapshot[]): void {
+/** past adds older snapshots before the ones that the page already has. */
+export function past(h: History): void {
   const first = ring.value[0]?.t ?? Infinity;
-  const moments = older.map((s) => ({ t: seconds(s) * 1000, s })).filter((m) => m.t < first);
-  ring.value = [...moments, ...ring.value];
+  ring.value = [...moments(h).filter((m) => m.t < first), ...ring.value];
+}
+
+/** moments are the snapshots of a history, each with the verdict of its time. */
+function moments(h: History): Moment[] {
+  const verdicts = h.verdicts ?? [];
+  let next = 0;
+  let verdict: Verdicts | undefined;
+  return (h.snapshots ?? []).map((s) => {
+    while (next < verdicts.length && (verdicts[next]!.n ?? 0) <= s.n) verdict = { now: verdicts[next++]!, before: null };
+    return { t: seconds(s) * 1000, s, verdict };
+  });
 }
 
 export function judged(v: Verdicts): void {
@@ -164,8 +181,7 @@ export function load(name: string, r: Recording): void {
   failures.value = r.failures.groups ?? [];
   tree.value = r.tree;
   work.value = r.workers;
-  ring.value = (r.history.snapshots ?? []).map((s) => ({ t: seconds(s) * 1000, s }));
-  judged(r.verdict);
+  ring.value = moments(r.history);
 }
 
 effect(() => {

@@ -164,6 +164,7 @@ export interface Verdict {
   gain: number;
   blocks: string[] | null;
   text: string;
+  n?: number; // of the snapshot at the end of its interval
 }
 
 export interface Verdicts {
@@ -171,10 +172,16 @@ export interface Verdicts {
   before: Verdict | null;
 }
 
+export interface History {
+  everyNs: number;
+  snapshots: Snapshot[] | null;
+  verdicts?: Verdict[] | null; // that differ from the one before
+}
+
 export interface Recording {
   root: Info;
   graph: Graph;
-  history: { everyNs: number; snapshots: Snapshot[] | null };
+  history: History;
   journal: { changes: Change[] | null };
   failures: { groups: Failure[] | null };
   workers: Work;

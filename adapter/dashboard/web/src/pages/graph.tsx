@@ -4,7 +4,7 @@ import { edgeKey, flows, state, type Row } from '../derive';
 import { count, duration, none, rate } from '../format';
 import { layout, type Layout, type Link, type Node, type Place, type Route } from '../layout';
 import { href, param, setParams } from '../route';
-import { at, earlier, graph, snapshot, stageRows, verdict } from '../store';
+import { at, before, earlier, graph, snapshot, stageRows, verdict } from '../store';
 import type { Feed, Verdict } from '../types';
 import { Bar } from '../ui/bar';
 import { matches } from '../ui/shell';
@@ -139,18 +139,18 @@ function fold(lane: string): void {
 }
 
 function VerdictLine() {
-  const v = verdict.value;
+  const [v, old] = [verdict.value, before.value];
   return (
     <p class="verdict" id="verdict">
-      <b>{v?.now?.stage ? '◆ Bottleneck ' : '◇ '}</b>
-      {v?.now ? text(v.now) : at.value === null ? 'No verdict yet.' : 'The verdict of this time is not known.'}
-      {v?.before && <span class="quiet"> A minute ago: {same(v.now, v.before) ? 'the same.' : text(v.before)}</span>}
+      <b>{v?.stage ? '◆ Bottleneck ' : '◇ '}</b>
+      {v ? text(v) : at.value === null ? 'No verdict yet.' : 'The verdict of this time is not known.'}
+      {v && old && <span class="quiet"> A minute ago: {same(v, old) ? 'the same.' : text(old)}</span>}
     </p>
   );
 }
 
 const text = (v: Verdict) => v.text || 'no stage limits the pipeline';
-const same = (a: Verdict | null, b: Verdict) => a?.stage === b.stage && a?.limit === b.limit;
+const same = (a: Verdict, b: Verdict) => a.stage === b.stage && a.limit === b.limit;
 
 function Legend() {
   return (
@@ -360,7 +360,7 @@ function Folded({ lane }: { lane: string }) {
 
 function StageNode({ r, place }: { r: Row; place: Record<string, string> }) {
   const s = r.stage;
-  const limit = verdict.value?.now?.stage === r.name;
+  const limit = verdict.value?.stage === r.name;
   const word = state(s);
   const classes = ['stage', limit && 'limit', r.failures && 'failing', word && 'held', !matches(r.name) && 'dim'].filter(Boolean).join(' ');
   return (

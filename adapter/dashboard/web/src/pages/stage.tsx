@@ -16,14 +16,14 @@ import { busySeries, growth, mostSeries, queuedSeries, times, workersSeries } fr
 
 export function StagePage() {
   const s = snapshot.value!;
-  const name = param('name') || verdict.value?.now?.stage || s.order[0] || '';
+  const name = param('name') || verdict.value?.stage || s.order[0] || '';
   const row = stageRows.value.find((r) => r.name === name);
   return (
     <>
       <div class="title">
         <h1>{name || 'Stage'}</h1>
         {row && state(row.stage) && <span class="chip note">❚❚ {state(row.stage)}</span>}
-        {verdict.value?.now?.stage === name && <span class="chip note">◆ bottleneck</span>}
+        {verdict.value?.stage === name && <span class="chip note">◆ bottleneck</span>}
         <label>
           Stage{' '}
           <select value={name} onChange={(e) => setParams({ name: e.currentTarget.value })}>
