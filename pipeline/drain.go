@@ -49,6 +49,10 @@ func (p *Pipeline) Drain(ctx context.Context, parts ...Part) error {
 	if err != nil {
 		return err
 	}
+	return p.drain(ctx, d)
+}
+
+func (p *Pipeline) drain(ctx context.Context, d *drain) error {
 	switch {
 	case p.life.in(made), p.life.in(starting):
 		return nil
@@ -67,6 +71,10 @@ func (p *Pipeline) Reopen(parts ...Part) error {
 	if err != nil {
 		return err
 	}
+	return p.reopen(d)
+}
+
+func (p *Pipeline) reopen(d *drain) error {
 	p.life.mu.Lock()
 	defer p.life.mu.Unlock()
 	if p.life.state != running {

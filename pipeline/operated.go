@@ -1,9 +1,14 @@
 package pipeline
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/link"
 )
@@ -43,4 +48,109 @@ func (o operated) Busy() []link.Busy {
 		}
 	}
 	return engine.Busy(pools)
+}
+
+// operate has the control loop carry out an operation, and waits until it has.
+func (o operated) operate(what, who string, do control.Operation) (number uint64, err error) {
+	p := o.p
+	if p.life.in(made) || p.life.in(starting) {
+		return 0, fmt.Errorf("pipeline %q: %s: %w", p.life.name, what, ErrNotRunning)
+	}
+	entry := new(uint64)
+	err = p.request(stopping, func() {}, func() <-chan error { return p.control.Operate(who, do, entry) })
+	if err != nil {
+		return 0, fmt.Errorf("pipeline %q: %s: %w", p.life.name, what, notPart(err))
+	}
+	return *entry, nil
+}
+
+// notPart returns an error as users of this package know it.
+func notPart(err error) error {
+	if errors.Is(err, control.ErrNoStage) {
+		return fmt.Errorf("%w: %w", ErrNotPart, err)
+	}
+	return err
+}
+
+func (o operated) Pause(who, stage string, on bool) (uint64, error) {
+	what := "resume"
+	if on {
+		what = "pause"
+	}
+	return o.operate(what, who, control.PauseStage(stage, on))
+}
+
+func (o operated) Resize(who, name string, fewest, most int) (uint64, error) {
+	return o.operate("resize", who, control.Resize(name, fewest, most))
+}
+
+func (o operated) Rate(who, stage string, perSecond float64, burst int) (uint64, error) {
+	return o.operate("rate", who, control.HoldRate(stage, controller.Rate{PerSecond: perSecond, Burst: burst}))
+}
+
+func (o operated) Capacity(who, stage string, slots int) (uint64, error) {
+	return o.operate("capacity", who, control.HoldCapacity(stage, slots))
+}
+
+func (o operated) Policy(who string, policies any, d time.Duration) (uint64, error) {
+	all := policies.([]controller.Policy)
+	if faults := checkPolicies(all, o.p.stages().stages); len(faults) > 0 {
+		return 0, fmt.Errorf("pipeline %q: policy: %w", o.p.life.name, errors.Join(faults...))
+	}
+	return o.operate("policy", who, control.UseFor(all, d))
+}
+
+// drain returns a drain of the stages of some names, or of all if none is given.
+func (o operated) drain(names []string) (*drain, error) {
+	d := &drain{p: o.p, whole: len(names) == 0}
+	for _, name := range names {
+		in := o.p.inbox(name)
+		if in == nil {
+			return nil, fmt.Errorf("pipeline %q: stage %q: %w", o.p.life.name, name, ErrNotPart)
+		}
+		if !slices.Contains(d.chosen, in) {
+			d.chosen = append(d.chosen, in)
+		}
+	}
+	byPlace(d.chosen)
+	return d, nil
+}
+
+func (o operated) Drain(ctx context.Context, who string, stages []string) (uint64, error) {
+	d, err := o.drain(stages)
+	if err != nil {
+		return 0, err
+	}
+	if !o.p.life.in(running) {
+		return 0, fmt.Errorf("pipeline %q: drain: %w", o.p.life.name, ErrNotRunning)
+	}
+	number := o.Note(who, "entry", names(d.inboxes()), "open", "draining", "asked to")
+	return number, o.p.drain(ctx, d)
+}
+
+func (o operated) Reopen(who string, stages []string) (uint64, error) {
+	d, err := o.drain(stages)
+	if err == nil {
+		err = o.p.reopen(d)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return o.Note(who, "entry", names(d.inboxes()), "draining", "open", "asked to"), nil
+}
+
+func (o operated) Retry(ctx context.Context, store any, id uint64, ended func()) error {
+	return store.(*Letters).store.RetryThen(ctx, id, ended)
+}
+
+func (o operated) Decode(stage string, text []byte) (any, error) {
+	codec, err := o.p.codecOf(stage)
+	if err != nil {
+		return nil, err
+	}
+	return codec.Read(stage, text)
+}
+
+func (o operated) Note(who, what, stage string, before, after any, why string) uint64 {
+	return o.p.control.Note(who, what, stage, before, after, why)
 }

@@ -61,6 +61,6 @@ func (s *settings) setInstances() {
 	case s.suspends:
 		s.engine.Inbox.Instances = defaultInstances
 	default:
-		s.engine.Inbox.Instances = s.engine.Most
+		s.engine.Inbox.Instances, s.engine.Fits = s.engine.Most, true
 	}
 }

@@ -77,6 +77,8 @@ func (a *loopActor) handleRequests() {
 		case change:
 			a.change(m.do)
 			m.done <- nil
+		case operation:
+			m.done <- a.operate(m)
 		}
 	}
 }
@@ -96,6 +98,22 @@ func (a *loopActor) change(do func(*State)) {
 	for _, p := range a.active {
 		a.reschedule(p)
 	}
+}
+
+// operate carries out an operation, writes it into the journal unless that is
+// done, and asks all policies again.
+func (a *loopActor) operate(m operation) error {
+	ch, err := m.do(a, m.who)
+	if err != nil {
+		return err
+	}
+	if ch.Number == 0 {
+		ch.At, ch.Policy = time.Duration(a.loop.Host.Now()), m.who
+		ch.Number = a.loop.write(ch)
+		a.change(func(*State) {})
+	}
+	*m.entry = ch.Number
+	return nil
 }
 
 // handleEvents notifies the policies of events. The policies see one snapshot

@@ -93,10 +93,11 @@ type Loop struct {
 	fast  eventQueue                // events by which a policy renews a visit plan
 	first *loopActor                // has asked the policies before the start; then nil
 
-	state   *State // the actor's, once it has started
-	running running
-	cpu     cpuMeter // the actor's, for all policies
-	machine cpuMeter // the same of the whole machine
+	state     *State     // the actor's, once it has started
+	temporary *temporary // the actor's: the policy of the pipeline's controller is one for a time; else nil
+	running   running
+	cpu       cpuMeter // the actor's, for all policies
+	machine   cpuMeter // the same of the whole machine
 
 	calling atomic.Uint64 // the number of the goroutine that calls a policy; 0: none does
 
@@ -284,3 +285,9 @@ func newRunning() running {
 
 // has reports whether a shared pool runs.
 func (r *running) has(name string) bool { return r.pools[name] != nil }
+
+// temporary is a policy for a time.
+type temporary struct {
+	before []controller.Policy // that come back
+	timer  *time.Timer
+}

@@ -103,10 +103,21 @@ func (a *loopActor) stopPolicies(leaves func(*activePolicy) bool) {
 // settings. If one of them cannot start, nothing changes. A group without
 // policies has no controller of its own: the pipeline's governs it then.
 func (a *loopActor) use(group string, policies []controller.Policy) error {
+	_, err := a.replace(group, policies, "", "replaced by Pipeline.SetPolicy or SetGroupPolicy")
+	return err
+}
+
+// replace does what use does, and returns the number of its entry in the
+// journal. An operator that has asked for it has a name.
+func (a *loopActor) replace(group string, policies []controller.Policy, operator, why string) (number uint64, err error) {
 	l := a.loop
 	fresh, err := l.newPolicies(group, policies)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if group == "" && l.temporary != nil {
+		l.temporary.timer.Stop()
+		l.temporary = nil
 	}
 	governed := a.governs(group)
 	a.stopPolicies(func(p *activePolicy) bool { return p.group == group })
@@ -115,7 +126,9 @@ func (a *loopActor) use(group string, policies []controller.Policy) error {
 	l.setPoliciesLocked(group, policies)
 	l.mu.Unlock()
 	a.reset(group)
-	a.write(swapped(group, before, namesOf(policies), time.Duration(l.Host.Now())))
+	ch := swapped(group, before, namesOf(policies), time.Duration(l.Host.Now()))
+	ch.Policy, ch.Why = cmp.Or(operator, ch.Policy), why
+	number = l.write(ch)
 	a.install(fresh)
 	if group != "" && governed != a.governs(group) { // the pipeline's controller sees other stages than before
 		for _, p := range a.active {
@@ -129,7 +142,7 @@ func (a *loopActor) use(group string, policies []controller.Policy) error {
 	for _, p := range fresh {
 		a.scheduleTick(p)
 	}
-	return nil
+	return number, nil
 }
 
 // reset sets back the knobs that a controller governs, and the knobs of a group
@@ -162,7 +175,6 @@ const noPolicy = "the pipeline's"
 func swapped(group, before, after string, at time.Duration) controller.Change {
 	ch := controller.Change{
 		At: at, Policy: after, Stage: controller.Entry, What: knobPolicy, Before: before, After: after,
-		Why: "replaced by Pipeline.SetPolicy or SetGroupPolicy",
 	}
 	if group != "" {
 		ch.Group, ch.Stage, ch.StageName = group, controller.NoStage, group
@@ -221,7 +233,7 @@ func (a *loopActor) consult(p *activePolicy, ev controller.Event, s *controller.
 		a.log(p).Error("policy made an invalid decision", "error", err)
 	}
 	for _, ch := range p.decisions.Kept(p.policy.Name(), s) {
-		a.write(p.widen(ch))
+		l.write(p.widen(ch))
 	}
 	return a.apply(p, s, changes)
 }
@@ -245,8 +257,11 @@ func (a *loopActor) apply(p *activePolicy, s *controller.Snapshot, changes []con
 			continue
 		}
 		ch = p.widen(ch)
+		if a.loop.state.holds(ch) {
+			continue
+		}
 		a.loop.state.apply(ch)
-		a.write(ch)
+		a.loop.write(ch)
 		changed = true
 	}
 	return changed
@@ -275,9 +290,8 @@ var following = []controller.Knob{controller.KnobVisit, controller.KnobLimit, co
 // write writes a change to the journal and the log. A visit plan that is
 // renewed every round, and bounds that follow the load, would crowd out all
 // else: of consecutive changes of these the journal keeps one entry, and the
-// log has them only at the level Debug.
-func (a *loopActor) write(ch controller.Change) {
-	l := a.loop
+// log has them only at the level Debug. It returns the number of the entry.
+func (l *Loop) write(ch controller.Change) (number uint64) {
 	level, add := slog.LevelInfo, func(ch controller.Change) { l.journal.Add(ch) }
 	follows := ch.What == controller.KnobShed && ch.Before != (controller.Shed{}) && ch.After != (controller.Shed{})
 	switch {
@@ -290,6 +304,7 @@ func (a *loopActor) write(ch controller.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	add(ch)
+	return l.journal.Last()
 }
 
 // tick asks a policy again.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/golda-dev/golda/controller"
@@ -22,6 +23,7 @@ type State struct {
 	stages  map[string]*stageState
 	pools   map[string]*poolState // the shared ones
 	machine bool                  // snapshots have the use of the machine
+	held    held                  // by operators
 
 	order  []string       // of pools, in the order in which they were added
 	visits map[string]int // by group: after how many visits its controller's policies want to be notified; 0: never
@@ -54,7 +56,10 @@ func (s *State) Add(o Options) {
 }
 
 // Remove removes a stage.
-func (s *State) Remove(name string) { delete(s.stages, name) }
+func (s *State) Remove(name string) {
+	delete(s.stages, name)
+	maps.DeleteFunc(s.held, func(k heldKnob, _ controller.Change) bool { return k.of == name })
+}
 
 // SetPaused pauses a stage, or resumes it.
 func (s *State) SetPaused(name string, on bool) {
@@ -90,8 +95,9 @@ func (s *State) inGroup(group string) (stage, pool func(name string) bool) {
 }
 
 // reset returns the state with some stages and pools as their options set them.
-// It keeps later changes of three kinds: paused stages stay paused, running
-// pools stay, and numbers of workers are kept where the pool stays. The state
+// It keeps some later changes: paused stages stay paused, running pools stay,
+// numbers of workers are kept where the pool stays, and so are the bounds and
+// knobs that operators have set. The state
 // is derived from the options again, because a pipeline that kept it would keep
 // two states of every stage.
 //
@@ -122,6 +128,10 @@ func (s *State) reset(groups []Group, entry bool, covers, coversPool, runs func(
 	for _, name := range s.order {
 		fresh.resetPool(s.pools[name], coversPool(name), runs(name))
 	}
+	fresh.held = s.held
+	for _, ch := range s.held {
+		fresh.apply(ch)
+	}
 	return fresh
 }
 
@@ -135,7 +145,7 @@ func (s *State) resetPool(now *poolState, covered, runs bool) {
 		}
 		s.pools[now.name] = now
 	case p != nil:
-		p.workers = now.workers
+		p.workers, p.fewest, p.most = now.workers, now.fewest, now.most
 	case runs:
 		s.addPool(&poolState{name: now.name, fewest: 1, most: now.most, workers: 1})
 	}
@@ -224,4 +234,17 @@ func (s *State) poolGovernor(pool string, governs func(group string) bool) strin
 		return ""
 	}
 	return s.governor(pool, governs)
+}
+
+// held is a knob that an operator holds, and its value.
+type held map[heldKnob]controller.Change
+
+type heldKnob struct {
+	knob controller.Knob
+	of   string
+}
+
+func (s *State) holds(ch controller.Change) bool {
+	_, ok := s.held[heldKnob{ch.What, ch.StageName}]
+	return ok
 }

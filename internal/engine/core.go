@@ -58,7 +58,8 @@ type upgrading struct {
 func New(config *Config, typed Typed) *Core {
 	c := &Core{spec: Spec{config, typed}, inbox: inbox.New(*config.Inbox)}
 	config.Inbox = c.inbox.Config()
-	c.Pool = &Pool{core: c, group: c.inbox.Workers(), least: config.Fewest, most: config.Most}
+	c.Pool = &Pool{core: c, group: c.inbox.Workers()}
+	c.Pool.SetBounds(part.Seal{}, config.Fewest, config.Most)
 	c.staff = &worker.Stage{Inbox: c.inbox, Versions: version.Series{Inbox: c.inbox}}
 	c.inbox.Owner = c.staff
 	c.Install(func(*version.Version) Instance { return nil })
@@ -152,7 +153,13 @@ func (c *Core) Owes(to *behaviour.Inlet) bool { return c.staff.Owes(to) }
 func (c *Core) Inbox() *inbox.Inbox { return c.inbox }
 
 // Preset returns the knobs of the inbox as the stage's options set them.
-func (c *Core) Preset() inbox.Knobs { return c.spec.config.Inbox.Knobs() }
+func (c *Core) Preset() inbox.Knobs {
+	knobs := c.spec.config.Inbox.Knobs()
+	if _, most := c.Bounds(); c.spec.config.Fits {
+		knobs.Instances = max(knobs.Instances, most)
+	}
+	return knobs
+}
 
 // Discipline returns the order that the stage's options give the queue.
 func (c *Core) Discipline() queue.Discipline { return c.spec.config.Inbox.Discipline }

@@ -40,7 +40,7 @@ type Pool struct {
 	shared *inbox.SharedPool // nil if it is a stage's own
 	group  workerGroup       // the stage's inbox, or shared
 
-	least, most int // bounds of the number of workers
+	least, most atomic.Int64 // bounds of the number of workers
 
 	env        *Env // nil before the start
 	supervisor atomic.Pointer[actor.PID]
@@ -65,14 +65,15 @@ type workerGroup interface {
 // its workers.
 func NewPool(name string, env *Env, least, most int) *Pool {
 	sp := inbox.NewSharedPool(name, env.Host)
-	p := &Pool{shared: sp, group: sp, least: least, most: most}
+	p := &Pool{shared: sp, group: sp}
+	p.SetBounds(part.Seal{}, least, most)
 	p.attach(env)
 	return p
 }
 
 func (p *Pool) attach(env *Env) {
 	p.env = env
-	p.want.Store(int64(p.least))
+	p.want.Store(p.least.Load())
 }
 
 func (p *Pool) newWorker() *worker.Worker {
@@ -95,7 +96,14 @@ func (p *Pool) name() string {
 func (p *Pool) Shared() *inbox.SharedPool { return p.shared }
 
 // Bounds returns the fewest and the most workers.
-func (p *Pool) Bounds() (fewest, most int) { return p.least, p.most }
+func (p *Pool) Bounds() (fewest, most int) { return int(p.least.Load()), int(p.most.Load()) }
+
+// SetBounds sets the fewest and the most workers. It starts and ends none: the
+// pipeline's controller does, which alone may call it.
+func (p *Pool) SetBounds(_ part.Seal, fewest, most int) {
+	p.least.Store(int64(fewest))
+	p.most.Store(int64(most))
+}
 
 // Want returns how many workers there should be.
 func (p *Pool) Want() int { return int(p.want.Load()) }

@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/internal/bigstack"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/worker"
 )
@@ -43,8 +44,8 @@ func (c *Core) Relay(process string, send Send, call Call, elsewhere error) {
 	c.inbox.Settings().Relay(relayBatch, instances, elsewhere)
 	c.spec.config.Inbox = c.inbox.Config()
 	c.spec.config.Blocking, c.spec.config.ExpiresAt, c.spec.config.Timeout, c.spec.config.RetryIf = true, nil, 0, nil
-	c.spec.config.Fewest, c.spec.config.Most, c.spec.config.Asks = 1, 1, true
-	c.Pool.least, c.Pool.most = 1, 1
+	c.spec.config.Fewest, c.spec.config.Most, c.spec.config.Asks, c.spec.config.Fits = 1, 1, true, false
+	c.Pool.SetBounds(part.Seal{}, 1, 1)
 	c.staff.Runs, c.staff.Versions.Suspends, c.staff.Defers = nil, false, false
 	if call != nil {
 		c.staff.Suspends()

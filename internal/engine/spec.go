@@ -14,6 +14,7 @@ type Config struct {
 	Inbox        *inbox.Config // the inbox's own, once the core is made
 	Fewest, Most int           // bounds of the number of workers
 	Asks         bool          // the options set those bounds
+	Fits         bool          // there are as many instances as workers, at most
 	Blocking     bool          // handlers wait rather than compute
 	ExpiresAt    func(cmd any) time.Time
 	Timeout      time.Duration
@@ -108,3 +109,11 @@ func (s *Spec) Asked() int {
 	}
 	return s.config.Fewest
 }
+
+// Grows reports whether the stage has instances for as many workers as it may
+// have, whatever their number.
+func (s *Spec) Grows() bool { return s.config.Fits }
+
+// Declared returns the bounds of the number of workers that the stage's options
+// set.
+func (s *Spec) Declared() (fewest, most int) { return s.config.Fewest, s.config.Most }

@@ -40,6 +40,7 @@ worker           14
 pipeline         54
 pipeline/bottleneck 12
 pipeline/tap     11
+pipeline/operate 8
 source           17
 reexec           1
 window           18

@@ -1,6 +1,7 @@
 package letters
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,6 +104,30 @@ func (c Codec) read(from *line) (cmd any, err error) {
 		return nil, fmt.Errorf("the command, a %s, was not decoded: %w", from.Type, err)
 	case !c.fits(reflect.TypeOf(cmd)):
 		return nil, fmt.Errorf("the codec returned a %T, and the stage takes %v", cmd, c.Type)
+	}
+	return cmd, nil
+}
+
+// Read reads a command of a stage that an operator has written. A member that
+// the type does not have is an error: it would be lost in silence.
+func (c Codec) Read(stageName string, text []byte) (cmd any, err error) {
+	from := &line{Stage: stageName, Type: c.Type.String()}
+	if c.own() {
+		from.Data = text
+		return c.read(from)
+	}
+	err = crash.Guard(stageName, func() error {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		into := reflect.New(c.Type)
+		if err := d.Decode(into.Interface()); err != nil {
+			return err
+		}
+		cmd = into.Elem().Interface()
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stage %q takes %v: the command was not decoded: %w", stageName, c.Type, err)
 	}
 	return cmd, nil
 }

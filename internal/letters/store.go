@@ -145,20 +145,28 @@ func (l *Store) Groups() []Group {
 
 // Retry submits a letter's command again, and removes the letter if the stage
 // accepts it.
-func (l *Store) Retry(ctx context.Context, id uint64) error { return l.retry(ctx, id, nil) }
+func (l *Store) Retry(ctx context.Context, id uint64) error { return l.retry(ctx, id, nil, nil) }
+
+// RetryThen is like [Store.Retry], and calls ended when the command has ended
+// with all that was emitted on its way.
+func (l *Store) RetryThen(ctx context.Context, id uint64, ended func()) error {
+	return l.retry(ctx, id, nil, ended)
+}
 
 // RetryAs is like [Store.Retry], but submits another command in place of the
 // letter's own.
-func (l *Store) RetryAs(ctx context.Context, id uint64, cmd any) error { return l.retry(ctx, id, &cmd) }
+func (l *Store) RetryAs(ctx context.Context, id uint64, cmd any) error {
+	return l.retry(ctx, id, &cmd, nil)
+}
 
-func (l *Store) retry(ctx context.Context, id uint64, instead *any) error {
+func (l *Store) retry(ctx context.Context, id uint64, instead *any, ended func()) error {
 	l.mu.Lock()
 	i, ok := l.findLocked(id)
 	l.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("letter %d: %w", id, ErrNoLetter)
 	}
-	return l.retryAt(ctx, id, i, instead)
+	return l.retryAt(ctx, id, i, instead, ended)
 }
 
 // RetryAll retries the letters that a filter selects, the oldest first, and
@@ -170,7 +178,7 @@ func (l *Store) RetryAll(ctx context.Context, f Filter) (n int, err error) {
 	refused := map[string]bool{}
 	chosen := l.choose(f)
 	for i, h := range chosen {
-		err := l.retryAt(ctx, h.ID, h.slot, nil)
+		err := l.retryAt(ctx, h.ID, h.slot, nil, nil)
 		switch {
 		case err == nil:
 			n++
@@ -188,7 +196,7 @@ func (l *Store) RetryAll(ctx context.Context, f Filter) (n int, err error) {
 }
 
 // retryAt retries the letter in a slot if it is still there.
-func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any) error {
+func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any, ended func()) error {
 	dead, missing, c, err := l.claim(id, i)
 	if err != nil {
 		return fmt.Errorf("letter %d: %w", id, err)
@@ -201,9 +209,13 @@ func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any) err
 	} else if missing != nil {
 		return fmt.Errorf("letter %d: %w", id, missing)
 	}
-	var ended func()
-	if c.filed {
-		ended = func() { l.end(id, c) }
+	if then := ended; c.filed {
+		ended = func() {
+			l.end(id, c)
+			if then != nil {
+				then()
+			}
+		}
 	}
 	if err := l.submit(ctx, dead.Stage, cmd, ended); err != nil {
 		return fmt.Errorf("letter %d: %w", id, err)

@@ -1,6 +1,9 @@
 package link
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Operated is a pipeline as its operator sees it: what package pipeline/operate
 // and the dashboard need beyond the methods of a pipeline.
@@ -12,6 +15,30 @@ type Operated interface {
 	Traits() []Traits
 	// Busy returns the workers that are at a batch, the longest first.
 	Busy() []Busy
+
+	// The verbs. They return the number of their entry in the journal, whose
+	// author is given first.
+
+	// Pause pauses a stage, or resumes it.
+	Pause(who, stage string, on bool) (uint64, error)
+	// Drain drains stages, or all if none is given, and Reopen reopens them.
+	Drain(ctx context.Context, who string, stages []string) (uint64, error)
+	Reopen(who string, stages []string) (uint64, error)
+	// Resize bounds the workers of a stage or a group, Rate the commands that a
+	// stage or the pipeline admits, and Capacity a queue.
+	Resize(who, name string, fewest, most int) (uint64, error)
+	Rate(who, stage string, perSecond float64, burst int) (uint64, error)
+	Capacity(who, stage string, slots int) (uint64, error)
+	// Policy replaces the policies, a []controller.Policy, for a time.
+	Policy(who string, policies any, d time.Duration) (uint64, error)
+	// Retry retries a letter of a *pipeline.Letters, and calls ended when its
+	// command has ended with all that was emitted on its way.
+	Retry(ctx context.Context, store any, id uint64, ended func()) error
+	// Decode reads a command of a stage from JSON, or as the stage's codec
+	// writes it.
+	Decode(stage string, text []byte) (cmd any, err error)
+	// Note adds an entry to the journal.
+	Note(who, what, stage string, before, after any, why string) uint64
 }
 
 // Traits are properties of a stage that do not change.

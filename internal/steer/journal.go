@@ -68,6 +68,9 @@ func (j *Journal) add(c record) {
 	j.changes.Push(c)
 }
 
+// Last returns the number of the newest entry, 0 if there was none.
+func (j *Journal) Last() uint64 { return j.last }
+
 // next numbers an entry.
 func (j *Journal) next() uint64 {
 	j.last++
