@@ -97,7 +97,7 @@ func (p *Pipeline) died(stage string) {
 
 // resubmit submits the command of a letter again. Ended, unless it is nil, is
 // called when the command has ended.
-func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended func()) error {
+func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended func(error)) error {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
 			return c.Resubmit(ctx, cmd, ended)

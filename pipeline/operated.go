@@ -139,7 +139,7 @@ func (o operated) Reopen(who string, stages []string) (uint64, error) {
 	return o.Note(who, "entry", names(d.inboxes()), "draining", "open", "asked to"), nil
 }
 
-func (o operated) Retry(ctx context.Context, store any, id uint64, ended func()) error {
+func (o operated) Retry(ctx context.Context, store any, id uint64, ended func(error)) error {
 	return store.(*Letters).store.RetryThen(ctx, id, ended)
 }
 

@@ -107,7 +107,7 @@ func (c *Core) receive(message any, sender *actor.PID) {
 // Resubmit submits a command whose type the caller does not know, or a result
 // that the stage passes on, see [link.Summer]. It refuses one of another type
 // with a [*TypeError].
-func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
+func (c *Core) Resubmit(ctx context.Context, cmd any, ended func(error)) error {
 	load := cmd
 	if s := c.spec.config.Inbox.Summer(); s != nil && cmd != nil && reflect.TypeOf(cmd) == s.SumType() && s.SumType() != c.Spec().Type() {
 		load = s.PassAgain(cmd)
@@ -116,7 +116,7 @@ func (c *Core) Resubmit(ctx context.Context, cmd any, ended func()) error {
 	}
 	from := command.Submitted(ctx, c.inbox.Pipeline())
 	if ended != nil {
-		from = command.NewWatch(from, command.Learns, func(error) { ended() }).Origin()
+		from = command.NewWatch(from, command.Learns, ended).Origin()
 	}
 	return c.inbox.Submit(ctx, &command.Envelope{Load: load, From: from})
 }

@@ -115,7 +115,7 @@ pipeline:           behaviour controller controller/policy worker source stage s
                     internal/link internal/lockfile internal/part internal/plain internal/states
 pipeline/bottleneck: pipeline stage
 pipeline/tap:       behaviour pipeline
-pipeline/operate:   controller internal/link pipeline
+pipeline/operate:   controller internal/link internal/plain pipeline
 
 -- top: third-party dependencies are allowed.
 stage/headers/headerstest: stage/headers

@@ -198,8 +198,8 @@ func TestALetterThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 
 func TestARetriedLetterIsInTheFileUntilTheRetryHasEnded(t *testing.T) {
 	dir := t.TempDir()
-	var ended func()
-	l := opened(t, dir, 9, func(_ context.Context, _ string, _ any, f func()) error { ended = f; return nil }).Dead
+	var ended func(error)
+	l := opened(t, dir, 9, func(_ context.Context, _ string, _ any, f func(error)) error { ended = f; return nil }).Dead
 	fill(l, "a1", "a2")
 	require.NoError(t, l.Retry(t.Context(), 1))
 	require.Equal(t, "a2", oldest(l))
@@ -207,10 +207,10 @@ func TestARetriedLetterIsInTheFileUntilTheRetryHasEnded(t *testing.T) {
 	l.rewriteLocked()
 	l.mu.Unlock()
 	require.Equal(t, "a1 a2", oldest(opened(t, killed(t, dir), 9, taken).Dead))
-	ended()
+	ended(nil)
 	require.Equal(t, "a2", oldest(opened(t, killed(t, dir), 9, taken).Dead))
 
-	l = opened(t, t.TempDir(), 9, func(_ context.Context, _ string, _ any, f func()) error { f(); return nil }).Dead
+	l = opened(t, t.TempDir(), 9, func(_ context.Context, _ string, _ any, f func(error)) error { f(nil); return nil }).Dead
 	fill(l, "a1")
 	require.NoError(t, l.Retry(t.Context(), 1), "it has ended before Retry returns")
 	require.Zero(t, l.disk.file.live)
@@ -314,8 +314,8 @@ func TestALetterThatIsEvictedDuringItsRetryStaysInTheFileUntilTheRetryHasEnded(t
 		t.Run(fmt.Sprintf("accepted %v", accepted), func(t *testing.T) {
 			dir := t.TempDir()
 			var box *Box
-			var end func()
-			box = opened(t, dir, 1, func(_ context.Context, _ string, _ any, ended func()) error {
+			var end func(error)
+			box = opened(t, dir, 1, func(_ context.Context, _ string, _ any, ended func(error)) error {
 				fill(box.Dead, "atwo") // evicts the letter that is retried
 				require.Equal(t, []any{"one", "two"}, commandsAfterKill(t, dir))
 				if end = ended; !accepted {
@@ -337,7 +337,7 @@ func TestALetterThatIsEvictedDuringItsRetryStaysInTheFileUntilTheRetryHasEnded(t
 			box.Dead.rewriteLocked()
 			box.Dead.mu.Unlock()
 			require.Equal(t, []any{"one", "two"}, commandsAfterKill(t, dir))
-			end()
+			end(nil)
 			require.Equal(t, []any{"two"}, commandsAfterKill(t, dir))
 			require.Zero(t, box.Dead.Dropped())
 		})

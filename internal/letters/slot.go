@@ -68,8 +68,8 @@ func NewStore(name string, bound Bound, log *slog.Logger, submit Submit) *Store 
 
 // Submit submits a command to the stage of that name again. If ended is not
 // nil, it is called when the command has ended with all that was emitted on its
-// way.
-type Submit func(ctx context.Context, stage string, cmd any, ended func()) error
+// way, with its error.
+type Submit func(ctx context.Context, stage string, cmd any, ended func(error)) error
 
 // slot has a letter; its id is 0 if it is not in use.
 type slot struct {

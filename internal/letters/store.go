@@ -148,8 +148,8 @@ func (l *Store) Groups() []Group {
 func (l *Store) Retry(ctx context.Context, id uint64) error { return l.retry(ctx, id, nil, nil) }
 
 // RetryThen is like [Store.Retry], and calls ended when the command has ended
-// with all that was emitted on its way.
-func (l *Store) RetryThen(ctx context.Context, id uint64, ended func()) error {
+// with all that was emitted on its way, with its error.
+func (l *Store) RetryThen(ctx context.Context, id uint64, ended func(error)) error {
 	return l.retry(ctx, id, nil, ended)
 }
 
@@ -159,7 +159,7 @@ func (l *Store) RetryAs(ctx context.Context, id uint64, cmd any) error {
 	return l.retry(ctx, id, &cmd, nil)
 }
 
-func (l *Store) retry(ctx context.Context, id uint64, instead *any, ended func()) error {
+func (l *Store) retry(ctx context.Context, id uint64, instead *any, ended func(error)) error {
 	l.mu.Lock()
 	i, ok := l.findLocked(id)
 	l.mu.Unlock()
@@ -196,7 +196,7 @@ func (l *Store) RetryAll(ctx context.Context, f Filter) (n int, err error) {
 }
 
 // retryAt retries the letter in a slot if it is still there.
-func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any, ended func()) error {
+func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any, ended func(error)) error {
 	dead, missing, c, err := l.claim(id, i)
 	if err != nil {
 		return fmt.Errorf("letter %d: %w", id, err)
@@ -210,10 +210,10 @@ func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any, end
 		return fmt.Errorf("letter %d: %w", id, missing)
 	}
 	if then := ended; c.filed {
-		ended = func() {
+		ended = func(err error) {
 			l.end(id, c)
 			if then != nil {
-				then()
+				then(err)
 			}
 		}
 	}

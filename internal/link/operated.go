@@ -32,8 +32,8 @@ type Operated interface {
 	// Policy replaces the policies, a []controller.Policy, for a time.
 	Policy(who string, policies any, d time.Duration) (uint64, error)
 	// Retry retries a letter of a *pipeline.Letters, and calls ended when its
-	// command has ended with all that was emitted on its way.
-	Retry(ctx context.Context, store any, id uint64, ended func()) error
+	// command has ended with all that was emitted on its way, with its error.
+	Retry(ctx context.Context, store any, id uint64, ended func(error)) error
 	// Decode reads a command of a stage from JSON, or as the stage's codec
 	// writes it.
 	Decode(stage string, text []byte) (cmd any, err error)

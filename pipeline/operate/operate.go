@@ -26,11 +26,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/pipeline"
 )
 
@@ -164,8 +164,8 @@ func (o *Operator) Retry(ctx context.Context, s Store, id uint64) (entry uint64,
 }
 
 // RetryAll retries the letters that a filter selects, the oldest first: one
-// letter alone, and the others when that one has ended. If meanwhile its stage,
-// or a stage that follows, leaves a letter, the error is [ErrFailedAgain], the
+// letter alone, and the others when its command has ended with all that follows
+// from it. If that has failed, the error is [ErrFailedAgain] with the reason, the
 // first letter was retried, and the others stay. RetryAll returns how many were
 // retried. Limit of the filter has no effect.
 func (o *Operator) RetryAll(ctx context.Context, s Store, f pipeline.LetterFilter) (n int, entry uint64, err error) {
@@ -180,13 +180,13 @@ func (o *Operator) RetryAll(ctx context.Context, s Store, f pipeline.LetterFilte
 		return 0, 0, fmt.Errorf("store %q: %w", string(s), pipeline.ErrNoLetter)
 	}
 	first := list[0]
-	failed, err := o.probe(ctx, all, &first)
+	failed, err := o.probe(ctx, all, first.ID)
 	if err != nil {
 		return 0, 0, err
 	}
-	if failed {
+	if failed != nil {
 		entry = o.note(s, first.Stage, "retried", fmt.Sprintf("letter %d failed again", first.ID))
-		return 1, entry, ErrFailedAgain
+		return 1, entry, fmt.Errorf("%w: %s", ErrFailedAgain, plain.Text(failed))
 	}
 	f.Limit = 0
 	n, err = all.RetryAll(ctx, f)
@@ -194,50 +194,21 @@ func (o *Operator) RetryAll(ctx context.Context, s Store, f pipeline.LetterFilte
 	return n, o.note(s, first.Stage, "retried", fmt.Sprintf("%d letters, after one that did not fail", n)), err
 }
 
-// probe retries a letter, waits until its command has ended, and reports
-// whether there is a further letter of its stage or of one that follows.
-func (o *Operator) probe(ctx context.Context, all *pipeline.Letters, l *pipeline.Letter) (failed bool, err error) {
-	stages := o.after(l.Stage)
-	before := o.seen(stages)
-	ended := make(chan struct{})
-	if err := o.of.Retry(ctx, all, l.ID, func() { close(ended) }); err != nil {
-		return false, err
+// probe retries a letter, waits until its command has ended, and returns its
+// error.
+func (o *Operator) probe(ctx context.Context, all *pipeline.Letters, id uint64) (failed, err error) {
+	ended := make(chan error, 1)
+	if err := o.of.Retry(ctx, all, id, func(err error) { ended <- err }); err != nil {
+		return nil, err
 	}
 	select {
-	case <-ended:
-		return o.seen(stages) > before, nil
+	case err := <-ended:
+		return err, nil
 	case <-ctx.Done():
-		return false, fmt.Errorf("letter %d was retried and has not ended, and the others were not tried: %w", l.ID, context.Cause(ctx))
+		return nil, fmt.Errorf("letter %d was retried and has not ended, and the others were not tried: %w", id, context.Cause(ctx))
 	case <-o.p.Done():
-		return false, fmt.Errorf("letter %d was retried, and the others were not tried: %w", l.ID, pipeline.ErrStopped)
+		return nil, fmt.Errorf("letter %d was retried, and the others were not tried: %w", id, pipeline.ErrStopped)
 	}
-}
-
-// after returns a stage and the stages that follow it.
-func (o *Operator) after(stage string) []string {
-	successors := o.p.Successors()
-	all := []string{stage}
-	for i := 0; i < len(all); i++ {
-		for _, next := range successors[all[i]] {
-			if !slices.Contains(all, next) {
-				all = append(all, next)
-			}
-		}
-	}
-	return all
-}
-
-// seen returns how many letters there have been of some stages.
-func (o *Operator) seen(stages []string) (n uint64) {
-	for _, s := range []Store{Dead, Quarantine, Failures} {
-		all, _ := o.letters(s) // there is one of each
-		for _, g := range all.Groups() {
-			if slices.Contains(stages, g.Stage) {
-				n += g.Seen
-			}
-		}
-	}
-	return n
 }
 
 // Edit submits another command in place of a letter's own, which is removed:
