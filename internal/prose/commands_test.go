@@ -11,6 +11,7 @@ import (
 
 var (
 	testCommand = regexp.MustCompile("`go test -run ([\\w|]+) (\\./\\S+)`")
+	testNamed   = regexp.MustCompile("`([\\w/]+): ((?:Test|Fuzz|Example)\\w*)`")
 	testFunc    = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 )
 
@@ -25,6 +26,9 @@ func TestEachTestThatAPageNamesIsThere(t *testing.T) {
 		for _, m := range testCommand.FindAllStringSubmatch(string(text), -1) {
 			found++
 			require.True(t, hasTest(t, m[2], regexp.MustCompile(m[1])), "%s: %s runs no test", page, m[0])
+		}
+		for _, m := range testNamed.FindAllStringSubmatch(string(text), -1) {
+			require.True(t, hasTest(t, m[1], regexp.MustCompile("^"+m[2]+"$")), "%s: %s is no test", page, m[0])
 		}
 	}
 	require.Positive(t, found)
