@@ -285,6 +285,7 @@ func TestThePageInABrowser(t *testing.T) {
 		{"hostile text is text", hostileText},
 		{"the keyboard alone is enough", keyboard},
 		{"the title and the icon say that commands fail", title},
+		{"two hundred stages can be read", twoHundredStages},
 		{"the numbers are those of the snapshot", numbers},
 		{"the slider shows an earlier time, and a file a recording", slider},
 	} {

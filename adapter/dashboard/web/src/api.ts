@@ -25,19 +25,31 @@ export const setToken = (t: string) => (t ? sessionStorage.setItem(tokenKey, t) 
 /** Denied is the answer to an action whose token is missing or wrong. */
 export class Denied extends Error {}
 
-/** act asks for an action and returns what the server says about it. */
-export async function act(verb: string, body: unknown): Promise<{ n?: number; [more: string]: unknown }> {
-  const answer = await fetch(`${base}/actions/${verb}`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${token()}` },
-    body: JSON.stringify(body),
-  });
+async function allowed(path: string, init: RequestInit): Promise<Response> {
+  const answer = await fetch(base + path, { ...init, headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${token()}` } });
   if (answer.status === 401 || answer.status === 403) {
     setToken('');
     throw new Denied(await problem(answer));
   }
   if (!answer.ok) throw new Error(await problem(answer));
-  return (await answer.json()) as { n?: number };
+  return answer;
+}
+
+/** Done is what the server says about an action. */
+export interface Done {
+  n: number; // of the entry in the journal
+  count: number; // of letters that were retried or dropped
+  text: string; // what was done
+}
+
+/** act asks for an action. */
+export async function act(verb: string, body: unknown): Promise<Done> {
+  return (await (await allowed(`/actions/${verb}`, { method: 'POST', body: JSON.stringify(body) })).json()) as Done;
+}
+
+/** letters are all letters of a store, as lines of JSON. */
+export async function letters(store: string): Promise<string> {
+  return (await allowed(`/actions/export?store=${encodeURIComponent(store)}`, {})).text();
 }
 
 /** patched applies a merge patch of RFC 7396; what it does not name is shared with the old value. */

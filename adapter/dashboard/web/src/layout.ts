@@ -73,10 +73,12 @@ export function layout(nodes: Node[], links: Link[], gapAlong: number): Layout {
   const bands = place(ranks, lanes);
   const { starts, length } = along(ranks, gapAlong);
   const where = (i: Item): Place => ({ u: starts[i.rank]! + columnLength(ranks[i.rank]!) / 2, v: i.v });
+  // An edge goes straight past a rank, so that it crosses no node of it.
+  const passes = (i: Item): Place[] => (i.id ? [where(i)] : [0, columnLength(ranks[i.rank]!)].map((u) => ({ u: starts[i.rank]! + u, v: i.v })));
   return {
     places: new Map([...items].map(([id, i]) => [id, where(i)])),
     routes: known.map((l) => {
-      const c = chains.get(l)?.map(where) ?? [where(items.get(l.from)!)];
+      const c = chains.get(l)?.flatMap(passes) ?? [where(items.get(l.from)!)];
       return { ...l, back: l.back || loops.has(l), points: loops.has(l) && l.from !== l.to ? c.reverse() : c };
     }),
     lanes: bands,

@@ -112,6 +112,7 @@ export interface Letter {
   fingerprint: string;
   attempt: number;
   type?: string; // of the command
+  command?: unknown; // null unless payloads are shown
   summary?: string;
   missing?: string; // why there is no command
 }

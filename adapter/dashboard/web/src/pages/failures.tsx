@@ -1,9 +1,11 @@
 import { count, date, none } from '../format';
 import { param, setParams } from '../route';
-import { file, groups, info } from '../store';
+import { enabled, file, groups, info } from '../store';
 import type { Failure } from '../types';
-import { refreshFailures } from '../api';
-import { Action } from '../ui/actions';
+import { letters, refreshFailures } from '../api';
+import { Action, run } from '../ui/actions';
+import { say } from '../ui/say';
+import { download } from '../ui/timebar';
 import { matches } from '../ui/shell';
 
 const stores: [string, string, string][] = [
@@ -27,7 +29,11 @@ export function FailuresPage() {
             </button>
           ))}
         </div>
-        {store && <Action verb="export" body={{ store }} label="Export" done={`Exported ${store}`} />}
+        {store && enabled('export') && (
+          <button type="button" onClick={() => void run({ verb: 'export', body: {}, done: `Exported ${store}`, instead: () => save(store) })}>
+            Export
+          </button>
+        )}
       </div>
       {all.length === 0 && <p class="empty">✓ {groups.value.length ? 'None of the failures is like that.' : 'Nothing has failed.'}</p>}
       <ul class="cards">
@@ -38,6 +44,35 @@ export function FailuresPage() {
         ))}
       </ul>
     </>
+  );
+}
+
+async function save(store: string): Promise<void> {
+  download(`golda-${info.value?.pipeline}-${store}.jsonl`, await letters(store));
+}
+
+/** Edit retries a command that the user has changed. */
+function Edit({ g, then }: { g: Failure; then: () => void }) {
+  const sample = g.sample!;
+  const submit = (e: SubmitEvent) => {
+    e.preventDefault();
+    try {
+      const command: unknown = JSON.parse(String(new FormData(e.currentTarget as HTMLFormElement).get('command')));
+      void run({ verb: 'edit', body: { store: g.store, id: sample.n, command }, done: 'The edited command is retried', then });
+    } catch (error) {
+      say(`The command is no JSON: ${(error as Error).message}`, true);
+    }
+  };
+  return (
+    <details>
+      <summary>Edit, then retry</summary>
+      <form onSubmit={submit}>
+        <textarea name="command" rows={6} aria-label="Command" spellcheck={false} defaultValue={JSON.stringify(sample.command, null, 2)} />
+        <p class="buttons">
+          <button type="submit">Retry with this command</button>
+        </p>
+      </form>
+    </details>
   );
 }
 
@@ -92,6 +127,7 @@ function Group({ g }: { g: Failure }) {
           {g.stack}
         </pre>
       )}
+      {g.sample && g.sample.command != null && enabled('edit') && <Edit g={g} then={again} />}
       {!file.value && (
         <p class="buttons">
           {g.sample && <Action verb="retry" body={{ store: g.store, id: g.sample.n }} label="Retry one" done="One command is retried" then={again} />}

@@ -303,7 +303,7 @@ function middle(r: Route): [number, number] {
     return near((first.u + last.u) / 2, v, narrow.value ? [16, 4] : [0, -4]);
   }
   const next = r.points[1]!;
-  const [u1, u2] = r.points.length > 2 ? [next.u, next.u] : [first.u + half(r.from).u, last.u - half(r.to).u];
+  const [u1, u2] = r.points.length > 2 ? [next.u, r.points[2]!.u] : [first.u + half(r.from).u, last.u - half(r.to).u];
   return near((u1 + u2) / 2, r.points.length > 2 ? next.v : (first.v + last.v) / 2, narrow.value ? [22, 4] : [0, -6]);
 }
 

@@ -276,7 +276,7 @@ function Latest({ name }: { name: string }) {
 
 function Actions({ name, s }: { name: string; s: Stage }) {
   const stage = { stage: name };
-  if (!['pause', 'resume', 'drain', 'reopen', 'resize'].some(enabled)) return null;
+  if (!['pause', 'resume', 'drain', 'reopen', 'resize', 'rate', 'capacity'].some(enabled)) return null;
   return (
     <div class="buttons" role="group" aria-label={`Actions on ${name}`}>
       {s.paused ? (
@@ -292,12 +292,20 @@ function Actions({ name, s }: { name: string; s: Stage }) {
       {enabled('resize') && (
         <form key={name} onSubmit={(e) => resize(e, name)}>
           <label>
-            fewest <input name="fewest" type="number" min="0" required value={s.workers.least ?? 0} />
+            fewest <input name="fewest" type="number" min="0" required defaultValue={s.workers.least ?? 0} />
           </label>
           <label>
-            most <input name="most" type="number" min="1" required value={s.workers.most ?? 1} />
+            most <input name="most" type="number" min="1" required defaultValue={s.workers.most ?? 1} />
           </label>
           <button type="submit">Resize</button>
+        </form>
+      )}
+      {enabled('capacity') && (
+        <form key={name + 'capacity'} onSubmit={(e) => capacity(e, name)}>
+          <label>
+            slots <input name="slots" type="number" min="1" required defaultValue={s.queue.capacity ?? 1} />
+          </label>
+          <button type="submit">Set capacity</button>
         </form>
       )}
       {enabled('rate') && (
@@ -306,13 +314,18 @@ function Actions({ name, s }: { name: string; s: Stage }) {
             per second <input name="perSecond" type="number" min="0" step="any" required />
           </label>
           <label>
-            burst <input name="burst" type="number" min="1" required value={1} />
+            burst <input name="burst" type="number" min="1" required defaultValue={1} />
           </label>
           <button type="submit">Set rate</button>
         </form>
       )}
     </div>
   );
+}
+
+function capacity(e: SubmitEvent, stage: string): void {
+  const slots = Number(fields(e).get('slots'));
+  void run({ verb: 'capacity', body: { stage, slots }, done: `${stage} has ${slots} slots` });
 }
 
 function fields(e: SubmitEvent): FormData {

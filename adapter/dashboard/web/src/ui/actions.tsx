@@ -7,8 +7,9 @@ import { say } from './say';
 interface Asked {
   verb: string;
   body: object;
-  done: string;
+  done: string; // what to say if the server has no words for it
   then?: () => void;
+  instead?: () => Promise<void>; // of the verb's own request
 }
 
 const asking = signal<Asked | null>(null); // the action that waits for a token
@@ -20,8 +21,13 @@ export async function run(a: Asked): Promise<void> {
     return;
   }
   try {
-    const answer = await act(a.verb, a.body);
-    say(a.done + (answer.n ? `, entry ${answer.n} of the journal` : ''));
+    if (a.instead) {
+      await a.instead();
+      say(a.done);
+    } else {
+      const answer = await act(a.verb, a.body);
+      say((answer.text || a.done) + (answer.n ? ` (entry ${answer.n} of the journal)` : ''));
+    }
     a.then?.();
   } catch (e) {
     if (e instanceof Denied) asking.value = a;
