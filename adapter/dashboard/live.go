@@ -27,7 +27,7 @@ func (l *live) root() api.Root {
 		ReadOnly: l.options.Token == "", Payloads: l.options.Payloads, Actions: []string{},
 	}
 	if !root.ReadOnly {
-		root.Actions = verbs()
+		root.Actions = verbs(l.options.Payloads)
 	}
 	return root
 }

@@ -51,6 +51,8 @@ func (d *Dashboard) route() {
 	get("/history", func(*http.Request) (any, error) { return d.history(), nil })
 	get("/recording", func(r *http.Request) (any, error) { return d.recording(r) })
 	d.mux.HandleFunc("GET "+root+"/events", d.events)
+	d.mux.HandleFunc("POST "+root+"/actions/{verb}", d.act)
+	d.mux.HandleFunc("GET "+root+"/actions/"+export, d.export)
 	d.mux.HandleFunc(root+"/", d.unknown)
 }
 

@@ -403,6 +403,27 @@ type Count struct {
 	Failures   int `json:"failures"`
 }
 
+// Action is the body of POST /golda/v1/actions/{verb}. Each verb has its
+// members; the others are left out.
+type Action struct {
+	Who         string          `json:"who,omitempty"`         // asks, for the journal
+	Stage       string          `json:"stage,omitempty"`       // of all verbs but policy; of letters, all of this stage
+	Group       string          `json:"group,omitempty"`       // in place of a stage: drain, reopen, resize
+	All         bool            `json:"all,omitempty"`         // drain, reopen, retryAll, drop: no stage and no cause is meant
+	Fewest      int             `json:"fewest,omitempty"`      // resize; 0 and 0 are the declared ones
+	Most        int             `json:"most,omitempty"`        // resize
+	PerSecond   float64         `json:"perSecond,omitempty"`   // rate; 0 gives it back to the policy
+	Burst       int             `json:"burst,omitempty"`       // rate
+	Slots       int             `json:"slots,omitempty"`       // capacity; 0 is the declared one
+	Name        string          `json:"name,omitempty"`        // policy
+	ForNs       int64           `json:"forNs,omitempty"`       // policy; 0 is for good
+	Store       string          `json:"store,omitempty"`       // of letters: dead, quarantine or failures
+	ID          uint64          `json:"id,omitempty"`          // retry, edit, drop: the number of a letter
+	Fingerprint string          `json:"fingerprint,omitempty"` // retryAll, drop: all letters of this cause
+	Reason      string          `json:"reason,omitempty"`      // retryAll, drop: only these
+	Command     json.RawMessage `json:"command,omitempty"`     // edit
+}
+
 // Done is the answer to an action.
 type Done struct {
 	N     uint64 `json:"n"`     // the number of the entry in the journal
