@@ -55,7 +55,7 @@ controller/race 9
 controller/lab   17
 supervisor       60
 adapter/dashboard 4
-adapter/dashboard/api 35
+adapter/dashboard/api 37
 adapter/failsafe 11
 adapter/http     16
 adapter/nats     38
@@ -179,7 +179,7 @@ func goList(t *testing.T, args ...string) []string {
 }
 
 // notPublic lists the modules of the workspace that have programs and tests only.
-var notPublic = []string{"examples", "bench", "adapter/watermill/brokertest"}
+var notPublic = []string{"examples", "cmd", "bench", "adapter/watermill/brokertest"}
 
 // load returns the public packages of all modules by their paths below the root. Only these and what they import are compiled: the programs
 // below examples would take longer.

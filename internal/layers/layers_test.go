@@ -127,6 +127,7 @@ coordination/transport/transporttest: coordination/transport
 internal/nodetest:  coordination/coroutine coordination/monitor coordination/rpc
 controller/lab:     *
 adapter/*:          *
+cmd/*:              *
 examples/*:         *
 `
 
