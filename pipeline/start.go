@@ -118,7 +118,9 @@ func (p *Pipeline) environment(ctx context.Context) engine.Env {
 	if system == nil {
 		system = actor.Shared()
 	}
-	handling := valued{p.life.halting, context.WithoutCancel(ctx)}
+	// A lookup allocates that begins at a context of WithoutCancel.
+	values := context.WithValue(context.WithoutCancel(ctx), valued{}, nil)
+	handling := valued{p.life.halting, values}
 	unsaved := ""
 	if p.set.checkpoint != nil {
 		unsaved = "whose state the Checkpoint of the pipeline cannot save: it belongs to no key: make the stage a Keyed one"

@@ -60,6 +60,7 @@ adapter/failsafe 11
 adapter/http     16
 adapter/nats     38
 adapter/nats/fleet 14
+adapter/otel     3
 adapter/watermill 11
 stage/stagetest  40
 `
