@@ -110,7 +110,7 @@ func (t *tracer) visit(ctx context.Context, stage string, cmd any, next behaviou
 	within, span := t.Start(within, stage, append(options, trace.WithAttributes(attributes...))...) //nolint:spancheck // see end
 	now := newLayer(span.SpanContext())
 	now.parent, now.stage = parent, stage
-	headers.Derive(ctx, now.over) //nolint:contextcheck // a context of what comes next
+	headers.Derive(ctx, now.over)
 	defer now.leave()
 	return end(span, func() behaviour.Outcome { return next(within, cmd) }) //nolint:spancheck // it ends it
 }
@@ -125,7 +125,7 @@ func (t *tracer) batch(
 		if m == nil {
 			continue
 		}
-		if span := trace.SpanContextFromContext(m); span.IsSampled() {
+		if span := trace.SpanContextFromContext(m); span.IsSampled() { //nolint:contextcheck // the context of a command
 			links = append(links, trace.Link{SpanContext: span})
 		}
 	}
