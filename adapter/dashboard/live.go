@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/adapter/dashboard/api"
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/pipeline"
@@ -24,7 +25,7 @@ type live struct {
 func (l *live) root() api.Root {
 	root := api.Root{
 		Version: 1, Golda: version(), Pipeline: l.p.Name(), Process: l.options.Process, Started: link.Operate(l.p).Began(),
-		ReadOnly: l.options.Token == "", Payloads: l.options.Payloads, Actions: []string{},
+		ReadOnly: l.options.Token == "", Payloads: l.options.Payloads, Actions: []string{}, Policies: policy.Names(),
 	}
 	if !root.ReadOnly {
 		root.Actions = verbs(l.options.Payloads)

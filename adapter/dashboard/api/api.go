@@ -23,6 +23,7 @@ type Root struct {
 	Payloads bool      `json:"payloads"` // letters have a summary of their command
 	Recorded bool      `json:"recorded"` // the answers come from a recording
 	Actions  []string  `json:"actions"`  // that are enabled
+	Policies []string  `json:"policies"` // that the action policy knows
 }
 
 // Snapshot is a pipeline at one instant: pipeline.Snapshot as JSON. The stages,

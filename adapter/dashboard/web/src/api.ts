@@ -19,8 +19,15 @@ async function problem(answer: Response): Promise<string> {
 }
 
 const tokenKey = 'golda-token';
+const whoKey = 'golda-who'; // the name of the operator in the journal
+
 export const token = () => sessionStorage.getItem(tokenKey) ?? '';
-export const setToken = (t: string) => (t ? sessionStorage.setItem(tokenKey, t) : sessionStorage.removeItem(tokenKey));
+export const who = () => sessionStorage.getItem(whoKey) ?? '';
+
+export function signIn(t: string, name: string): void {
+  sessionStorage.setItem(tokenKey, t);
+  sessionStorage.setItem(whoKey, name);
+}
 
 /** Denied is the answer to an action whose token is missing or wrong. */
 export class Denied extends Error {}
@@ -28,7 +35,7 @@ export class Denied extends Error {}
 async function allowed(path: string, init: RequestInit): Promise<Response> {
   const answer = await fetch(base + path, { ...init, headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${token()}` } });
   if (answer.status === 401 || answer.status === 403) {
-    setToken('');
+    sessionStorage.removeItem(tokenKey);
     throw new Denied(await problem(answer));
   }
   if (!answer.ok) throw new Error(await problem(answer));
@@ -43,8 +50,8 @@ export interface Done {
 }
 
 /** act asks for an action. */
-export async function act(verb: string, body: unknown): Promise<Done> {
-  return (await (await allowed(`/actions/${verb}`, { method: 'POST', body: JSON.stringify(body) })).json()) as Done;
+export async function act(verb: string, body: object): Promise<Done> {
+  return (await (await allowed(`/actions/${verb}`, { method: 'POST', body: JSON.stringify({ ...body, who: who() || undefined }) })).json()) as Done;
 }
 
 /** letters are all letters of a store, as lines of JSON. */

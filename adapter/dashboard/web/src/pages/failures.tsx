@@ -78,7 +78,7 @@ function Edit({ g, then }: { g: Failure; then: () => void }) {
 
 function Group({ g }: { g: Failure }) {
   const again = () => void refreshFailures();
-  const same = { store: g.store, fingerprint: g.fingerprint };
+  const same = { store: g.store, stage: g.stage, reason: g.reason, fingerprint: g.fingerprint || undefined };
   return (
     <details class="card">
       <summary data-item>

@@ -34,12 +34,11 @@ export function PoliciesPage() {
           <p class="buttons">
             <label>
               Policy{' '}
-              <input name="policy" list="policies" required autocomplete="off" spellcheck={false} />
-              <datalist id="policies">
+              <select name="policy" required>
                 {(info.value?.policies ?? []).map((p) => (
-                  <option value={p} />
+                  <option value={p}>{p}</option>
                 ))}
-              </datalist>
+              </select>
             </label>
             <label>
               Minutes{' '}

@@ -295,7 +295,7 @@ function Actions({ name, s }: { name: string; s: Stage }) {
             fewest <input name="fewest" type="number" min="0" required defaultValue={s.workers.least ?? 0} />
           </label>
           <label>
-            most <input name="most" type="number" min="1" required defaultValue={s.workers.most ?? 1} />
+            most <input name="most" type="number" min="0" required title="0 and 0 are the declared bounds" defaultValue={s.workers.most ?? 1} />
           </label>
           <button type="submit">Resize</button>
         </form>
@@ -303,7 +303,7 @@ function Actions({ name, s }: { name: string; s: Stage }) {
       {enabled('capacity') && (
         <form key={name + 'capacity'} onSubmit={(e) => capacity(e, name)}>
           <label>
-            slots <input name="slots" type="number" min="1" required defaultValue={s.queue.capacity ?? 1} />
+            slots <input name="slots" type="number" min="0" required title="0 is the declared capacity" defaultValue={s.queue.capacity ?? 1} />
           </label>
           <button type="submit">Set capacity</button>
         </form>
@@ -311,7 +311,7 @@ function Actions({ name, s }: { name: string; s: Stage }) {
       {enabled('rate') && (
         <form key={name + 'rate'} onSubmit={(e) => limit(e, name)}>
           <label>
-            per second <input name="perSecond" type="number" min="0" step="any" required />
+            per second <input name="perSecond" type="number" min="0" step="any" required title="0 gives the rate back to the policy" />
           </label>
           <label>
             burst <input name="burst" type="number" min="1" required defaultValue={1} />

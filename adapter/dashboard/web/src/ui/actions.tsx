@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import { act, Denied, setToken, token } from '../api';
+import { act, Denied, signIn, token, who } from '../api';
 import { enabled } from '../store';
 import { say } from './say';
 
@@ -47,16 +47,22 @@ export function Token() {
       <form
         onSubmit={(e) => {
           e.preventDefault();
-          setToken(String(new FormData(e.currentTarget).get('token') ?? '').trim());
+          const f = new FormData(e.currentTarget);
+          signIn(String(f.get('token')).trim(), String(f.get('who')).trim());
           dialog.current?.close();
           if (token()) void run(a);
         }}
       >
         <h2 id="token-title">Token</h2>
         <p>Actions ask for the token that the program gave to the dashboard. This tab keeps it until it is closed.</p>
-        <label>
-          Token <input name="token" type="password" autocomplete="off" required />
-        </label>
+        <div class="fields">
+          <label>
+            Token <input name="token" type="password" autocomplete="off" required />
+          </label>
+          <label>
+            Your name, for the journal <input name="who" autocomplete="off" maxLength={64} defaultValue={who()} />
+          </label>
+        </div>
         <p class="buttons">
           <button type="submit">Go on</button>
           <button type="button" onClick={() => dialog.current?.close()}>
