@@ -4,6 +4,7 @@ go 1.26.0
 
 replace (
 	github.com/golda-dev/golda => ..
+	github.com/golda-dev/golda/adapter/dashboard => ../adapter/dashboard
 	github.com/golda-dev/golda/adapter/failsafe => ../adapter/failsafe
 	github.com/golda-dev/golda/adapter/fsnotify => ../adapter/fsnotify
 	github.com/golda-dev/golda/adapter/nats => ../adapter/nats
@@ -16,6 +17,7 @@ require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/golda-dev/golda v0.0.0
+	github.com/golda-dev/golda/adapter/dashboard v0.0.0
 	github.com/golda-dev/golda/adapter/failsafe v0.0.0
 	github.com/golda-dev/golda/adapter/nats v0.0.0
 	github.com/golda-dev/golda/adapter/watermill v0.0.0
@@ -68,7 +70,7 @@ require (
 	go.opentelemetry.io/otel/sdk v1.21.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.21.0 // indirect
 	go.opentelemetry.io/otel/trace v1.21.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect

@@ -104,7 +104,7 @@ func (r *runner) args(pol controller.Policy) []string {
 	args := []string{
 		"-json", "-policy", pol.Name(), "-out", r.outOf(pol),
 		"-size", string(r.size), "-seed", strconv.FormatUint(r.seed, 10),
-		"-workers", strconv.Itoa(r.workers), "-pool", strconv.Itoa(r.pool), "-crash", fmt.Sprint(r.crash), "-metrics", r.metrics,
+		"-workers", strconv.Itoa(r.workers), "-pool", strconv.Itoa(r.pool), "-crash", fmt.Sprint(r.crash), "-metrics", r.metrics, "-dashboard", r.dashboard,
 		"-max-pixels", strconv.Itoa(r.maxPixels),
 	}
 	if r.n > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/examples/images/captcha"
+	"github.com/golda-dev/golda/examples/internal/board"
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
@@ -36,6 +37,7 @@ type config struct {
 	maxPixels int
 	json      bool
 	metrics   string // address to serve metrics at; empty: no metrics
+	dashboard string // address to serve the dashboard at; empty: none
 }
 
 // parse turns arguments into a config, or returns everything that is wrong with
@@ -59,6 +61,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.Float64Var(&c.crash, "crash", 0, "let this `fraction` of the images crash a handler at its first attempt, 0 to 1")
 	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the table; with -policies one for each, one a line")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
+	f.StringVar(&c.dashboard, "dashboard", "", board.Usage)
 	if err := show.Parse(f, args, about, stdout); err != nil {
 		return config{}, err
 	}

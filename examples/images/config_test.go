@@ -61,6 +61,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		{"-in " + dir + " -out " + dir, "the same directory"},
 		{"-metrics " + taken.Addr().String(), "in use"},
 		{"-metrics nowhere", "-metrics"},
+		{"-dashboard 0.0.0.0:0", "an address of this machine"},
 		{"-unknown", "not defined: -unknown; see -help"},
 		{"stray", `"stray"`},
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/golda-dev/golda/examples/internal/board"
 	"github.com/golda-dev/golda/examples/internal/show"
 
 	"github.com/golda-dev/golda/pipeline"
@@ -57,6 +58,7 @@ type runner struct {
 
 	files    []string // names within in or captchas
 	listener net.Listener
+	page     net.Listener
 	alive    census
 }
 
@@ -72,9 +74,14 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	err = r.config.prepare(r.box)
-	if r.listener != nil && (err != nil || r.policies != nil) {
-		_ = r.listener.Close() // no client knows the address yet; each run of a comparison listens itself
+	r.page, err = board.Listen(ctx, r.dashboard)
+	if err == nil {
+		err = r.config.prepare(r.box)
+	}
+	for _, l := range []net.Listener{r.listener, r.page} {
+		if l != nil && (err != nil || r.policies != nil) {
+			_ = l.Close() // no client knows the address yet; each run of a comparison listens itself
+		}
 	}
 	return err
 }
@@ -85,6 +92,11 @@ func (r *runner) run(ctx context.Context) int {
 		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	}
 	defer show.ServeMetrics(r.listener, p)() //nolint:contextcheck // metrics are served while an interrupted run drains
+	stop, err := board.Serve(r.page, p)
+	if err != nil {
+		return show.Faults(r.stderr, "images", show.StatusFailed, err)
+	}
+	defer stop()
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
 		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	} // after an interrupt it continues without images, so that there is always a report

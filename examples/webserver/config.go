@@ -11,6 +11,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/examples/internal/board"
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
@@ -26,6 +27,7 @@ type config struct {
 	connections int
 	json        bool
 	metrics     string // address to serve metrics at; empty: no metrics
+	dashboard   string // address to serve the dashboard at; empty: none
 }
 
 // parseFlags turns arguments into a config, or returns everything that is wrong
@@ -45,6 +47,7 @@ func parseFlags(args []string, stdout io.Writer) (config, error) {
 		defaultLimits().connections))
 	f.BoolVar(&c.json, "json", false, "at the end, print one JSON object instead of the table")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
+	f.StringVar(&c.dashboard, "dashboard", "", board.Usage)
 	if err := show.Parse(f, args, about, stdout); err != nil {
 		return config{}, err
 	}

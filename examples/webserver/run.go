@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/golda-dev/golda/examples/internal/board"
 	"github.com/golda-dev/golda/examples/internal/show"
 
 	"github.com/golda-dev/golda/pipeline"
@@ -42,9 +43,9 @@ type runner struct {
 	config
 	stdout, stderr io.Writer
 
-	server           *server
-	listener, gauges net.Listener
-	rooted           *os.Root
+	server                 *server
+	listener, gauges, page net.Listener
+	rooted                 *os.Root
 }
 
 // prepare does everything that can fail before anything is started.
@@ -66,6 +67,9 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if r.page, err = board.Listen(ctx, r.dashboard); err != nil {
+		return err
+	}
 	l := defaultLimits()
 	l.connections = r.connections
 	r.server = newServer(l, site, r.cache)
@@ -77,7 +81,7 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 
 // release closes the listeners and the site's directory.
 func (r *runner) release() {
-	for _, l := range []net.Listener{r.listener, r.gauges} {
+	for _, l := range []net.Listener{r.listener, r.gauges, r.page} {
 		if l != nil {
 			_ = l.Close() // it may be closed already
 		}
@@ -102,12 +106,18 @@ func (r *runner) run(ctx context.Context) int {
 	defer r.release()
 	s := r.server
 	defer show.ServeMetrics(r.gauges, s.line)() //nolint:contextcheck // metrics are served while an interrupted run drains
+	unserve, err := board.Serve(r.page, s.line)
+	if err != nil {
+		s.poller.close()
+		return show.Faults(r.stderr, "webserver", show.StatusFailed, err)
+	}
+	defer unserve()
 	if err := s.line.Start(context.WithoutCancel(ctx)); err != nil {
 		s.poller.close()
 		return show.Faults(r.stderr, "webserver", show.StatusFailed, err)
 	}
 	_, _ = fmt.Fprintf(r.stderr, "webserver: serving at http://%s with policy %s; stop with Ctrl-C\n", r.listener.Addr(), r.policy.Name())
-	err := s.serveUntil(ctx)
+	err = s.serveUntil(ctx)
 	end, stopped := settle(s.line) //nolint:contextcheck // ctx has ended
 	done := result{server: s, end: end, wall: s.now(), peak: show.PeakMemory()}
 	err = errors.Join(cmp.Or(s.line.Err(), err, stopped), done.tell(r.stdout, r.json))

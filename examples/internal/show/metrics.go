@@ -34,7 +34,14 @@ func ServeMetrics(l net.Listener, p *pipeline.Pipeline) (stop func()) {
 	registry.MustRegister(goldaprom.NewCollector(p))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	return Serve(l, mux, func() {})
+}
+
+// Serve serves a handler until stop is called. It calls closing when the server
+// is to end, for answers that would not end by themselves.
+func Serve(l net.Listener, h http.Handler, closing func()) (stop func()) {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	server.RegisterOnShutdown(closing)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
