@@ -295,6 +295,19 @@ func TestADashboardIsReachedByItsNamesOnly(t *testing.T) {
 	}
 }
 
+// Registered and not watched, a dashboard costs nothing.
+func TestADashboardWithoutAPageHasNoGoroutine(t *testing.T) {
+	p := newShop(t)
+	others := goleak.IgnoreCurrent()
+	d, err := dashboard.New(p.Pipeline, dashboard.Options{Log: discard()})
+	require.NoError(t, err)
+	goleak.VerifyNone(t, others)
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/golda/v1/snapshot", nil))
+	require.Equal(t, http.StatusOK, w.Code)
+	goleak.VerifyNone(t, others)
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	_, err := dashboard.New(nil, dashboard.Options{Record: true})
 	require.ErrorContains(t, err, "the pipeline is nil")

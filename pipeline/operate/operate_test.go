@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
@@ -206,6 +207,14 @@ func TestAPolicyForATimeGivesWay(t *testing.T) {
 
 // Whatever an operator does, each command ends once.
 func TestVerbsLoseNoCommand(t *testing.T) {
+	stages := map[string]func(handler) target{
+		"of a keyed stage": func(f handler) target {
+			done := behaviour.NewPort[int]("done")
+			st := stage.Keyed("work", func(n int) int { return n % 5 }, func(int) *keyed { return &keyed{f, done} },
+				stage.Workers(1, 8), stage.Capacity(32), stage.Out(done))
+			return target{st, st.Submit, func(to behaviour.Target[int]) pipeline.Part { return pipeline.Wire(done, to) }}
+		},
+	}
 	for name, options := range map[string][]stage.Option{
 		"of a plain stage":        nil,
 		"of one that tries again": {stage.Retry(stage.RetryPolicy{Attempts: 3})},
@@ -213,27 +222,56 @@ func TestVerbsLoseNoCommand(t *testing.T) {
 		"of a fair stage":         {stage.Fair(func(n int) int { return n % 5 }, nil, 2)},
 		"of few instances":        {stage.Instances(2)},
 	} {
+		stages[name] = func(f handler) target {
+			st := stage.Map("work", f, append([]stage.Option{stage.Workers(1, 8), stage.Capacity(32)}, options...)...)
+			return target{st, st.Submit, func(to behaviour.Target[int]) pipeline.Part { return st.To(to) }}
+		}
+	}
+	for name, build := range stages {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { loseNothing(t, options) })
+			synctest.Test(t, func(t *testing.T) { loseNothing(t, build) })
 		})
 	}
 }
 
-func loseNothing(t *testing.T, options []stage.Option) {
+type handler = func(context.Context, int) (int, error)
+
+// target is the stage that the verbs disturb.
+type target struct {
+	part   pipeline.Part
+	submit func(context.Context, int) error
+	to     func(behaviour.Target[int]) pipeline.Part
+}
+
+// keyed is the behaviour of a key.
+type keyed struct {
+	f    handler
+	done *behaviour.Port[int]
+}
+
+func (k *keyed) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
+	n, err := k.f(ctx, n)
+	if err != nil {
+		return behaviour.Error(err)
+	}
+	return behaviour.Forward(k.done, n)
+}
+
+func loseNothing(t *testing.T, build func(handler) target) {
 	t.Helper()
 	var ok [2000]atomic.Int64
-	work := stage.Map("work", func(_ context.Context, n int) (int, error) {
+	work := build(func(_ context.Context, n int) (int, error) {
 		time.Sleep(time.Millisecond)
 		if n%97 == 0 {
 			panic("crashed")
 		}
 		return n, nil
-	}, append([]stage.Option{stage.Workers(1, 8), stage.Capacity(32)}, options...)...)
+	})
 	done := stage.Sink("done", func(_ context.Context, n int) error {
 		ok[n].Add(1)
 		return nil
 	}, stage.Capacity(8))
-	p, op := started(t, work.To(done))
+	p, op := started(t, work.part, work.to(done), done)
 	go func() {
 		for i := range 60 { // verbs at any time
 			time.Sleep(7 * time.Millisecond)
@@ -263,7 +301,7 @@ func loseNothing(t *testing.T, options []stage.Option) {
 		}
 	}()
 	for n := range ok {
-		require.NoError(t, work.Submit(t.Context(), n))
+		require.NoError(t, work.submit(t.Context(), n))
 	}
 	time.Sleep(time.Second)
 	require.NoError(t, p.Stop(t.Context()))
