@@ -15,6 +15,11 @@ import (
 // stageLabel is the label with the name of a stage.
 const stageLabel = "stage"
 
+const (
+	edgeName = "golda_edge_moved_total"
+	edgeHelp = "Commands that were handed over to another stage."
+)
+
 // Source is what a [Collector] reads: a [*pipeline.Pipeline], or a test double.
 // Snapshot may be called by several goroutines at once.
 type Source interface {
@@ -50,7 +55,7 @@ func NewCollector(p Source) *Collector {
 	return &Collector{
 		source: p,
 		times:  times,
-		moved: prometheus.NewDesc("golda_edge_moved_total", "Commands that were handed over to another stage.",
+		moved: prometheus.NewDesc(edgeName, edgeHelp,
 			[]string{stageLabel, "to", "port"}, labels),
 		ofAll:   describe(pipelineMetrics, labels),
 		ofOne:   describe(stageMetrics, labels, stageLabel),
@@ -183,14 +188,16 @@ type reasons struct {
 	reasonMetric
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair // one for each known reason
+	texts  []string         // the same, for a page
 }
 
 func describeReasons(constant prometheus.Labels) []reasons {
 	all := make([]reasons, len(reasonMetrics))
 	for i, m := range reasonMetrics {
-		all[i] = reasons{m, prometheus.NewDesc(m.name, m.help, []string{stageLabel, "reason"}, constant), nil}
+		all[i] = reasons{m, prometheus.NewDesc(m.name, m.help, []string{stageLabel, "reason"}, constant), nil, nil}
 		for _, why := range m.known {
 			all[i].labels = append(all[i].labels, labelOf(why))
+			all[i].texts = append(all[i].texts, `,reason="`+string(why)+`"`)
 		}
 	}
 	return all

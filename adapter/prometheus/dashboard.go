@@ -24,7 +24,10 @@ func Dashboard(p Source) []byte {
 	}
 	d.Templating.List = []variable{
 		{Name: "datasource", Type: "datasource", Query: "prometheus"},
-		{Name: stageLabel, Type: "custom", Query: strings.Join(escaped(inOrder(&s)), ","), Multi: true, IncludeAll: true, Current: &option{"All", "$__all"}},
+		{
+			Name: stageLabel, Type: "custom", Query: strings.Join(escaped(inOrder(&s)), ","),
+			Multi: true, IncludeAll: true, Current: &option{"All", "$__all"},
+		},
 	}
 	at := grid{selector: "pipeline=" + strconv.Quote(s.Pipeline)}
 	d.Panels = at.row("Pipeline", "", wholePanels)

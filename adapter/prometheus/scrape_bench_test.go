@@ -22,7 +22,8 @@ import (
 )
 
 // BenchmarkScrape measures one scrape and its parts: taking the snapshot, making samples of the numbers, gathering and
-// checking them in the registry, and writing them, plain or, as Prometheus asks for it, compressed.
+// checking them in the registry, and writing them, plain or, as Prometheus asks for it, compressed. Direct is the
+// handler of the collector itself.
 //
 //	go test -run '^$' -bench Scrape -benchmem ./adapter/prometheus
 func BenchmarkScrape(b *testing.B) {
@@ -40,6 +41,7 @@ func BenchmarkScrape(b *testing.B) {
 			{"collect", func() { collected(collector) }},
 			{"gather", func() { _, _ = registry.Gather() }},
 			{"plain", func() { scraped(metrics, "") }},
+			{"direct", func() { collector.ServeHTTP(discarded{}, nil) }},
 			{"zipped", func() { scraped(metrics, "gzip") }},
 		}
 		for _, part := range parts {
@@ -111,3 +113,10 @@ func line(tb testing.TB, n int) *pipeline.Pipeline {
 	all.Wait()
 	return p
 }
+
+// discarded is an answer that is not kept.
+type discarded struct{}
+
+func (discarded) Header() http.Header            { return http.Header{} }
+func (discarded) Write(text []byte) (int, error) { return len(text), nil }
+func (discarded) WriteHeader(int)                {}
