@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,7 +47,8 @@ type parcel struct {
 type works struct {
 	*pipeline.Pipeline
 
-	held atomic.Bool
+	mu   sync.Mutex // guards held, and is locked while a parcel is submitted
+	held bool
 }
 
 func newWorks(t *testing.T, strangeName string) *works {
@@ -100,20 +101,34 @@ func (w *works) load(ctx context.Context, submit func(parcel) error) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		if w.held.Load() {
-			continue
-		}
-		if err := submit(parcel{N: n}); err != nil {
+		did, err := w.submit(submit, n)
+		if err != nil {
 			return err
 		}
-		n++
+		n += did
 	}
+}
+
+// submit submits a parcel unless the load is held, and returns how many it was.
+func (w *works) submit(submit func(parcel) error, n int) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held {
+		return 0, nil
+	}
+	return 1, submit(parcel{N: n})
+}
+
+func (w *works) setHeld(held bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = held
 }
 
 // hold has the load stop, and waits until no command is in flight.
 func (w *works) hold(t *testing.T) {
 	t.Helper()
-	w.held.Store(true)
+	w.setHeld(true)
 	require.Eventually(t, func() bool { return w.Snapshot().InFlight == 0 }, giveUp, 10*time.Millisecond)
 }
 
@@ -295,7 +310,7 @@ func TestThePageInABrowser(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			in := *b
 			in.T = t
-			w.held.Store(false)
+			w.setHeld(false)
 			c.test(t, w, &in)
 		})
 	}
@@ -383,7 +398,9 @@ func numbers(t *testing.T, w *works, b *tab) {
 	label := s.Stages["label"]
 	assert.Equal(t, grouped(label.Counts.Accepted), fact("counts", "accepted"))
 	assert.Equal(t, grouped(label.Counts.Restarts), fact("counts", "restarts"))
-	assert.Equal(t, strconv.Itoa(label.Workers.Live), fact("workers", "live"))
+	b.becomes(func() bool { // the policy may have changed it meanwhile
+		return strconv.Itoa(read[api.Snapshot](t, b.server, "/snapshot").Stages["label"].Workers.Live) == fact("workers", "live")
+	})
 	for _, e := range label.Edges {
 		assert.Contains(t, b.text("[aria-label=Edges]"), e.To)
 		assert.Contains(t, b.text("[aria-label=Edges]"), grouped(e.Moved))
@@ -396,8 +413,11 @@ func numbers(t *testing.T, w *works, b *tab) {
 	}
 
 	b.show("#/decisions")
-	journal := read[api.Journal](t, b.server, "/journal")
-	b.until(fmt.Sprintf("document.querySelectorAll('.journal tbody tr').length === %d", len(journal.Changes)))
+	var journal api.Journal
+	b.becomes(func() bool {
+		journal = read[api.Journal](t, b.server, "/journal")
+		return eval[int](b, "document.querySelectorAll('.journal tbody tr').length") == len(journal.Changes)
+	})
 	for _, c := range journal.Changes {
 		assert.Contains(t, b.text(".journal"), c.Reason)
 	}
@@ -460,7 +480,7 @@ func slider(t *testing.T, w *works, b *tab) {
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, text, 0o600))
-	w.held.Store(false)
+	w.setHeld(false)
 	b.do(chromedp.SetUploadFiles(chromedp.CSS(".files input"), []string{file}))
 	b.until("document.querySelector('.brand').textContent.includes('an outage.json')")
 	last := r.History.Snapshots[len(r.History.Snapshots)-1]
