@@ -339,6 +339,7 @@ func drawn(t *testing.T, _ *works, b *tab) {
 	b.size(1280, 800)
 	b.click("?")
 	b.until("document.querySelector('dialog[open]')")
+	b.shot("help")
 	violations(b, axe, "help")
 	b.click("Close")
 	b.until("!document.querySelector('dialog')")
