@@ -41,7 +41,7 @@ help:
 
 ## test: all tests, as a change needs them: at most five minutes on two processors (SHORT= for the long models, too)
 test:
-	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 15m ./pipeline ./adapter/nats ./adapter/nats/fleet $(ALL)
+	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 30m ./pipeline ./adapter/nats ./adapter/nats/fleet $(ALL)
 
 ## brokers: the tests with Redis and RabbitMQ; a broker that is not installed is skipped
 brokers:
