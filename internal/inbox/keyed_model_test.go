@@ -65,7 +65,7 @@ type keyedModel struct {
 	waiters []*modelWaiter
 	senders []*keySender
 	taken   []command.Envelope // what a worker was just given
-	came    [modelKeys]int     // how many came back or along a back edge, beside places that are promised, since a key was below its bound
+	came    [modelKeys]int     // how many came back, along a back edge, or to a place that was promised before the bound fell, since a key was below it
 	ended   []Ending
 	callers callers
 	next    int
@@ -269,6 +269,9 @@ func (m *keyedModel) withdraw(t *rapid.T) {
 
 func (m *keyedModel) changeCapacity(t *rapid.T) {
 	n := rapid.IntRange(1, 64).Draw(t, "capacity")
+	for _, ln := range line.Inspect(m.inbox.state.queue.line).Lanes {
+		m.came[ln.Key-1] += ln.Reserved // places that were promised before the bound fell are given
+	}
 	m.inbox.Settings().Adjust(func(k *Knobs) { k.Capacity = n })
 	m.collect(t)
 }
