@@ -44,9 +44,9 @@ type Carrier interface {
 //
 //	SendWith(ctx context.Context, cmds []any, of []context.Context) []error
 //
-// which is called in place of Send. If some of the commands have a context, of
-// has that of each, nil of one without; otherwise it is nil. A Line without the
-// method leaves values and deadlines behind.
+// The pipeline calls it in place of Send. Of has the context of each command, and
+// nil for a command without one; it is nil if no command has a context. A Line
+// without the method leaves values and deadlines behind.
 type Line interface {
 	// Open is called once, when the pipeline starts, before Send and Feed. Its
 	// error is the error of the start.

@@ -31,7 +31,7 @@ var long = flag.Bool("long", false, "load tests of ten seconds and of a minute")
 // soon a thing that never happens is reported.
 const enough = 2 * time.Minute
 
-// fewer returns how often a load test does what it does: n times, and less often
+// fewer returns how often a load test repeats its load: n times, and less often
 // in the short tests with the race detector, which makes each time several
 // times slower and finds the same races.
 func fewer(n int) int {

@@ -77,8 +77,13 @@ var actions = map[string]func(context.Context, *request) (api.Done, error){
 	},
 	"rate": func(_ context.Context, r *request) (api.Done, error) {
 		rate := controller.Rate{PerSecond: r.PerSecond, Burst: r.Burst}
+		text := r.named() + " has the rate of its policy"
+		if rate.PerSecond > 0 {
+			rate.Burst = max(rate.Burst, 1)
+			text = fmt.Sprintf("%s admits %v: feeds wait, and other submitters are refused for now", r.named(), rate)
+		}
 		n, err := r.op.Rate(r.Stage, rate)
-		return api.Done{N: n, Text: fmt.Sprintf("%s admits %v", r.named(), rate)}, err
+		return api.Done{N: n, Text: text}, err
 	},
 	"capacity": func(_ context.Context, r *request) (api.Done, error) {
 		n, err := r.op.Capacity(r.Stage, r.Slots)
@@ -97,8 +102,12 @@ var actions = map[string]func(context.Context, *request) (api.Done, error){
 		if d < 0 || d > longestPolicy {
 			return api.Done{}, fmt.Errorf("forNs is %v: use at most %v, or 0 for good", d, longestPolicy)
 		}
+		text := "the policy is " + p.Name()
+		if d > 0 {
+			text += fmt.Sprintf(" for %v", d)
+		}
 		n, err := r.op.Policy(p, d)
-		return api.Done{N: n, Text: "the policy is " + p.Name()}, err
+		return api.Done{N: n, Text: text}, err
 	},
 	"retry": func(ctx context.Context, r *request) (api.Done, error) {
 		n, err := r.op.Retry(ctx, r.store(), r.ID)
@@ -144,7 +153,7 @@ func verbs(payloads bool) []string {
 
 func quoted(stage string) string { return fmt.Sprintf("stage %q", stage) }
 
-// named names what the request is about.
+// named returns the name of the stage, group or letter of the request.
 func (r *request) named() string {
 	switch {
 	case r.Stage != "":

@@ -113,3 +113,42 @@ func watch(ctx context.Context, url string, bytes *atomic.Int64) {
 		}
 	}
 }
+
+// BenchmarkHop is a command through three stages, without a dashboard, with one that has no viewer, and with one viewer. Compare the medians
+// of several runs:
+//
+//	go test -run '^$' -bench Hop -count 10 ./adapter/dashboard
+func BenchmarkHop(b *testing.B) {
+	for _, c := range []struct {
+		name      string
+		dashboard bool
+		viewers   int
+	}{{"none", false, 0}, {"viewers=0", true, 0}, {"viewers=1", true, 1}} {
+		b.Run(c.name, func(b *testing.B) {
+			in, p := long(b, 3)
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			var bytes atomic.Int64
+			var clients sync.WaitGroup
+			if c.dashboard {
+				d, err := New(p, Options{Log: slog.New(slog.DiscardHandler)})
+				require.NoError(b, err)
+				server := httptest.NewServer(d)
+				defer server.Close()
+				defer d.Close()
+				for range c.viewers {
+					clients.Go(func() { watch(ctx, server.URL, &bytes) })
+				}
+			}
+			for n := 0; b.Loop(); n++ {
+				if err := in.Submit(ctx, n); err != nil {
+					b.Fatal(err)
+				}
+			}
+			require.NoError(b, p.Drain(ctx))
+			cancel()
+			clients.Wait()
+			require.NoError(b, p.Stop(context.Background())) //nolint:usetesting // the benchmark's has ended
+		})
+	}
+}

@@ -523,8 +523,8 @@ func (b *tab) slide(to float64) float64 {
 	})()`, to))
 }
 
-// snapshotAt returns the last snapshot that is not later than a time, which is
-// in milliseconds.
+// snapshotAt returns the last snapshot that is not later than a time in
+// milliseconds.
 func snapshotAt(h api.History, at float64) (found api.Snapshot) {
 	for _, s := range h.Snapshots {
 		if float64(s.At.UnixMilli()) <= at {

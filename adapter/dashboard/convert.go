@@ -119,8 +119,12 @@ func notNil[T any](all []T) []T {
 // verdictOf returns the limit of a pipeline between two snapshots.
 func verdictOf(earlier, later *api.Snapshot) api.Verdict {
 	v := bottleneck.Of(native(earlier), native(later))
+	text := v.String()
+	if v.Limit == bottleneck.None && later.Accepted == 0 { // the pipeline may not have started
+		text = "no command has been submitted yet"
+	}
 	return api.Verdict{
-		Stage: v.Stage, Limit: string(v.Limit), Use: v.Use, Gain: v.Gain, Blocks: notNil(v.Blocks), Text: v.String(),
+		Stage: v.Stage, Limit: string(v.Limit), Use: v.Use, Gain: v.Gain, Blocks: notNil(v.Blocks), Text: text,
 		OverNs: int64(later.At.Sub(earlier.At)),
 	}
 }

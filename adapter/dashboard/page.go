@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The page is built from web, which has its own instructions.
+// The page is built by make web.
 //
 //go:embed web/dist
 var built embed.FS

@@ -54,8 +54,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// find returns the value of a member, which is most often at the same place as
-// in the other object.
+// find returns the value of a member. It looks at the place first that the
+// member has in the other object.
 func find(in []member, at int, key string) (json.RawMessage, bool) {
 	if at < len(in) && in[at].key == key {
 		return in[at].value, true

@@ -21,7 +21,7 @@ const (
 	// memory: about 20 MB. Of a pipeline with more than 40 stages it has less
 	// than one snapshot a second.
 	mostStages = 40 * int(kept/period)
-	detailed   = 60               // every so many snapshots in the ring, one has the buckets of durations
+	detailed   = 60               // one in so many snapshots of the ring has the buckets of durations
 	lookback   = time.Minute      // of the second verdict
 	interval   = 10 * time.Second // that a verdict is about
 	backlog    = 16               // messages that a viewer may be behind
@@ -231,7 +231,7 @@ func dataOf(m []byte) []byte { return m[max(bytes.Index(m, []byte("\ndata: ")), 
 func (s *sampler) serve(v *viewer, news ...[]byte) {
 	if v.lost {
 		if len(v.messages) > 0 {
-			return // it has not read yet what it was sent
+			return // the viewer has not read its earlier messages yet
 		}
 		v.lost = false
 		if s.base == nil {

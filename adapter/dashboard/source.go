@@ -6,7 +6,7 @@ import (
 	"github.com/golda-dev/golda/adapter/dashboard/api"
 )
 
-// source is what a dashboard shows: a pipeline that runs, or a recording.
+// source is the subject of a dashboard: a pipeline that runs, or a recording.
 type source interface {
 	root() api.Root
 	snapshot() api.Snapshot

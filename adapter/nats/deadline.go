@@ -23,8 +23,8 @@ import (
 // timeLeft returns the time until a deadline as a message has it.
 func timeLeft(until time.Time) string { return max(time.Until(until), 0).String() }
 
-// inject writes into the headers of a message what its command takes along: the
-// deadline, and the values that package headers carries. The context may be nil.
+// inject writes the deadline of a command, and the values that package headers
+// carries, into the headers of its message. The context may be nil.
 func inject(of context.Context, into natsgo.Header) {
 	if of == nil {
 		return

@@ -262,8 +262,8 @@ func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetst
 	return done, i.taken(ctx, done, err)
 }
 
-// message returns the message of a command, which is published now. Of a context
-// that is not nil the command takes along the deadline, and values.
+// message returns the message of a command that is published now, with the
+// deadline and the values of a context; the context may be nil.
 func (i *Inlet[C]) message(of context.Context, id string, cmd C) (*natsgo.Msg, error) {
 	if err := i.conn.broken(); err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 // Headers returns a propagator for headers.Use that carries spans in headers as
 // p does. Nil means the W3C trace context, traceparent and tracestate.
 //
-// A context that has a span already, such as that of a request which another
-// middleware has read, keeps it.
+// A context that has a span already keeps it: another middleware may have read
+// the headers of the request.
 func Headers(p propagation.TextMapPropagator) headers.Propagator {
 	if p == nil {
 		p = propagation.TraceContext{}

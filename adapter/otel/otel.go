@@ -32,7 +32,7 @@ type Options struct {
 	// trace at a root; 0 means 1. Then the provider's sampler decides.
 	Every int
 	// Key returns the key of a command, and whether it has one, for stages with
-	// keys. The span has a hash of the key, which is the same as long as the
+	// keys. The span has a hash of the key. The hash is the same as long as the
 	// process runs. Key is called for traced commands. Nil means no hashes.
 	Key func(stage string, cmd any) (key any, ok bool)
 }

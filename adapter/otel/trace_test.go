@@ -85,8 +85,7 @@ func exporting(ctx context.Context, url string) (*sdk.TracerProvider, error) {
 	return sdk.NewTracerProvider(sdk.WithSyncer(exporter)), nil
 }
 
-// deliverer is what the second process does: the test binary, started with
-// delivererEnv.
+// deliverer is the second process: the test binary, started with delivererEnv.
 type deliverer struct {
 	Store     string `json:"store"` // the directory of the server of NATS
 	Collector string `json:"collector"`

@@ -31,8 +31,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// promtool runs promtool, and returns what it wrote. Without promtool the test
-// is skipped, or fails if GOLDA_BROKERS is "required".
+// promtool runs promtool, and returns its output. Without promtool the test is
+// skipped, or fails if GOLDA_BROKERS is "required".
 func promtool(t *testing.T, input []byte, args ...string) (output string, err error) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -111,7 +111,7 @@ func described(p goldaprom.Source) (all []string) {
 	return all
 }
 
-// panelOf is what the tests read of a panel.
+// panelOf has the members of a panel that the tests read.
 type panelOf struct {
 	ID      int
 	Title   string
@@ -286,8 +286,7 @@ func (r *recording) ofRules(rules string, want map[time.Duration][]string) []byt
 
 var errAway = errors.New("the broker is away")
 
-// outage is what goes wrong in a pipeline from minute 10 to minute 45 of its
-// run. A command arrives each second.
+// outage is a fault of a pipeline from minute 10 to minute 45 of its run. A command arrives each second.
 type outage struct {
 	opts   []stage.Option                         // of the stage save
 	broken func(ctx context.Context, n int) error // the handler of save; ctx ends with the outage

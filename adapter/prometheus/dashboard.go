@@ -61,8 +61,8 @@ func hasEdges(s *pipeline.Snapshot) bool {
 	return false
 }
 
-// inOrder returns the names of the stages: each behind those that lead to it,
-// but for edges that close loops, and otherwise as in the snapshot.
+// inOrder returns the names of the stages: each behind the stages that lead to
+// it, but for edges that close loops, and otherwise as in the snapshot.
 func inOrder(s *pipeline.Snapshot) (names []string) {
 	before := map[string]int{} // how many edges lead to a stage that are not followed yet
 	for i := range s.Stages {

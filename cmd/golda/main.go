@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ type commands struct {
 	Policy   policyCommand   `cmd:"" help:"Replace the policy, for a time."`
 }
 
-// session is what the commands share.
+// session has the values that all commands use.
 type session struct {
 	ctx    context.Context
 	out    io.Writer
@@ -102,8 +103,8 @@ func run(ctx context.Context, args []string, out, errs io.Writer) (status int) {
 	return 0
 }
 
-// dashed returns arguments with two dashes before each long option, which may
-// be written with one, as Go's programs do.
+// dashed returns arguments with two dashes before each long option. Users may
+// write one, as for other programs in Go.
 func dashed(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
@@ -141,12 +142,12 @@ type resizeCommand struct {
 	URL    string `arg:"" help:"Of the dashboard."`
 	Name   string `arg:"" help:"Of a stage or a group."`
 	Fewest int    `arg:"" optional:"" help:"Workers; without it as many as declared."`
-	Most   int    `arg:"" optional:""`
+	Most   int    `arg:"" optional:"" help:"Workers; without it as many as the fewest."`
 }
 
 // Run bounds workers.
 func (c *resizeCommand) Run(s *session) error {
-	return s.act(c.URL, "resize", api.Action{Stage: c.Name, Fewest: c.Fewest, Most: max(c.Most, c.Fewest)})
+	return s.act(c.URL, "resize", api.Action{Stage: c.Name, Fewest: c.Fewest, Most: cmp.Or(c.Most, c.Fewest)})
 }
 
 type rateCommand struct {

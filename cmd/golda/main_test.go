@@ -155,6 +155,8 @@ func TestTheOperatorsCommandsAreCarriedOut(t *testing.T) {
 	require.Equal(t, 3, pay().Workers.Max)
 	golda(t, "resize", s.url, "pay", "6")
 	require.Equal(t, 6, pay().Workers.Min)
+	require.Contains(t, fails(t, 1, "resize", s.url, "pay", "5", "2"), "the smaller number first")
+	require.Equal(t, 6, pay().Workers.Min)
 	golda(t, "resize", s.url, "pay")
 	require.Equal(t, 4, pay().Workers.Max)
 	golda(t, "capacity", s.url, "pay", "7")
@@ -167,6 +169,8 @@ func TestTheOperatorsCommandsAreCarriedOut(t *testing.T) {
 	require.True(t, pay().Draining)
 	golda(t, "reopen", s.url, "-all")
 	require.False(t, pay().Draining)
+	require.Contains(t, golda(t, "verdict", s.url), "no command has been submitted yet")
+	s.submit(t, "a")
 	require.Contains(t, golda(t, "verdict", s.url), "no stage limits the pipeline")
 	for _, c := range s.Journal() {
 		if c.Policy == "operator:ann" {

@@ -31,8 +31,8 @@ type table struct {
 	Stages   []row       `json:"stages"`
 }
 
-// row is a stage in the interval of a table. The times are those of the
-// interval if the snapshots have buckets, else of all the time.
+// row is a stage in the interval of a table. The times are of the interval if
+// the snapshots have buckets, else since the start.
 type row struct {
 	Stage        string  `json:"stage"`
 	State        string  `json:"state"` // paused, draining, or nothing

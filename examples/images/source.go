@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/golda-dev/golda/stage"
 )
@@ -73,15 +74,35 @@ func (s *source) submit(ctx context.Context, j *job) error {
 		return err
 	}
 	// An image that was started is finished, even if ctx ends. The wait for a
-	// slot is short: the window limits the open images.
+	// slot is short: the window limits the open images. A policy or an operator
+	// may have the stage refuse it for now.
 	ticket, err := s.entry.Ask(context.WithoutCancel(ctx), j)
-	if err != nil {
-		return err
+	for err != nil {
+		overload, later := stage.Overloaded(err)
+		if !later {
+			return err
+		}
+		if err := sleep(ctx, overload.RetryAfter); err != nil {
+			return err
+		}
+		ticket, err = s.entry.Ask(context.WithoutCancel(ctx), j)
 	}
 	s.begun++
 	s.bytes += size
 	s.open = append(s.open, pending{j.path, size, ticket})
 	return nil
+}
+
+// sleep waits for a time, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // collect waits for the oldest job. It needs no other way out: every accepted

@@ -17,8 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/operate"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -104,6 +106,24 @@ func TestNoPolicyDeadlocksOnThePixelBudget(t *testing.T) {
 			assert.Empty(t, src.failures.lines)
 		})
 	}
+}
+
+// An operator bounds the rate of the first stage while the program runs. The stage refuses images for now, and the program waits.
+func TestARateOfAnOperatorDelaysTheImagesAndLosesNone(t *testing.T) {
+	p := newPlace(t)
+	p.fill(t, map[string][]byte{"a.png": blank(t, 4), "b.png": blank(t, 5), "c.png": blank(t, 6)})
+	r := &runner{config: config{in: p.in, out: t.TempDir(), workers: 1, maxPixels: maxPixels, policy: policy.Fixed{}}, files: names(t, p.in)}
+	line, entry, err := plan(r.config, &outbox{}, &r.alive, io.Discard)
+	require.NoError(t, err)
+	require.NoError(t, line.Start(t.Context()))
+	_, err = operate.New(line, "ann").Rate("load", controller.Rate{PerSecond: 50, Burst: 1})
+	require.NoError(t, err)
+	src := &source{entry: entry, window: 8, budget: byteBudget, most: maxPixels}
+	require.NoError(t, src.run(t.Context(), r.jobs()))
+	require.NoError(t, line.Stop(t.Context()))
+	assert.EqualValues(t, 3, line.Snapshot().Replied)
+	assert.Positive(t, line.Snapshot().Stages[0].Counts.Rejected, "it would show nothing otherwise")
+	assert.Empty(t, src.failures.lines)
 }
 
 func TestImagesThatNeverReachSaveAreNotCounted(t *testing.T) {

@@ -1,6 +1,9 @@
 package command
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Carried returns the context that a command takes along when it leaves the
 // process: the values of its submitter, and its deadline if it has one. It
@@ -56,11 +59,12 @@ func Contexts(es []Envelope) (all []context.Context) {
 }
 
 // batched is the context of a batch in which some commands have contexts. It
-// ends with none of them.
+// ends with none of them. It has the origins, which stay the same when the
+// worker has taken its next batch: few handlers ask for the contexts.
 type batched struct {
 	context.Context
 
-	of []context.Context
+	of []*Origin
 }
 
 // batchedKey is the key under which the context of a batch has the [batched]
@@ -78,17 +82,27 @@ func (b *batched) Value(key any) any {
 // Batched returns a context for the handler of a batch, by which the handler
 // can ask for the contexts of its commands. It returns ctx if there are none.
 func Batched(ctx context.Context, batch []Envelope) context.Context {
-	if of := Contexts(batch); of != nil {
-		return &batched{ctx, of}
+	i := slices.IndexFunc(batch, func(e Envelope) bool { return e.From.Context() != nil })
+	if i < 0 {
+		return ctx
 	}
-	return ctx
+	of := make([]*Origin, len(batch))
+	for ; i < len(batch); i++ {
+		of[i] = batch[i].From
+	}
+	return &batched{ctx, of}
 }
 
 // BatchOf returns the contexts of the commands of a batch whose handler was
 // given ctx, as [Contexts] does.
 func BatchOf(ctx context.Context) []context.Context {
-	if b, ok := ctx.Value(batchedKey{}).(*batched); ok {
-		return b.of
+	b, ok := ctx.Value(batchedKey{}).(*batched)
+	if !ok {
+		return nil
 	}
-	return nil
+	all := make([]context.Context, len(b.of))
+	for i, o := range b.of {
+		all[i] = o.Carried()
+	}
+	return all
 }

@@ -51,7 +51,7 @@ type expiring struct {
 	values context.Context
 	at     time.Time
 
-	of      *expiring  // what it was derived from, whose timer it uses; nil if it has its own
+	of      *expiring  // the context whose timer this one uses; nil if it has its own
 	mu      sync.Mutex // guards the rest
 	proper  context.Context
 	release context.CancelFunc // is called by [Origin.Release] only: proper is for all commands of the origin

@@ -202,8 +202,8 @@ func (c *Cursor) IsFull() {
 	}
 }
 
-// Span is the time in which a command may wait, and what else it takes along.
-// The zero Span begins when the command is submitted, and has no end.
+// Span is the time in which a command may wait, and the values that it takes
+// along. The zero Span begins when the command is submitted, and has no end.
 type Span struct {
 	// Since is when the command began to wait. It counts for the time to live
 	// that the stage gives the command.

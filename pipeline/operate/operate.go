@@ -15,7 +15,7 @@
 //
 // The operator wins. A policy sees the bounds of [Operator.Resize] and decides
 // within them. The rate of [Operator.Rate] and the capacity of
-// [Operator.Capacity] are held: what a policy decides about that knob of that
+// [Operator.Capacity] are held: a decision of a policy about that knob of that
 // stage has no effect until the operator gives the knob back. Bounds and held
 // knobs outlive a change of policies; they end with the pipeline.
 package operate
@@ -58,7 +58,7 @@ type Operator struct {
 	who string
 }
 
-// New returns the operator of that name, which is for the journal.
+// New returns an operator. The journal has the name.
 func New(p *pipeline.Pipeline, name string) *Operator {
 	return &Operator{p: p, of: link.Operate(p), who: "operator:" + cmp.Or(name, "unknown")}
 }
@@ -96,8 +96,9 @@ func (o *Operator) Resize(name string, fewest, most int) (entry uint64, err erro
 }
 
 // Rate holds the rate at which a stage admits commands from outside; with an
-// empty name, the whole pipeline. The zero Rate is no limit, and gives the knob
-// back to the policy.
+// empty name, the whole pipeline. Feeds wait for the rate; Submit, Ask and Call
+// return stage.ErrRate, which says when to try again. The zero Rate is no
+// limit, and gives the knob back to the policy.
 func (o *Operator) Rate(stage string, r controller.Rate) (entry uint64, err error) {
 	return o.of.Rate(o.who, stage, r.PerSecond, r.Burst)
 }

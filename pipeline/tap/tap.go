@@ -110,7 +110,7 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s after %v", text, e.Took)
 }
 
-// Counts are what a watch has done with commands so far.
+// Counts are the numbers of commands that a watch has looked at and shown.
 type Counts struct {
 	Asked   uint64 // tries of commands of the watched stages
 	Matched uint64 // of Asked, the tries for which Where was true and that the share did not leave out
@@ -142,7 +142,7 @@ func (t *Tap) Around(ctx context.Context, stage string, cmd any, next behaviour.
 }
 
 // Watch begins to show commands of a pipeline that has the tap. It ends with
-// ctx, by its limits, or with [Watch.Close]. Options that make no sense, and
+// ctx, with the pipeline, by its limits, or with [Watch.Close]. Options that make no sense, and
 // stages that the pipeline does not have, are an [OptionError].
 func (t *Tap) Watch(ctx context.Context, p *pipeline.Pipeline, o Options) (*Watch, error) {
 	if err := o.check(p); err != nil {
@@ -150,14 +150,24 @@ func (t *Tap) Watch(ctx context.Context, p *pipeline.Pipeline, o Options) (*Watc
 	}
 	w := &Watch{
 		tap: t, options: o, stages: slices.Clone(o.Stages), events: make(chan Event, orElse(o.Buffer, DefaultBuffer)),
-		left: orElse(o.Limit, DefaultLimit),
+		over: make(chan struct{}), left: orElse(o.Limit, DefaultLimit),
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.change(func(all []*Watch) []*Watch { return append(all, w) })
 	w.timer = time.AfterFunc(orElse(o.For, DefaultFor), func() { w.end(nil) })
 	w.unhook = context.AfterFunc(ctx, func() { w.end(context.Cause(ctx)) })
+	go w.endWith(p)
 	return w, nil
+}
+
+// endWith ends the watch when the pipeline has ended.
+func (w *Watch) endWith(p *pipeline.Pipeline) {
+	select {
+	case <-p.Done():
+		w.end(nil)
+	case <-w.over:
+	}
 }
 
 // change replaces the watches.
@@ -236,6 +246,8 @@ type Watch struct {
 	options Options
 	stages  []string
 
+	over chan struct{} // closed when the watch has ended
+
 	asked, matched, dropped atomic.Uint64
 
 	mu     sync.Mutex // guards the rest
@@ -252,7 +264,7 @@ type Watch struct {
 // returned. It is closed when the watch has ended, and may be read afterwards.
 func (w *Watch) Events() <-chan Event { return w.events }
 
-// Counts returns what the watch has done so far.
+// Counts returns the numbers so far.
 func (w *Watch) Counts() Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -285,6 +297,7 @@ func (w *Watch) endLocked(err error) {
 	w.timer.Stop()
 	w.unhook()
 	close(w.events)
+	close(w.over)
 	w.tap.change(func(all []*Watch) []*Watch {
 		return slices.DeleteFunc(all, func(other *Watch) bool { return other == w })
 	})

@@ -133,7 +133,9 @@ func TestAnEventSaysWhatTheHandlerDid(t *testing.T) {
 			[]string{"s 1: ok"},
 		},
 		"a batch": {
-			func(target) *stage.Stage[int] { return stage.New("s", batches{}, stage.Linger(time.Second), stage.Workers(1, 1)) },
+			func(target) *stage.Stage[int] {
+				return stage.New("s", batches{}, stage.Linger(time.Second), stage.Workers(1, 1))
+			},
 			[]int{2, 3, 4},
 			[]string{"s 2: ok of 3", "s 3: error: odd of 3", "s 4: ok of 3"},
 		},
@@ -253,6 +255,19 @@ func TestAWatchEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAWatchEndsWithItsPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tp, p := start(t, stage.Sink("s", func(context.Context, int) error { return nil }))
+		w := watch(t, tp, p, tap.Options{For: time.Hour})
+		require.NoError(t, p.Stop(t.Context()))
+		began := time.Now()
+		for range w.Events() {
+		}
+		require.Zero(t, time.Since(began))
+		require.NoError(t, w.Err())
+	})
 }
 
 func TestAReaderThatIsSlowDelaysNoCommandAndHearsHowManyItMissed(t *testing.T) {

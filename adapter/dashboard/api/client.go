@@ -71,7 +71,7 @@ func (c *Client) do(ctx context.Context, method, path string, text []byte) (io.R
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (is the address that of a dashboard, and does its program run?)", err)
 	}
 	if answer.StatusCode < http.StatusBadRequest {
 		return answer.Body, nil
