@@ -114,7 +114,7 @@ pipeline:           behaviour controller controller/policy worker source stage s
                     internal/actor internal/command internal/control internal/cputime internal/crash internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/lockfile internal/part internal/plain internal/states
 pipeline/bottleneck: pipeline stage
-pipeline/tap:       behaviour pipeline
+pipeline/tap:       behaviour pipeline stage/headers
 pipeline/operate:   controller internal/link internal/plain pipeline
 
 -- top: third-party dependencies are allowed.

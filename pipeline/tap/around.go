@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/stage/headers"
 )
 
 // view is a command that a watch shows when its outcome is known.
@@ -52,12 +53,13 @@ func (t *Tap) watchedSlice(ctx context.Context, watches []*Watch, stage string, 
 		} else if _, batch = t.batches.Load(stage); !batch {
 			outcomes = []behaviour.Outcome{o}
 		}
+		contexts := headers.Batch(ctx)
 		for i := range members(cmd, batch) {
 			one := o // of the whole batch, if it crashed or failed
 			if i < len(outcomes) {
 				one = outcomes[i]
 			}
-			for _, v := range viewsOf(ctx, watches, stage, member(cmd, batch, i)) {
+			for _, v := range viewsOf(contextOf(ctx, contexts, i), watches, stage, member(cmd, batch, i)) {
 				v.event.Batch = members(cmd, batch)
 				v.show(run, one)
 			}

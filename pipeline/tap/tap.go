@@ -53,8 +53,7 @@ type Options struct {
 	Stages []string // names of stages; none stand for all, also for stages that are added later
 
 	// Where reports whether a command is to be shown, nil all. It gets the
-	// context of the handler, which has the values of the submitter's context:
-	// with an identifier there one request can be followed through all stages.
+	// context of the handler, which has the values of the submitter's context.
 	Where func(ctx context.Context, stage string, cmd any) bool
 
 	// After reports whether a command is to be shown, when its outcome is known:
@@ -64,6 +63,11 @@ type Options struct {
 	// Share is the part of the commands that are shown, drawn at random from
 	// the commands for which Where is true: 0.01 is one of a hundred. 0 stands for 1.
 	Share float64
+
+	// Follow shows one command on its way: the first that Stages, Where and Share
+	// choose, and then its further tries and all commands that result from it, in
+	// all stages. A command of a [behaviour.Batcher] is not chosen, but shown.
+	Follow bool
 
 	// Show returns the text of a command. Without it a command is shown as its
 	// type. Of a text 4 KiB are kept. Like Where it is called before the
@@ -249,6 +253,7 @@ type Watch struct {
 	over chan struct{} // closed when the watch has ended
 
 	asked, matched, dropped atomic.Uint64
+	following               atomic.Bool // a command has been chosen, if one is to be followed
 
 	mu     sync.Mutex // guards the rest
 	events chan Event // closed when the watch has ended
@@ -303,8 +308,8 @@ func (w *Watch) endLocked(err error) {
 	})
 }
 
-// wants reports whether the watch shows a command, before it is handled.
-func (w *Watch) wants(ctx context.Context, stage string, cmd any) bool {
+// chooses reports whether the options choose a command.
+func (w *Watch) chooses(ctx context.Context, stage string, cmd any) bool {
 	if len(w.stages) > 0 && !slices.Contains(w.stages, stage) {
 		return false
 	}
@@ -312,7 +317,17 @@ func (w *Watch) wants(ctx context.Context, stage string, cmd any) bool {
 	if w.options.Where != nil && !w.options.Where(ctx, stage, cmd) {
 		return false
 	}
-	if share := w.options.Share; share > 0 && share < 1 && rand.Float64() >= share {
+	share := w.options.Share
+	return share <= 0 || share >= 1 || rand.Float64() < share
+}
+
+// wants reports whether the watch shows a command, before it is handled.
+func (w *Watch) wants(ctx context.Context, stage string, cmd any) bool {
+	chooses := w.chooses
+	if w.options.Follow {
+		chooses = w.follows
+	}
+	if !chooses(ctx, stage, cmd) {
 		return false
 	}
 	w.matched.Add(1)
