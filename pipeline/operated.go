@@ -26,7 +26,7 @@ func (o operated) Traits() []link.Traits {
 	stages := o.p.stages().stages
 	all := make([]link.Traits, len(stages))
 	for i, c := range stages {
-		all[i] = link.Traits{Name: c.Name(), Takes: c.Spec().Takes(), Group: o.groupOf(c), Keyed: c.Spec().IsKeyed()}
+		all[i] = link.Traits{Name: c.Name(), Takes: c.Spec().Takes(), Group: o.groupOf(c), Keyed: c.Spec().IsKeyed(), KeyOf: c.Spec().KeyOf}
 	}
 	return all
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/golda-dev/golda/adapter/dashboard/api"
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/tap"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -47,13 +48,15 @@ type parcel struct {
 type works struct {
 	*pipeline.Pipeline
 
+	taps *tap.Tap
+
 	mu   sync.Mutex // guards held, and is locked while a parcel is submitted
 	held bool
 }
 
 func newWorks(t *testing.T, strangeName string) *works {
 	t.Helper()
-	w := &works{}
+	w := &works{taps: tap.New()}
 	weighed, labelled := behaviour.NewPort[parcel]("weighed"), behaviour.NewPort[parcel]("labelled")
 	again, odd, sent := behaviour.NewPort[parcel]("again"), behaviour.NewPort[parcel]("odd"), behaviour.NewPort[parcel]("sent")
 	receive := stage.Func("receive", func(_ context.Context, p parcel) behaviour.Outcome {
@@ -81,7 +84,8 @@ func newWorks(t *testing.T, strangeName string) *works {
 	strange := stage.Sink(strangeName, func(context.Context, parcel) error { return nil })
 	p, err := pipeline.New("works", receive, weigh, label, strange, pack.To(ship), pipeline.Group("out", 1, 2, pack, ship),
 		pipeline.Wire(weighed, weigh), pipeline.Wire(labelled, label), pipeline.Wire(again, receive), pipeline.Wire(odd, strange),
-		pipeline.Wire(sent, pack), pipeline.Feed("parcels", receive, w.load), pipeline.Logger(discard()))
+		pipeline.Wire(sent, pack), pipeline.Feed("parcels", receive, w.load), pipeline.Middleware(w.taps.Around),
+		pipeline.Logger(discard()))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	t.Cleanup(func() {
@@ -258,7 +262,7 @@ func (b *tab) click(button string) {
 	eval[any](b, "void "+find+".click()")
 }
 
-var pages = []string{"#/graph", "#/table", "#/failures", "#/stage?name=weigh", "#/decisions", "#/tree", "#/policies"}
+var pages = []string{"#/graph", "#/table", "#/failures", "#/stage?name=weigh", "#/decisions", "#/tree", "#/tap", "#/policies"}
 
 func nameOf(page string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(page, "#/"), "?")
@@ -270,7 +274,7 @@ func watched(t *testing.T, strangeName string) (*works, *tab) {
 	t.Helper()
 	path := chromium(t)
 	w := newWorks(t, strangeName)
-	b := open(t, path, newDashboard(t, w.Pipeline, dashboard.Options{Record: true, Token: token}))
+	b := open(t, path, newDashboard(t, w.Pipeline, dashboard.Options{Record: true, Token: token, Tap: w.taps}))
 	b.until("document.querySelector('#verdict')?.textContent.includes('weigh')")
 	return w, b
 }
@@ -305,6 +309,7 @@ func TestThePageInABrowser(t *testing.T) {
 		{"two hundred stages can be read", twoHundredStages},
 		{"the numbers are those of the snapshot", numbers},
 		{"the slider shows an earlier time, and a file a recording", slider},
+		{"a tap shows commands until its viewer leaves", tapping},
 		{"actions ask for the token, and are in the journal", actions},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/adapter/dashboard/api"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/tap"
 )
 
 // Options are the options of a dashboard. The zero Options are a dashboard that
@@ -23,6 +24,14 @@ type Options struct {
 	Token string
 	// Payloads shows the commands of letters. They may have personal data.
 	Payloads bool
+	// Tap is the tap of the pipeline, which has its Around as pipeline.Middleware.
+	// With it a page shows commands as they are handled: by their types, unless
+	// Payloads is set.
+	Tap *tap.Tap
+	// Show returns the text of a command in the tap, if Payloads is set: the
+	// place to leave out secrets. Nil writes commands as JSON. It is called
+	// before the handler, on its goroutine.
+	Show func(cmd any) string
 	// Record takes snapshots from the start, and not only while a page is open,
 	// so that a page shows the last ten minutes when it is opened.
 	Record bool
@@ -66,6 +75,7 @@ type Dashboard struct {
 	options Options
 	of      source
 	sampler *sampler
+	taps    taps
 	mux     *http.ServeMux
 }
 
@@ -102,7 +112,7 @@ func newDashboard(of source, o Options) *Dashboard {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	d := &Dashboard{options: o, of: of, sampler: newSampler(of, o.Viewers), mux: http.NewServeMux()}
+	d := &Dashboard{options: o, of: of, sampler: newSampler(of, o.Viewers), taps: newTaps(), mux: http.NewServeMux()}
 	d.route()
 	return d
 }
@@ -118,7 +128,10 @@ func processName() string {
 // Close ends the streams of events, and stops taking snapshots. Give it to
 // RegisterOnShutdown of an http.Server, whose Shutdown waits for streams. The
 // dashboard answers other requests as before.
-func (d *Dashboard) Close() { d.sampler.close() }
+func (d *Dashboard) Close() {
+	d.sampler.close()
+	d.taps.end()
+}
 
 // security is the content security policy: scripts and styles of the page's own
 // files, requests to its own server, and no frame around it. The layout of the

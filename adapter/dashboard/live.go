@@ -26,6 +26,7 @@ func (l *live) root() api.Root {
 	root := api.Root{
 		Version: 1, Golda: version(), Pipeline: l.p.Name(), Process: l.options.Process, Started: link.Operate(l.p).Began(),
 		ReadOnly: l.options.Token == "", Payloads: l.options.Payloads, Actions: []string{}, Policies: policy.Names(),
+		Tap: l.options.Tap != nil,
 	}
 	if !root.ReadOnly {
 		root.Actions = verbs(l.options.Payloads)

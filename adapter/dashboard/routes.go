@@ -51,6 +51,7 @@ func (d *Dashboard) route() {
 	get("/history", func(*http.Request) (any, error) { return d.history(), nil })
 	get("/recording", func(r *http.Request) (any, error) { return d.recording(r) })
 	d.mux.HandleFunc("GET "+root+"/events", d.events)
+	d.mux.HandleFunc("GET "+root+"/tap", d.tap)
 	d.mux.HandleFunc("POST "+root+"/actions/{verb}", d.act)
 	d.mux.HandleFunc("GET "+root+"/actions/"+export, d.export)
 	d.mux.HandleFunc(root+"/", d.unknown)
@@ -229,16 +230,7 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer d.sampler.leave(v)
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy must not gather events
-	rc := http.NewResponseController(w)
-	send := func(text []byte) bool {
-		_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // a server that cannot has its own
-		_, err := w.Write(text)
-		return err == nil
-	}
+	send, flush := stream(w)
 	if !send([]byte("retry: 3000\n\n")) {
 		return
 	}
@@ -248,15 +240,31 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 			if !send(m) {
 				return
 			}
-			if len(v.messages) == 0 && rc.Flush() != nil {
+			if len(v.messages) == 0 && !flush() {
 				return
 			}
 		case <-v.ended:
 			send([]byte("event: end\ndata: {}\n\n"))
-			_ = rc.Flush()
+			flush()
 			return
 		case <-r.Context().Done():
 			return
 		}
 	}
+}
+
+// stream begins a stream of server-sent events. Send writes an event, and flush
+// what was written; both report whether the client is still there.
+func stream(w http.ResponseWriter) (send func(text []byte) bool, flush func() bool) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // a proxy must not gather events
+	rc := http.NewResponseController(w)
+	send = func(text []byte) bool {
+		_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // a server that cannot has its own
+		_, err := w.Write(text)
+		return err == nil
+	}
+	return send, func() bool { return rc.Flush() == nil }
 }

@@ -29,7 +29,7 @@ type recorded struct{ api.Recording }
 
 func (r *recorded) root() api.Root {
 	root := r.Root
-	root.ReadOnly, root.Recorded, root.Actions = true, true, []string{}
+	root.ReadOnly, root.Recorded, root.Tap, root.Actions = true, true, false, []string{}
 	return root
 }
 

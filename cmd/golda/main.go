@@ -2,6 +2,7 @@
 // (package adapter/dashboard): see docs/dashboard.md.
 //
 //	golda top http://localhost:8077
+//	golda tap http://localhost:8077 resize -result error
 //	golda letters list http://localhost:8077 failures
 //	golda pause http://localhost:8077 resize
 //	golda record http://localhost:8077 outage.json -for 1m
@@ -30,6 +31,7 @@ type commands struct {
 	Who   string `env:"USER" help:"Your name, for the journal."`
 
 	Top     topCommand     `cmd:"" help:"Show the stages, refreshed."`
+	Tap     tapCommand     `cmd:"" help:"Print commands as they are handled."`
 	Letters lettersCommand `cmd:"" help:"List, show, retry, drop and export letters."`
 	Record  recordCommand  `cmd:"" help:"Record a pipeline into a file."`
 	Open    openCommand    `cmd:"" help:"Show a recording as a page."`

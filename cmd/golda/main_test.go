@@ -23,6 +23,7 @@ import (
 	"github.com/golda-dev/golda/adapter/dashboard"
 	"github.com/golda-dev/golda/adapter/dashboard/api"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/tap"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -39,13 +40,14 @@ type shop struct {
 	*pipeline.Pipeline
 
 	in     *stage.Flow[order, order]
+	taps   *tap.Tap
 	broken atomic.Bool
 	url    string
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{}
+	s := &shop{taps: tap.New()}
 	pay := stage.Sink("pay", func(_ context.Context, o order) error {
 		switch {
 		case o.Item == "crash":
@@ -58,10 +60,10 @@ func newShop(t *testing.T) *shop {
 	}, stage.Workers(1, 4))
 	s.in = stage.Map("in", func(_ context.Context, o order) (order, error) { return o, nil })
 	var err error
-	s.Pipeline, err = pipeline.New("shop", s.in.To(pay), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	s.Pipeline, err = pipeline.New("shop", s.in.To(pay), pipeline.Middleware(s.taps.Around), pipeline.Logger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	require.NoError(t, s.Start(t.Context()))
-	d, err := dashboard.New(s.Pipeline, dashboard.Options{Token: token, Payloads: true, Log: slog.New(slog.DiscardHandler)})
+	d, err := dashboard.New(s.Pipeline, dashboard.Options{Token: token, Payloads: true, Tap: s.taps, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	server := httptest.NewServer(d)
 	s.url = server.URL

@@ -28,7 +28,7 @@ const module = "github.com/golda-dev/golda"
 // and one is for options that later ones replace. One more in stage, five in pipeline and five in adapter/nats are for stages that run in several processes, whose carrier a
 // user may write, and for calls of these; one more in adapter/nats reaches the store of another process. Two in pipeline are for
 // letters in files, and two for their size. Two more in pipeline are for a checkpoint with states and its error.
-// Three more in coordination/rpc start and stop processes at other nodes.
+// Three more in coordination/rpc start and stop processes at other nodes. Two more in adapter/dashboard/api are the events of a tap.
 const budget = `
 behaviour        32
 stage            83
@@ -55,7 +55,7 @@ controller/race 9
 controller/lab   17
 supervisor       60
 adapter/dashboard 4
-adapter/dashboard/api 37
+adapter/dashboard/api 39
 adapter/failsafe 11
 adapter/http     16
 adapter/nats     38

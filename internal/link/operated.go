@@ -47,6 +47,7 @@ type Traits struct {
 	Takes string // the type of its commands
 	Group string // that declares it; empty if none does
 	Keyed bool
+	KeyOf func(cmd any) (key any, keyed bool) // calls the user's function
 }
 
 // Busy is a worker at a batch of commands.

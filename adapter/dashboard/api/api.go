@@ -22,6 +22,7 @@ type Root struct {
 	ReadOnly bool      `json:"readOnly"` // actions are refused
 	Payloads bool      `json:"payloads"` // letters have a summary of their command
 	Recorded bool      `json:"recorded"` // the answers come from a recording
+	Tap      bool      `json:"tap"`      // commands can be watched
 	Actions  []string  `json:"actions"`  // that are enabled
 	Policies []string  `json:"policies"` // that the action policy knows
 }
@@ -402,6 +403,30 @@ type Count struct {
 	Dead       int `json:"dead"`
 	Quarantine int `json:"quarantine"`
 	Failures   int `json:"failures"`
+}
+
+// Seen is the data of the event seen of GET /golda/v1/tap: tap.Event as JSON,
+// one try of one command.
+type Seen struct {
+	At      time.Time `json:"at"` // when the handler was called
+	Stage   string    `json:"stage"`
+	Command string    `json:"command"` // its type, or its text if payloads are shown
+	Attempt int       `json:"attempt"` // 1 for the first try
+	TookNs  int64     `json:"tookNs"`  // in the handler; of a batch, the time of all of it
+	Batch   int       `json:"batch"`   // commands that the handler was given at once
+	Result  string    `json:"result"`  // ok, forward, error or crash
+	Next    string    `json:"next"`    // stage or port that the command was forwarded to
+	Error   string    `json:"error"`
+}
+
+// Watched is the data of the events counts and end of GET /golda/v1/tap:
+// tap.Counts as JSON.
+type Watched struct {
+	Asked   uint64 `json:"asked"`   // tries of commands of the watched stages
+	Matched uint64 `json:"matched"` // of Asked, the tries that were chosen before their results were known
+	Dropped uint64 `json:"dropped"` // of Matched, the tries that the client was too slow for
+	Shown   uint64 `json:"shown"`   // events
+	Ended   string `json:"ended"`   // why the tap has ended; empty while it goes on
 }
 
 // Action is the body of POST /golda/v1/actions/{verb}. Each verb has its

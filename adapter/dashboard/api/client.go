@@ -1,9 +1,11 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,6 +40,36 @@ func (c *Client) Get(ctx context.Context, path string, into any) error {
 // the stream of events. The caller closes it.
 func (c *Client) Open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return c.do(ctx, http.MethodGet, path, nil)
+}
+
+// Stream calls each with the name and the JSON of every event of a route below
+// /golda/v1 that is a stream, such as "/events" or "/tap". It returns the error
+// of each, or nil when the stream has ended. Its calls come one after another.
+func (c *Client) Stream(ctx context.Context, path string, each func(event string, data []byte) error) error {
+	body, err := c.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	lines := bufio.NewReader(body) // an event is one line, of any length
+	for event := ""; ; {
+		line, err := lines.ReadBytes('\n')
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		name, data, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(": "))
+		switch string(name) {
+		case "event":
+			event = string(data)
+		case "data":
+			if err := each(event, data); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // Act asks for an action.

@@ -70,6 +70,25 @@ export function patched<T>(old: T, patch: unknown): T {
   return fresh as T;
 }
 
+/** stream calls each with every event of a stream, until it ends or is aborted. */
+export async function stream(path: string, signal: AbortSignal, each: (event: string, data: unknown) => void): Promise<void> {
+  const answer = await fetch(base + path, { signal });
+  if (!answer.ok) throw new Error(await problem(answer));
+  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  let event = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (text + value).split('\n');
+    text = lines.pop()!;
+    for (const line of lines) {
+      if (line.startsWith('event: ')) event = line.slice(7);
+      else if (line.startsWith('data: ')) each(event, JSON.parse(line.slice(6)));
+    }
+  }
+}
+
 let events: EventSource | null = null;
 let start: { n: number; snapshot: Snapshot } | null = null; // the numbered base of the deltas
 let last: { n: number; snapshot: Snapshot } | null = null;

@@ -16,6 +16,7 @@ export const pages: Page[] = [
   { name: 'stage', title: 'Stage', key: 's' },
   { name: 'decisions', title: 'Decisions', key: 'd' },
   { name: 'tree', title: 'Tree', key: 'r' },
+  { name: 'tap', title: 'Tap', key: 'a' },
   { name: 'policies', title: 'Policies', key: 'p' },
 ];
 

@@ -12,6 +12,7 @@ import { GraphPage } from './pages/graph';
 import { PoliciesPage } from './pages/policies';
 import { StagePage } from './pages/stage';
 import { TablePage } from './pages/table';
+import { TapPage } from './pages/tap';
 import { TreePage } from './pages/tree';
 import './style.css';
 
@@ -22,6 +23,7 @@ const views: Record<string, () => preact.JSX.Element | null> = {
   stage: StagePage,
   decisions: DecisionsPage,
   tree: TreePage,
+  tap: TapPage,
   policies: PoliciesPage,
 };
 

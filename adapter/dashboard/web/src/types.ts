@@ -11,6 +11,7 @@ export interface Info {
   payloads: boolean;
   actions: string[] | null;
   recorded?: boolean; // the answers are those of a recording
+  tap?: boolean; // commands can be watched
   policies?: string[] | null;
 }
 
@@ -138,6 +139,26 @@ export interface Busy {
   at: string; // the innermost call of the user's code, if the stacks were asked for
   waits: string;
   suspended: boolean;
+}
+
+export interface Seen {
+  at: string;
+  stage: string;
+  command: string; // its type, or its text if payloads are shown
+  attempt: number;
+  tookNs: number;
+  batch: number;
+  result: string; // ok, forward, error or crash
+  next: string;
+  error: string;
+}
+
+export interface Watched {
+  asked: number;
+  matched: number;
+  dropped: number;
+  shown: number;
+  ended: string; // why; empty while it goes on
 }
 
 export interface Work {
