@@ -53,27 +53,72 @@ var fenced = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 
 func TestEachRelativeLinkOfAPageLeadsToAFile(t *testing.T) {
 	links := 0
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range pageLink.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			links++
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), m[1]))
+			assert.NoError(t, err, "a link in %s", path)
+		}
+	}
+	require.Greater(t, links, 100)
+}
+
+// fragmentLink is a link to a heading of a page, perhaps of the same one.
+var fragmentLink = regexp.MustCompile(`\]\(([^)#:\s]*\.md)?#([^)\s]+)\)`)
+
+func TestEachFragmentOfALinkIsAHeading(t *testing.T) {
+	links := 0
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range fragmentLink.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			links++
+			to := path
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(path), m[1])
+			}
+			assert.Contains(t, anchors(t, to), m[2], "a link in %s", path)
+		}
+	}
+	require.Greater(t, links, 100)
+}
+
+var (
+	headline  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	block     = regexp.MustCompile("(?s)```.*?```")
+	inHeading = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) // a link in a heading
+	dropped   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors returns the fragments by which the headings of a page are reached.
+func anchors(t *testing.T, path string) (found []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, m := range headline.FindAllStringSubmatch(block.ReplaceAllString(string(text), ""), -1) {
+		heading := strings.ToLower(inHeading.ReplaceAllString(m[1], "$1"))
+		found = append(found, strings.ReplaceAll(dropped.ReplaceAllString(heading, ""), " ", "-"))
+	}
+	return found
+}
+
+// pages returns the paths of all pages of the project.
+func pages(t *testing.T) (paths []string) {
+	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "node_modules" || d.Name() == "testdata"):
 			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".md":
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, m := range pageLink.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
-			links++
-			_, err := os.Stat(filepath.Join(filepath.Dir(path), m[1]))
-			assert.NoError(t, err, "a link in %s", path)
+		case !d.IsDir() && filepath.Ext(path) == ".md":
+			paths = append(paths, path)
 		}
 		return nil
 	}))
-	require.Greater(t, links, 100)
+	return paths
 }
 
 // lineOf finds the line of a file that declares a name: a function, a type, or a method with its receiver's type.
