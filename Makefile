@@ -18,12 +18,12 @@ ALL       = $$($(GO) list -m -f '{{.Dir}}/...' | grep -v -e '/bench/\.\.\.$$' -e
 # Compiled and run alone, by the command of their own: with two processors busy RabbitMQ takes half a minute to start, and a consumer that subscribes meanwhile may get no message.
 BROKERS   = ./adapter/watermill/brokertest
 
-# Everything that has goroutines of its own. The examples are left out: under the race
+# Everything that has goroutines of its own. The examples and the tutorial are left out: under the race
 # detector their arithmetic on pixels is many times slower, and the engine below them is
 # raced here anyway. So are the packages that only read the tree, and policies with their simulator, which compute on one goroutine. The packages whose tests
 # take longest come first, so that no processor waits for them at the end.
 ENGINE    = ./pipeline ./adapter/nats $$($(GO) list $(ALL) | \
-	grep -v -e golda/examples/ -e golda/controller$$ -e golda/controller/leda -e golda/controller/policy -e golda/controller/race -e golda/controller/simulator -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
+	grep -v -e golda/examples/ -e golda/docs/ -e golda/controller$$ -e golda/controller/leda -e golda/controller/policy -e golda/controller/race -e golda/controller/simulator -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
 
 # The packages that have benchmarks: others need not be linked to run none.
 MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=brokertest '^func Benchmark' . | xargs -n1 dirname | sort -u)

@@ -180,7 +180,7 @@ func goList(t *testing.T, args ...string) []string {
 }
 
 // notPublic lists the modules of the workspace that have programs and tests only.
-var notPublic = []string{"examples", "cmd", "bench", "adapter/watermill/brokertest"}
+var notPublic = []string{"examples", "docs", "cmd", "bench", "adapter/watermill/brokertest"}
 
 // load returns the public packages of all modules by their paths below the root. Only these and what they import are compiled: the programs
 // below examples would take longer.

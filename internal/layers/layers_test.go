@@ -129,6 +129,7 @@ controller/lab:     *
 adapter/*:          *
 cmd/*:              *
 examples/*:         *
+docs/tutorial/*:    *
 `
 
 // protoactor may be imported in one package only, which hides its faults.
@@ -160,6 +161,7 @@ var mustNotLink = map[string]string{
 	module + "/adapter":         "an adapter is chosen by the program, not by the core",
 	module + "/controller/lab":  "a laboratory is for experiments",
 	module + "/examples":        "an example is not a library",
+	module + "/docs":            "a tutorial is not a library",
 	protoactor + "/remote":      "delivers at most once, and loses messages silently",
 	protoactor + "/cluster":     "splits when a member freezes",
 	"github.com/stretchr":       "for tests only",
