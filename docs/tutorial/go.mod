@@ -12,6 +12,7 @@ require (
 	github.com/golda-dev/golda v0.0.0
 	github.com/golda-dev/golda/adapter/dashboard v0.0.0-00010101000000-000000000000
 	github.com/golda-dev/golda/adapter/nats v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
 )
 
 require (
@@ -47,6 +48,7 @@ require (
 	go.opentelemetry.io/otel/sdk v1.21.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.21.0 // indirect
 	go.opentelemetry.io/otel/trace v1.21.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
