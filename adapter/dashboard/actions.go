@@ -139,7 +139,10 @@ var actions = map[string]func(context.Context, *request) (api.Done, error){
 	},
 }
 
-const export = "export" // the verb that only reads
+const (
+	export       = "export"       // the verb that only reads
+	drainProcess = "drainProcess" // the verb of a fleet
+)
 
 // verbs returns the names of the actions.
 func verbs(payloads bool) []string {
@@ -160,6 +163,8 @@ func (r *request) named() string {
 		return quoted(r.Stage)
 	case r.Group != "":
 		return fmt.Sprintf("group %q", r.Group)
+	case r.Process != "":
+		return fmt.Sprintf("process %q", r.Process)
 	default:
 		return "the pipeline"
 	}
@@ -202,6 +207,13 @@ func (r *request) filter() (pipeline.LetterFilter, error) {
 func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 	verb := r.PathValue("verb")
 	do, of := actions[verb], d.pipeline()
+	all := verbs(true)
+	if m, ok := d.of.(*many); ok {
+		do, all = nil, []string{drainProcess}
+		if verb == drainProcess {
+			do = m.drain
+		}
+	}
 	err := d.permit(w, r)
 	switch {
 	case err != nil:
@@ -209,7 +221,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodGet)
 		err = &requestError{http.StatusMethodNotAllowed, "wrong method", errors.New("use GET for " + r.URL.Path)}
 	case do == nil:
-		err = &requestError{http.StatusNotFound, "no such action", fmt.Errorf("%q: use one of %s", verb, strings.Join(verbs(true), ", "))}
+		err = &requestError{http.StatusNotFound, "no such action", fmt.Errorf("%q: use one of %s", verb, strings.Join(all, ", "))}
 	}
 	a := &request{p: of}
 	if err == nil {
@@ -219,7 +231,9 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	a.op = operate.New(of, operator(a.Who))
+	if of != nil {
+		a.op = operate.New(of, operator(a.Who))
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
 	done, err := do(ctx, a)
@@ -234,7 +248,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 // export writes the letters of a store whole.
 func (d *Dashboard) export(w http.ResponseWriter, r *http.Request) {
 	err := d.permit(w, r)
-	if err == nil && !d.options.Payloads {
+	if err == nil && (!d.options.Payloads || d.pipeline() == nil) {
 		err = &requestError{http.StatusForbidden, "commands are hidden", errors.New("set dashboard.Options.Payloads to export letters with their commands")}
 	}
 	store := r.URL.Query().Get("store")
@@ -264,7 +278,7 @@ func (d *Dashboard) pipeline() *pipeline.Pipeline {
 // permit returns an error unless a request may ask for actions: it comes from
 // no page of another site, and has the token.
 func (d *Dashboard) permit(w http.ResponseWriter, r *http.Request) error {
-	if d.options.Token == "" || d.pipeline() == nil {
+	if _, of := d.of.(*recorded); of || d.options.Token == "" {
 		return &requestError{http.StatusForbidden, "read-only", errors.New("the dashboard has no token: set dashboard.Options.Token to enable actions")}
 	}
 	if !ownOrigin(r) {

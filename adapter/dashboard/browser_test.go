@@ -262,7 +262,7 @@ func (b *tab) click(button string) {
 	eval[any](b, "void "+find+".click()")
 }
 
-var pages = []string{"#/graph", "#/table", "#/failures", "#/stage?name=weigh", "#/decisions", "#/tree", "#/tap", "#/policies"}
+var pages = []string{"#/graph", "#/table", "#/failures", "#/stage?name=weigh", "#/decisions", "#/processes", "#/tree", "#/tap", "#/policies"}
 
 func nameOf(page string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(page, "#/"), "?")
@@ -310,6 +310,7 @@ func TestThePageInABrowser(t *testing.T) {
 		{"the numbers are those of the snapshot", numbers},
 		{"the slider shows an earlier time, and a file a recording", slider},
 		{"a tap shows commands until its viewer leaves", tapping},
+		{"the processes of a fleet are shown, and one is drained", processes},
 		{"actions ask for the token, and are in the journal", actions},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -47,6 +47,7 @@ func (d *Dashboard) route() {
 	get("/failures", func(*http.Request) (any, error) { return d.of.failures(), nil })
 	get("/workers", func(r *http.Request) (any, error) { return d.of.work(r.URL.Query().Get("stacks") == "true"), nil })
 	get("/tree", func(*http.Request) (any, error) { return d.of.tree(), nil })
+	get("/processes", func(*http.Request) (any, error) { return d.of.processes(), nil })
 	get("/verdict", func(r *http.Request) (any, error) { return d.verdict(r) })
 	get("/history", func(*http.Request) (any, error) { return d.history(), nil })
 	get("/recording", func(r *http.Request) (any, error) { return d.recording(r) })
@@ -217,6 +218,8 @@ func (d *Dashboard) recording(r *http.Request) (all api.Recording, err error) {
 		Root: d.of.root(), Graph: d.of.graph(), History: d.history(), Journal: d.of.journal(0), Failures: d.of.failures(),
 		Work: d.of.work(false), Tree: d.of.tree(),
 	}
+	processes := d.of.processes()
+	all.Processes = &processes
 	all.Verdicts, err = d.verdict(r)
 	return all, err
 }

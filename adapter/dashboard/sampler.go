@@ -52,6 +52,7 @@ type sampler struct {
 	base    []byte          // last as a message; nil until a viewer needs it
 	verdict []byte          // the last message of each kind; nil if there was none
 	counts  []byte
+	fleet   []byte
 	changes uint64 // the number of the last change that was sent
 }
 
@@ -208,6 +209,9 @@ func (s *sampler) tickLocked(snapshot api.Snapshot) {
 	}
 	news = appendChanged(news, &s.verdict, "verdict", snapshot.N, s.verdictsLocked())
 	news = appendChanged(news, &s.counts, "failures", snapshot.N, s.of.counts())
+	if m, ok := s.of.(*many); ok {
+		news = appendChanged(news, &s.fleet, "processes", snapshot.N, m.processes())
+	}
 	for v := range s.viewers {
 		s.serve(v, news...)
 	}
@@ -240,7 +244,7 @@ func (s *sampler) serve(v *viewer, news ...[]byte) {
 				Snapshot json.RawMessage `json:"snapshot"`
 			}{s.last.N, s.text})
 		}
-		news = [][]byte{s.base, s.verdict, s.counts}
+		news = [][]byte{s.base, s.verdict, s.counts, s.fleet}
 	}
 	for _, m := range news {
 		if m == nil {

@@ -17,6 +17,7 @@ type source interface {
 	counts() api.Count
 	work(stacks bool) api.Work
 	tree() api.Tree
+	processes() api.Fleet
 	// done is closed when nothing changes any more.
 	done() <-chan struct{}
 	// history and verdict replace the sampler's if ok is true.

@@ -7,6 +7,7 @@
 //	golda pause http://localhost:8077 resize
 //	golda record http://localhost:8077 outage.json -for 1m
 //	golda open outage.json
+//	golda ui -nats nats://localhost:4222 -pipeline shop
 package main
 
 import (
@@ -31,6 +32,7 @@ type commands struct {
 	Who   string `env:"USER" help:"Your name, for the journal."`
 
 	Top     topCommand     `cmd:"" help:"Show the stages, refreshed."`
+	UI      uiCommand      `cmd:"" name:"ui" help:"Serve the page of all processes of a pipeline."`
 	Tap     tapCommand     `cmd:"" help:"Print commands as they are handled."`
 	Letters lettersCommand `cmd:"" help:"List, show, retry, drop and export letters."`
 	Record  recordCommand  `cmd:"" help:"Record a pipeline into a file."`
@@ -129,14 +131,18 @@ func (c *stageCommand) Run(s *session) error {
 }
 
 type drainCommand struct {
-	URL   string `arg:"" help:"Of the dashboard."`
-	Stage string `arg:"" optional:""`
-	Group string `help:"All stages of a group."`
-	All   bool   `help:"The whole pipeline."`
+	URL     string `arg:"" help:"Of the dashboard."`
+	Stage   string `arg:"" optional:""`
+	Group   string `help:"All stages of a group."`
+	Process string `help:"Of a fleet: one process, which takes no further work."`
+	All     bool   `help:"The whole pipeline."`
 }
 
-// Run drains or reopens stages.
+// Run drains or reopens stages, or drains a process.
 func (c *drainCommand) Run(s *session) error {
+	if c.Process != "" && s.verb == "drain" {
+		return s.act(c.URL, "drainProcess", api.Action{Process: c.Process})
+	}
 	return s.act(c.URL, s.verb, api.Action{Stage: c.Stage, Group: c.Group, All: c.All})
 }
 

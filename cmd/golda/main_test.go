@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -28,6 +28,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if url, name, ok := strings.Cut(os.Getenv(memberEnv), " "); ok {
+		if err := member(url, name); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
@@ -227,12 +234,7 @@ func TestARecordingIsMadeAndOpened(t *testing.T) {
 	out := &lines{}
 	ended := make(chan int)
 	go func() { ended <- run(ctx, []string{"open", file, "-listen", "127.0.0.1:0"}, out, io.Discard) }()
-	var url string
-	require.Eventually(t, func() bool {
-		_, after, ok := strings.Cut(out.String(), "http://")
-		url = "http://" + strings.TrimSpace(after)
-		return ok
-	}, time.Minute, 10*time.Millisecond)
+	url := out.address(t)
 	var r api.Recording
 	require.NoError(t, (&api.Client{URL: url}).Get(t.Context(), "/recording", &r))
 	require.True(t, r.Root.Recorded)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -70,22 +68,5 @@ func (c *openCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(s.ctx, "tcp", c.Listen)
-	if err != nil {
-		return err
-	}
-	d := dashboard.Open(r)
-	server := &http.Server{Handler: d, ReadHeaderTimeout: 10 * time.Second}
-	server.RegisterOnShutdown(d.Close)
-	fmt.Fprintf(s.out, "%s of %s: http://%s\n", plain(r.Root.Pipeline), plain(r.Root.Process), listener.Addr())
-	stop := context.AfterFunc(s.ctx, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = server.Shutdown(ctx)
-	})
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serve(s, dashboard.Open(r), c.Listen, plain(r.Root.Pipeline)+" of "+plain(r.Root.Process))
 }

@@ -40,7 +40,7 @@ func TestTapPrintsCommandsAsTheyAreHandled(t *testing.T) {
 	require.Contains(t, text, "3 shown of ")
 	require.Contains(t, text, "; 0 missed\n")
 
-	text = tapped(t, s, "-follow", "-for", "10s", "-limit", "2", "-text", `"a"`, "-json")
+	text = tapped(t, s, "in", "-follow", "-limit", "2", "-text", `"a"`, "-json")
 	lines := json.NewDecoder(strings.NewReader(text))
 	var first, second api.Seen
 	var counts api.Watched

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -14,10 +15,14 @@ import (
 )
 
 type topCommand struct {
-	From  string        `arg:"" help:"URL of a dashboard, or file of a recording."`
+	observed
+
+	From  string        `arg:"" optional:"" help:"URL of a dashboard, or file of a recording."`
 	Once  bool          `help:"Print one table and end."`
 	JSON  bool          `name:"json" help:"Print JSON, one object for each table."`
 	Every time.Duration `default:"1s" help:"Between two tables, and the interval of the rates."`
+
+	fleet bool
 }
 
 // table is one output of golda top.
@@ -29,6 +34,7 @@ type table struct {
 	Letters  int         `json:"letters"`
 	Verdict  api.Verdict `json:"verdict"`
 	Stages   []row       `json:"stages"`
+	Fleet    *api.Fleet  `json:"fleet,omitempty"` // if the numbers are sums over processes
 }
 
 // row is a stage in the interval of a table. The times are of the interval if
@@ -50,11 +56,31 @@ type row struct {
 
 // Run prints tables.
 func (c *topCommand) Run(s *session) error {
-	if !isURL(c.From) {
+	switch {
+	case c.NATS != "":
+		d, leave, err := c.watch(s)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		url, end, err := within(s, d)
+		if err != nil {
+			return err
+		}
+		defer end()
+		c.From = url
+	case c.From == "":
+		return errors.New("name the URL of a dashboard, a file, or the servers of a fleet with -nats")
+	case !isURL(c.From):
 		return c.recorded(s)
 	}
 	c.Every = max(c.Every, 100*time.Millisecond)
 	client := s.client(c.From)
+	var root api.Root
+	if err := client.Get(s.ctx, "", &root); err != nil {
+		return err
+	}
+	c.fleet = root.Fleet
 	var earlier api.Snapshot
 	if err := client.Get(s.ctx, "/snapshot", &earlier); err != nil {
 		return err
@@ -101,6 +127,10 @@ func (c *topCommand) next(s *session, client *api.Client, earlier *api.Snapshot)
 	var f api.Failures
 	err = client.Get(s.ctx, "/failures", &f)
 	t.Verdict, t.Letters = v.Now, kept(f)
+	if err == nil && c.fleet {
+		t.Fleet = &api.Fleet{}
+		err = client.Get(s.ctx, "/processes", t.Fleet)
+	}
 	return later, t, err
 }
 
@@ -125,6 +155,9 @@ func (c *topCommand) recorded(s *session) error {
 	earlier := &all[max(len(all)-2, 0)]
 	t := tableOf(earlier, later)
 	t.Verdict, t.Letters = r.Verdicts.Now, kept(r.Failures)
+	if r.Root.Fleet {
+		t.Fleet = r.Processes
+	}
 	return c.print(s, t)
 }
 
@@ -200,6 +233,9 @@ func (c *topCommand) print(s *session, t table) error {
 	}
 	fmt.Fprintf(&text, "%s  policy %s  %s  in flight %d  letters %d\n%s\n\n", plain(t.Pipeline), plain(t.Policy), t.At.Format(time.TimeOnly),
 		t.InFlight, t.Letters, plain(t.Verdict.Text))
+	if t.Fleet != nil {
+		writeFleet(&text, t.Fleet)
+	}
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "stage\tactive\tworkers\tpending\tblocked\tdone/s\twait p99\tservice p99\terrors\t")
 	for _, r := range t.Stages {

@@ -28,7 +28,8 @@ const module = "github.com/golda-dev/golda"
 // and one is for options that later ones replace. One more in stage, five in pipeline and five in adapter/nats are for stages that run in several processes, whose carrier a
 // user may write, and for calls of these; one more in adapter/nats reaches the store of another process. Two in pipeline are for
 // letters in files, and two for their size. Two more in pipeline are for a checkpoint with states and its error.
-// Three more in coordination/rpc start and stop processes at other nodes. Two more in adapter/dashboard/api are the events of a tap.
+// Three more in coordination/rpc start and stop processes at other nodes. Two more in adapter/dashboard/api are the events of a tap,
+// and four more, and two in adapter/dashboard, are for the processes of a fleet.
 const budget = `
 behaviour        32
 stage            83
@@ -54,8 +55,8 @@ controller/simulator 30
 controller/race 9
 controller/lab   17
 supervisor       60
-adapter/dashboard 4
-adapter/dashboard/api 39
+adapter/dashboard 6
+adapter/dashboard/api 43
 adapter/failsafe 11
 adapter/http     16
 adapter/nats     38

@@ -23,6 +23,7 @@ type Root struct {
 	Payloads bool      `json:"payloads"` // letters have a summary of their command
 	Recorded bool      `json:"recorded"` // the answers come from a recording
 	Tap      bool      `json:"tap"`      // commands can be watched
+	Fleet    bool      `json:"fleet"`    // the numbers are sums over processes
 	Actions  []string  `json:"actions"`  // that are enabled
 	Policies []string  `json:"policies"` // that the action policy knows
 }
@@ -342,6 +343,66 @@ type Intensity struct {
 	Used     int   `json:"used"`
 }
 
+// Fleet is the answer of GET /golda/v1/processes, and the data of the event
+// processes: the processes that run the pipeline, and the inlets that they share.
+type Fleet struct {
+	At        time.Time `json:"at"`
+	Error     string    `json:"error"` // why not all is known
+	Processes []Process `json:"processes"`
+	Inlets    []Inlet   `json:"inlets"`
+}
+
+// Process is fleet.Process as JSON. The numbers of a process that is lost or has
+// left are the last ones that are known.
+type Process struct {
+	Name     string    `json:"name"`
+	Host     string    `json:"host"`
+	PID      int       `json:"pid"`
+	State    string    `json:"state"` // alive, silent, lost or left
+	Started  time.Time `json:"started"`
+	Heard    time.Time `json:"heard"` // when it was heard of last
+	Error    string    `json:"error"` // why its numbers are not known
+	Accepted uint64    `json:"accepted"`
+	InFlight uint64    `json:"inFlight"`
+	Stages   []Part    `json:"stages"` // that run there
+}
+
+// Part is a stage in one process.
+type Part struct {
+	Stage    string `json:"stage"`
+	Workers  int    `json:"workers"`
+	Busy     int    `json:"busy"`
+	Most     int    `json:"most"`
+	Queue    int    `json:"queue"`
+	Capacity int    `json:"capacity"`
+	Done     uint64 `json:"done"` // commands that ended well or were forwarded
+	Errors   uint64 `json:"errors"`
+	Crashes  uint64 `json:"crashes"`
+}
+
+// Inlet is fleet.Inlet as JSON.
+type Inlet struct {
+	Name            string  `json:"name"`
+	Stage           string  `json:"stage"`
+	Published       uint64  `json:"published"`
+	Done            uint64  `json:"done"`
+	Buried          uint64  `json:"buried"`  // messages that have become dead letters
+	Pending         uint64  `json:"pending"` // messages that are not done: the lag
+	InFlight        uint64  `json:"inFlight"`
+	Acknowledged    uint64  `json:"acknowledged"`
+	Redeliveries    uint64  `json:"redeliveries"`
+	OldestNs        int64   `json:"oldestNs"`
+	Fill            float64 `json:"fill"`
+	Rate            float64 `json:"rate"`
+	Processes       int     `json:"processes"`
+	Workers         int     `json:"workers"`
+	WantedProcesses int     `json:"wantedProcesses"`
+	WantedWorkers   int     `json:"wantedWorkers"`
+	Bottleneck      string  `json:"bottleneck"`
+	Law             string  `json:"law"`   // of accounting, with its numbers
+	Holds           bool    `json:"holds"` // the law; it need not while messages are acknowledged
+}
+
 // Verdicts is the answer of GET /golda/v1/verdict: the limits of the pipeline now
 // and a minute ago, null if that is not known.
 type Verdicts struct {
@@ -381,6 +442,8 @@ type Recording struct {
 	Work     Work     `json:"workers"`
 	Tree     Tree     `json:"tree"`
 	Verdicts Verdicts `json:"verdict"`
+
+	Processes *Fleet `json:"processes,omitempty"` // files of older versions have none
 }
 
 // Base is the data of the event base: a snapshot that deltas build on.
@@ -434,6 +497,7 @@ type Watched struct {
 type Action struct {
 	Who         string          `json:"who,omitempty"`         // asks, for the journal
 	Stage       string          `json:"stage,omitempty"`       // of all verbs but policy; of letters, all of this stage
+	Process     string          `json:"process,omitempty"`     // drainProcess
 	Group       string          `json:"group,omitempty"`       // in place of a stage: drain, reopen, resize
 	All         bool            `json:"all,omitempty"`         // drain, reopen, retryAll, drop: no stage and no cause is meant
 	Fewest      int             `json:"fewest,omitempty"`      // resize; 0 and 0 are the declared ones

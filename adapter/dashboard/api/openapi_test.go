@@ -22,7 +22,7 @@ var types = []any{
 	api.Root{}, api.Snapshot{}, api.Stage{}, api.Queue{}, api.Workers{}, api.Counts{}, api.Durations{}, api.Bucket{}, api.Edge{}, api.Pool{},
 	api.Feed{}, api.Graph{}, api.Node{}, api.Flow{}, api.Source{}, api.Journal{}, api.Change{}, api.Letters{}, api.Letter{}, api.Failures{},
 	api.Failure{}, api.Work{}, api.StageWork{}, api.Busy{}, api.Tree{}, api.Intensity{}, api.Verdicts{}, api.Verdict{}, api.History{},
-	api.Recording{}, api.Base{}, api.Delta{}, api.Count{}, api.Seen{}, api.Watched{}, api.Action{}, api.Done{}, api.Problem{},
+	api.Recording{}, api.Base{}, api.Delta{}, api.Count{}, api.Seen{}, api.Watched{}, api.Fleet{}, api.Process{}, api.Part{}, api.Inlet{}, api.Action{}, api.Done{}, api.Problem{},
 }
 
 const marker = "  schemas:\n"

@@ -19,6 +19,10 @@
 // Prometheus and as JSON for KEDA. docs/scaling.md has the manifests. The law
 // is the law of the pipeline's default policy, over all processes: see [Inlet].
 //
+// dashboard.NewFleet of adapter/dashboard shows a fleet as a page, and golda ui
+// and golda top do without a program. With Options.Drain a process lets
+// operators of the fleet drain it: see [Fleet.Drain].
+//
 // # Cost
 //
 // A beat is a message of some hundred bytes to each process. A snapshot is a

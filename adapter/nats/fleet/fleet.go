@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -36,6 +37,12 @@ type Options struct {
 	// messages that wait may take, and 0 means ten seconds here; Utilization is
 	// how busy workers and CPUs may be, and 0 means 0.7. The rest is not used.
 	Law policy.Backlog
+	// Drain is called with the name of an operator of the fleet that asks this
+	// process to stop taking work: see [Fleet.Drain]. It begins that, or does it,
+	// and returns; an error is the operator's answer. Usually it ends the context
+	// that the pipeline runs with. Ctx ends when the process leaves. Nil refuses.
+	// It is called for one operator at a time.
+	Drain func(ctx context.Context, operator string) error
 }
 
 // The defaults and bounds of Options.
@@ -95,6 +102,7 @@ type Fleet struct {
 	subjects subjects
 	roster   *roster
 	joined   time.Time
+	draining atomic.Bool // Options.Drain is being called
 
 	mu    sync.Mutex // guards meter and known
 	meter meter
@@ -254,6 +262,8 @@ func (f *Fleet) take(m *natsgo.Msg, inbox string) {
 		}
 	case f.subjects.ask:
 		f.answer(m)
+	case f.subjects.do:
+		f.obey(m)
 	case inbox:
 		r, ok := reportOf(m)
 		if !ok {

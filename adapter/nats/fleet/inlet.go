@@ -96,20 +96,26 @@ func (i Inlet) Unreported() uint64 { return i.Done() - min(i.Done(), i.Acknowled
 // The first has what the server knows, the second what the processes say: a
 // message is acknowledged once for each delivery at most.
 func (s Snapshot) Balanced() bool {
-	return !slices.ContainsFunc(s.Inlets, func(i Inlet) bool {
-		return i.Published != i.Done()+i.Buried+i.Pending || i.Acknowledged > i.Done()+i.Redeliveries+i.InFlight
-	})
+	return !slices.ContainsFunc(s.Inlets, func(i Inlet) bool { return !i.balanced() })
+}
+
+func (i Inlet) balanced() bool {
+	return i.Published == i.Done()+i.Buried+i.Pending && i.Acknowledged <= i.Done()+i.Redeliveries+i.InFlight
 }
 
 // Law returns the law of each inlet with its numbers, a line for each.
 func (s Snapshot) Law() string {
 	var text []byte
 	for _, i := range s.Inlets {
-		text = fmt.Appendf(text,
-			"%s: published %d = done %d + dead-lettered %d + pending %d, of which %d are in flight; acknowledged %d, delivered again %d\n",
-			i.Name, i.Published, i.Done(), i.Buried, i.Pending, i.InFlight, i.Acknowledged, i.Redeliveries)
+		text = fmt.Appendf(text, "%s: %s\n", i.Name, i.law())
 	}
 	return string(text)
+}
+
+// law returns the law with its numbers.
+func (i Inlet) law() string {
+	return fmt.Sprintf("published %d = done %d + dead-lettered %d + pending %d, of which %d are in flight; acknowledged %d, delivered again %d",
+		i.Published, i.Done(), i.Buried, i.Pending, i.InFlight, i.Acknowledged, i.Redeliveries)
 }
 
 // newInlet joins what the server and the processes say of an inlet.

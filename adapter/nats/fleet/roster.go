@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -157,4 +158,23 @@ func (r *roster) departed(now time.Time) (all []departed) {
 	}
 	slices.SortStableFunc(all, func(a, b departed) int { return cmp.Compare(a.Ago, b.Ago) })
 	return all[:min(len(all), mostGone)]
+}
+
+// find returns the member of a name that is there.
+func (r *roster) find(name string) (found member, err error) {
+	n := 0
+	for _, m := range r.list() {
+		if m.Name == name && !m.gone() {
+			found = m
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return found, fmt.Errorf("no process %q is there", name)
+	case 1:
+		return found, nil
+	default:
+		return found, fmt.Errorf("%d processes have the name %q: give each another Options.Name", n, name)
+	}
 }

@@ -106,7 +106,7 @@ func (f *Fleet) denied() error {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return nil
 	}
-	for _, subject := range []string{f.subjects.all, f.subjects.news, f.subjects.ask} {
+	for _, subject := range []string{f.subjects.all, f.subjects.news, f.subjects.ask, f.subjects.do} {
 		if strings.Contains(err.Error(), strconv.Quote(subject)) {
 			return err
 		}

@@ -70,6 +70,20 @@ type report struct {
 	Gone     []departed      `json:"gone,omitempty"`
 }
 
+// order asks one member for an action.
+type order struct {
+	ID   string `json:"id"` // of the member
+	Verb string `json:"verb"`
+	Who  string `json:"who"` // asks
+}
+
+const drain = "drain" // the verb that there is
+
+// receipt answers an order.
+type receipt struct {
+	Err string `json:"error,omitempty"`
+}
+
 // departed is a member that is gone.
 type departed struct {
 	announcement
@@ -133,11 +147,11 @@ func textOf(err error) (text string) {
 }
 
 // subjects are where the members of a pipeline talk.
-type subjects struct{ all, news, ask string }
+type subjects struct{ all, news, ask, do string }
 
 func subjectsOf(name string) subjects {
 	base := "golda.fleet." + token(name)
-	return subjects{base + ".*", base + ".news", base + ".ask"}
+	return subjects{base + ".*", base + ".news", base + ".ask", base + ".do"}
 }
 
 // token returns a name as a token of a subject: other characters than letters,

@@ -1,5 +1,5 @@
 import * as store from './store';
-import type { Change, Failure, Graph, History, Info, Recording, Snapshot, Tree, Verdicts, Work } from './types';
+import type { Change, Failure, Fleet, Graph, History, Info, Recording, Snapshot, Tree, Verdicts, Work } from './types';
 
 const base = 'golda/v1';
 
@@ -124,6 +124,7 @@ function listen(): void {
   on('delta', delta);
   on<{ changes: Change[] | null }>('journal', (j) => store.heard(j.changes ?? []));
   on<Verdicts>('verdict', store.judged);
+  on<Fleet>('processes', (f) => (store.fleet.value = f));
   on<{ count: number }>('failures', () => void refreshFailures());
   events.addEventListener('end', () => {
     disconnect();
@@ -159,6 +160,11 @@ export async function refreshWork(stacks: boolean): Promise<void> {
   if (!store.file.value) store.work.value = await get<Work>(stacks ? '/workers?stacks=true' : '/workers');
 }
 
+/** refreshProcesses reads the processes, which a fleet tells by itself. */
+export async function refreshProcesses(): Promise<void> {
+  if (!store.file.value) store.fleet.value = await get<Fleet>('/processes');
+}
+
 export async function refreshInfo(): Promise<void> {
   store.info.value = await get<Info>('');
 }
@@ -184,6 +190,7 @@ export async function connect(): Promise<void> {
     quietly(get<History>('/history').then(store.past)),
     refreshFailures(),
     quietly(refreshTree()),
+    quietly(refreshProcesses()),
   ]);
 }
 

@@ -15,6 +15,7 @@ export const pages: Page[] = [
   { name: 'failures', title: 'Failures', key: 'f' },
   { name: 'stage', title: 'Stage', key: 's' },
   { name: 'decisions', title: 'Decisions', key: 'd' },
+  { name: 'processes', title: 'Processes', key: 'o' },
   { name: 'tree', title: 'Tree', key: 'r' },
   { name: 'tap', title: 'Tap', key: 'a' },
   { name: 'policies', title: 'Policies', key: 'p' },

@@ -10,6 +10,7 @@ import { DecisionsPage } from './pages/decisions';
 import { FailuresPage } from './pages/failures';
 import { GraphPage } from './pages/graph';
 import { PoliciesPage } from './pages/policies';
+import { ProcessesPage } from './pages/processes';
 import { StagePage } from './pages/stage';
 import { TablePage } from './pages/table';
 import { TapPage } from './pages/tap';
@@ -22,6 +23,7 @@ const views: Record<string, () => preact.JSX.Element | null> = {
   failures: FailuresPage,
   stage: StagePage,
   decisions: DecisionsPage,
+  processes: ProcessesPage,
   tree: TreePage,
   tap: TapPage,
   policies: PoliciesPage,

@@ -12,6 +12,7 @@ export interface Info {
   actions: string[] | null;
   recorded?: boolean; // the answers are those of a recording
   tap?: boolean; // commands can be watched
+  fleet?: boolean; // the numbers are sums over processes
   policies?: string[] | null;
 }
 
@@ -141,6 +142,57 @@ export interface Busy {
   suspended: boolean;
 }
 
+export interface Part {
+  stage: string;
+  workers: number;
+  busy: number;
+  most: number;
+  queue: number;
+  capacity: number;
+  done: number;
+  errors: number;
+  crashes: number;
+}
+
+export interface Process {
+  name: string;
+  host: string;
+  pid: number;
+  state: string; // alive, silent, lost or left
+  started: string;
+  heard: string;
+  error: string;
+  accepted: number;
+  inFlight: number;
+  stages: Part[] | null;
+}
+
+export interface Inlet {
+  name: string;
+  stage: string;
+  published: number;
+  done: number;
+  buried: number;
+  pending: number;
+  inFlight: number;
+  oldestNs: number;
+  rate: number;
+  processes: number;
+  workers: number;
+  wantedProcesses: number;
+  wantedWorkers: number;
+  bottleneck: string;
+  law: string;
+  holds: boolean;
+}
+
+export interface Fleet {
+  at: string;
+  error: string;
+  processes: Process[] | null;
+  inlets: Inlet[] | null;
+}
+
 export interface Seen {
   at: string;
   stage: string;
@@ -209,4 +261,5 @@ export interface Recording {
   workers: Work;
   tree: Tree;
   verdict: Verdicts;
+  processes?: Fleet | null;
 }
