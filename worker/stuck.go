@@ -1,10 +1,10 @@
 package worker
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/crash"
@@ -66,10 +66,13 @@ func (w *Worker) settleStuck() {
 	actor.Abandon(system, parent, self) // if the actor has ended by itself this changes nothing
 }
 
+// mostAge is how old the stack may be with which a handler is reported.
+const mostAge = 100 * time.Millisecond
+
 // stuckAt returns the stack of the handler that is stuck.
 func (w *Worker) stuckAt() []byte {
 	if w.suspending.running.Load() == nil {
-		return stackOf(w.watchdog.header)
+		return stackOf(w.watchdog.header, min(w.stage.Grace, mostAge))
 	}
 	found, _ := findHandlers([]*Worker{w}, nil)
 	if stack := found[w]; stack != nil {
@@ -78,19 +81,20 @@ func (w *Worker) stuckAt() []byte {
 	return unknownStack
 }
 
-// stackOf finds the stack of another goroutine by its header. It stops the
-// world for a moment, so it is for rare events.
-func stackOf(header []byte) []byte {
+// stackOf finds the stack of another goroutine by its header. The goroutine has
+// been where it is for longer than an age. stackOf may stop the world for a
+// moment, so it is for rare events.
+func stackOf(header []byte, age time.Duration) []byte {
 	if len(header) == 0 {
 		return debug.Stack()
 	}
-	found := unknownStack
-	stacks.Each(func(stack []byte) {
-		if bytes.HasPrefix(stack, header) {
-			found = bytes.Clone(stack)
-		}
-	})
-	return found
+	if stack := stacks.Of(stacks.Recent(age), header); stack != nil {
+		return stack
+	}
+	if stack := stacks.Of(stacks.All(), header); stack != nil {
+		return stack
+	}
+	return unknownStack
 }
 
 var unknownStack = []byte("the goroutine's stack was not found")

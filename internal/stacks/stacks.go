@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
+	"weak"
 )
 
 // Module is the path of the module, with a slash at the end.
@@ -99,6 +102,46 @@ func All() []byte {
 		}
 		buf = make([]byte, 2*len(buf))
 	}
+}
+
+// recent is the last reading of [Recent], as long as the garbage collector lets
+// it be.
+var recent struct {
+	sync.Mutex
+	at  time.Time
+	all weak.Pointer[[]byte]
+}
+
+// Recent is [All], but the stacks may be as old as an age. Goroutines that have
+// waited for longer than that are in them where they are now. So a thousand
+// handlers that are given up together stop the world once, and not a
+// thousand times.
+func Recent(age time.Duration) []byte {
+	recent.Lock()
+	defer recent.Unlock()
+	now := time.Now()
+	if all := recent.all.Value(); all != nil {
+		if passed := now.Sub(recent.at); passed >= 0 && passed <= age {
+			return *all
+		}
+	}
+	all := All()
+	recent.at, recent.all = now, weak.Make(&all)
+	return all
+}
+
+// Of returns the stack in a reading of all that begins with a header; nil if
+// there is none.
+func Of(all, header []byte) []byte {
+	if !bytes.HasPrefix(all, header) {
+		_, after, found := bytes.Cut(all, append([]byte("\n\n"), header...))
+		if !found {
+			return nil
+		}
+		all = all[len(all)-len(after)-len(header):]
+	}
+	stack, _, _ := bytes.Cut(all, []byte("\n\n"))
+	return bytes.Clone(stack)
 }
 
 // Each calls f with the stack of each goroutine, which is part of a larger

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -165,4 +167,31 @@ func TestAValueIsFoundByItsAddressOnTheStack(t *testing.T) {
 	v := new(value)
 	method := []byte("\n" + stacks.Module + "internal/stacks_test.(*value).stack")
 	require.Equal(t, stacks.Address(v), stacks.Receiver(v.stack(), method))
+}
+
+// Readings of the same moment are one, and each goroutine is found in it by its header.
+func TestARecentReadingIsShared(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which forgets readings
+	all := stacks.Recent(0)
+	require.Same(t, &all[0], &stacks.Recent(time.Hour)[0])
+	time.Sleep(time.Millisecond)
+	require.NotSame(t, &all[0], &stacks.Recent(0)[0], "it is too old")
+
+	headers, over := make(chan []byte), make(chan struct{})
+	for range 3 {
+		go func() {
+			headers <- stacks.Header()
+			<-over
+		}()
+	}
+	for range 3 {
+		header := <-headers
+		stack := stacks.Of(stacks.All(), header)
+		require.True(t, bytes.HasPrefix(stack, header))
+		require.Contains(t, string(stack), "TestARecentReadingIsShared.func1")
+		require.NotContains(t, string(stack), "\n\n")
+	}
+	close(over)
+	require.NotNil(t, stacks.Of(stacks.All(), stacks.Header()), "the first one")
+	require.Nil(t, stacks.Of(all, []byte("goroutine 0 ")))
 }
