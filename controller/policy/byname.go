@@ -60,6 +60,7 @@ func all() []controller.Policy {
 		ERLDA{Preset: Areias},
 		Fixed{},
 		Hill{},
+		InFlight{},
 		Limit{},
 		LRB{},
 		LRB{Preset: Cruz},

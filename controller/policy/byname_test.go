@@ -14,7 +14,7 @@ import (
 
 // The names of this package's policies, which appear in flags and configuration files.
 const names = "backlog, batching, batching:welsh, codel, cohort, cohort:cruz, cohort:gordon, color, dbr, dbr:cruz, " +
-	"dbr:gordon, dbr:measured, ds2, erlda, erlda:areias, fixed, hill, limit, lrb, lrb:cruz, lrb:measured, mg1, objective, rt90, seda, seda:cruz, seda:welsh, shed, srpt, " +
+	"dbr:gordon, dbr:measured, ds2, erlda, erlda:areias, fixed, hill, inflight, limit, lrb, lrb:cruz, lrb:measured, mg1, objective, rt90, seda, seda:cruz, seda:welsh, shed, srpt, " +
 	"srpt-polled, srpt-polled:cruz, srpt:cruz, stealing, stealing:cruz"
 
 func TestEveryNameIsThatOfAValidPolicy(t *testing.T) {

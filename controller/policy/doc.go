@@ -15,6 +15,7 @@
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools
 //	policy.Hill{}                   // the number of workers with which a blocking stage gets most done
+//	policy.InFlight{Within: time.Second} // no more commands in the pipeline than it answers in that time
 //	policy.Limit{}                  // no more calls under way than a dependency bears
 //	policy.LRB{}                    // shared workers visit stages as often as work arrives
 //	policy.MG1{}                    // the same, by the square root of how busy each stage is
@@ -26,8 +27,8 @@
 //	policy.SRPT{}                   // shared workers finish first the commands with the least work left
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //
-// [CoDel], [Limit] and [RT90] are for overload: they change no workers, and go
-// with a policy that does.
+// [CoDel], [InFlight], [Limit], [RT90] and [Shed] are for overload: they change
+// no workers, and go with a policy that does.
 //
 // [ByName] finds a policy by its name, for flags and configuration files:
 // "seda", "seda:cruz". docs/policies.md lists all policies in one table.

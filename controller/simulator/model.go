@@ -24,8 +24,9 @@ type Model struct {
 	Stages  []Stage
 	// Policy controls the stages of each process, as in a pipeline; nil: their
 	// workers stay as they are. It may turn all knobs but the enabled one, the
-	// quality, thefts and a limit of the entry, which are an error; with a Fleet
-	// none of the gates either, since its messages cannot be refused.
+	// quality and thefts, which are an error, as is a limit of the entry where
+	// stages with a source do not Reject; with a Fleet none of the gates either,
+	// since its messages cannot be refused.
 	Policy controller.Policy
 	Pools  []Pool // shared ones; none: each stage has workers of its own
 	CPUs   int    // of a process, which handlers that compute share evenly; 0: as many as they need
@@ -407,6 +408,11 @@ var (
 	notSimulated = []controller.Knob{controller.KnobEnabled, controller.KnobQuality}
 	gates        = []controller.Knob{controller.KnobRate, controller.KnobShed, controller.KnobGate}
 )
+
+// refuses reports whether messages that find no free slot are refused.
+func (m *Model) refuses() bool {
+	return !slices.ContainsFunc(m.Sources, func(s Source) bool { return !m.Stages[m.index(s.To)].Reject })
+}
 
 // index returns the number of a stage, or -1 if it is missing.
 func (m *Model) index(name string) int {

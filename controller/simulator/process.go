@@ -249,7 +249,7 @@ func (p *process) ask(ev controller.Event) {
 func (p *process) apply(c controller.Change) bool {
 	switch {
 	case c.Stage == controller.Entry:
-		if c.What == controller.KnobLimit || p.run.fleet != nil {
+		if p.run.fleet != nil || c.What == controller.KnobLimit && !p.run.model.refuses() {
 			return false
 		}
 		admit(&p.entry, c)

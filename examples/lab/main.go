@@ -207,6 +207,8 @@ func aimed(p controller.Policy, deadline time.Duration) controller.Policy {
 		return policy.RT90{Target: deadline * 7 / 10, Interval: deadline / 20}
 	case policy.Shed:
 		return policy.Shed{Target: deadline / 5, Interval: deadline / 20, After: deadline / 20}
+	case policy.InFlight:
+		return policy.InFlight{Within: deadline * 3 / 5, Interval: deadline / 20}
 	default:
 		return p
 	}

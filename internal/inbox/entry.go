@@ -65,7 +65,7 @@ func (in *Inbox) checkAdmission(ctx context.Context, e *command.Envelope) (why r
 //go:noinline
 func (in *Inbox) waitToEnter(ctx context.Context) (why reason.Reason, entered bool, err error) {
 	pl := in.Pipeline()
-	entered, why, err = pl.entry.Enter(ctx, (*door)(in), gate.Flight{InFlight: pl.InFlight, Held: pl.Held})
+	entered, why, err = pl.entry.Enter(ctx, (*door)(in), pl.flight())
 	switch why {
 	case reason.Full:
 		err = fmt.Errorf("stage %q: %w: %w", in.state.cfg.Name, err, ErrFull)
@@ -76,6 +76,9 @@ func (in *Inbox) waitToEnter(ctx context.Context) (why reason.Reason, entered bo
 	}
 	return why, entered, err
 }
+
+// flight counts the commands of the pipeline for its entry.
+func (pl *Pipeline) flight() gate.Flight { return gate.Flight{InFlight: pl.InFlight, Held: pl.Held} }
 
 // SetAdmission sets the rules by which the pipeline admits commands that are
 // submitted to any of its inboxes.

@@ -1,6 +1,8 @@
 package inbox
 
 import (
+	"context"
+
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/gate"
 )
@@ -9,14 +11,22 @@ import (
 // whose goroutine is also the one that makes slots free. A command that finds
 // no free slot, where the overflow rule is [Wait] or waits is true, gets a
 // place in the line of the submitters, and the inbox queues it when its turn
-// comes. No caller waits with it, and none is told. A limit of the pipeline's
-// entry is not asked, because only a goroutine can wait there.
+// comes. No caller waits with it, and none is told. A command that exceeds the
+// limit of the pipeline's entry is refused whatever the rule is, because only a
+// goroutine can wait there.
 func (sn Senders) Offer(e *command.Envelope, waits bool) error {
 	in := sn.in
 	sub := submission{at: in.state.queue.place(e.Load), by: submitter{asked: true}}
 	for _, rules := range [...]*gate.Rules{&in.Pipeline().entry.Rules, &in.rules} {
 		if sub.why, sub.refused = rules.Admit((*door)(in), *e); sub.refused != nil {
 			break
+		}
+	}
+	if pl := in.Pipeline(); sub.refused == nil {
+		var entered bool
+		entered, sub.why, sub.refused = pl.entry.Enter(context.Background(), hasty{(*door)(in)}, pl.flight())
+		if entered {
+			defer pl.entry.Entered()
 		}
 	}
 	for {
@@ -42,3 +52,9 @@ func (s *state) offer(e *command.Envelope, sub *submission, waits bool, fx *effe
 	_, err := s.enter(e, sub, fx)
 	return err
 }
+
+// hasty is a door at which no caller waits.
+type hasty struct{ *door }
+
+// MayWait returns false.
+func (hasty) MayWait(context.Context) bool { return false }
