@@ -6,6 +6,7 @@ replace (
 	github.com/golda-dev/golda => ../..
 	github.com/golda-dev/golda/adapter/dashboard => ../../adapter/dashboard
 	github.com/golda-dev/golda/adapter/nats => ../../adapter/nats
+	github.com/golda-dev/golda/vet => ../../vet
 )
 
 require (
@@ -13,9 +14,11 @@ require (
 	github.com/golda-dev/golda v0.0.0
 	github.com/golda-dev/golda/adapter/dashboard v0.0.0
 	github.com/golda-dev/golda/adapter/nats v0.0.0
+	github.com/golda-dev/golda/vet v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
+	golang.org/x/tools v0.52.0
 )
 
 require (
@@ -52,6 +55,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.21.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect

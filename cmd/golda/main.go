@@ -46,6 +46,7 @@ type commands struct {
 	Resize   resizeCommand   `cmd:"" help:"Bound the workers of a stage or a group."`
 	Rate     rateCommand     `cmd:"" help:"Hold the rate at which a stage, or the pipeline, admits commands."`
 	Capacity capacityCommand `cmd:"" help:"Hold the capacity of a stage's queue."`
+	Vet      vetCommand      `cmd:"" help:"Report mistakes in the code of a program with Golda."`
 	Policy   policyCommand   `cmd:"" help:"Replace the policy, for a time."`
 }
 

@@ -63,6 +63,7 @@ adapter/nats     38
 adapter/nats/fleet 14
 adapter/otel     3
 adapter/watermill 11
+vet              6
 stage/stagetest  40
 `
 

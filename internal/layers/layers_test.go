@@ -128,6 +128,8 @@ internal/nodetest:  coordination/coroutine coordination/monitor coordination/rpc
 controller/lab:     *
 adapter/*:          *
 cmd/*:              *
+vet:                *
+vet/*:              *
 examples/*:         *
 docs/tutorial/*:    *
 `
