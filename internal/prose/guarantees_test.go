@@ -58,6 +58,17 @@ func TestEachPromiseOfAnotherPageIsAmongTheGuarantees(t *testing.T) {
 	}
 }
 
+// A row has the beginning of its invariant, which may be a paragraph.
+func TestEachInvariantOfTheEngineIsAmongTheGuarantees(t *testing.T) {
+	there := strings.Split(strings.TrimSpace(sectionOf(t, readPage(t, "docs", "architecture.md"), "Invariants")), "\n- ")
+	here := tableOf(sectionOf(t, readPage(t, "docs", "guarantees.md"), "Invariants of the engine"), "invariant")
+	require.Len(t, here, len(there))
+	for i, invariant := range there {
+		text := strings.TrimPrefix(strings.Join(strings.Fields(invariant), " "), "- ")
+		assert.True(t, strings.HasPrefix(text, here[i][0]), "the row %q in the place of %q", here[i][0], text)
+	}
+}
+
 func TestEachPublicPackageIsAmongTheGuarantees(t *testing.T) {
 	var here []string
 	for _, row := range rowsOf(sectionOf(t, readPage(t, "docs", "guarantees.md"), "The packages")) {

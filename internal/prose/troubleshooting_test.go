@@ -98,14 +98,40 @@ func logLines(t *testing.T) (lines []string) {
 			return err
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				lines = append(lines, logged(call)...)
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				lines = append(lines, logged(n)...)
+			case *ast.CompositeLit:
+				lines = append(lines, limited(n)...)
 			}
 			return true
 		})
 		return nil
 	}))
 	return lines
+}
+
+// limited returns the text of a kind of lines that are bounded in number, unless
+// these are for information.
+func limited(kind *ast.CompositeLit) (text []string) {
+	for _, e := range kind.Elts {
+		field, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		switch key, _ := field.Key.(*ast.Ident); {
+		case key == nil:
+		case key.Name == "Level":
+			if level, ok := field.Value.(*ast.SelectorExpr); ok && level.Sel.Name == "LevelInfo" {
+				return nil
+			}
+		case key.Name == "Message":
+			if line, ok := joined(field.Value); ok {
+				text = append(text, line)
+			}
+		}
+	}
+	return text
 }
 
 // logged returns the text of a call that logs a warning or an error.
@@ -116,7 +142,7 @@ func logged(call *ast.CallExpr) (text []string) {
 	}
 	at := 0
 	switch method.Sel.Name {
-	case "Warn", "Error":
+	case "Warn", "Error", "warn", "report":
 	case "WarnContext", "ErrorContext":
 		at = 1
 	default:
