@@ -33,7 +33,7 @@ MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=
 PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .DEFAULT_GOAL := help
-.PHONY: help test brokers one-cpu race vet tidy web web-check chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
+.PHONY: help test new-user brokers one-cpu race vet tidy web web-check chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
@@ -42,6 +42,10 @@ help:
 ## test: all tests, as a change needs them: at most five minutes on two processors (SHORT= for the long models, too)
 test:
 	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 30m ./pipeline ./adapter/nats ./adapter/nats/fleet $(ALL)
+
+## new-user: what a new user does, on a fresh clone with empty caches, with the times of the first steps (TESTS=1 for make test, too)
+new-user:
+	.ci/new-user
 
 ## brokers: the tests with Redis and RabbitMQ; a broker that is not installed is skipped
 brokers:
