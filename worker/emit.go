@@ -89,9 +89,39 @@ func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, load any) error
 }
 
 func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	return m.emitLocked(ctx, to, load, func(present *command.Origin) *command.Origin { return present })
+}
+
+// Origin returns the origin of the present command; nil if it has none, or if
+// there is no command. The context of a handler shows it only if it has a
+// caller's values.
+func (m *emitter) Origin() *command.Origin {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	if m.Member.Since.Load() <= 0 || m.slot.fate.Load() == abandoned || m.gear.executor.refusesEmit() != nil {
+		return nil
+	}
+	return m.Member.Batch[m.progress.cur].From
+}
+
+// EmitApart is Emit for a command that does not end with its caller, and whose
+// end is learned: see [command.Origin.Apart]. It returns the command's origin.
+func (m *emitter) EmitApart(ctx context.Context, to *behaviour.Inlet, load any, ended func(error)) (from *command.Origin, err error) {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	err = m.emitLocked(ctx, to, load, func(present *command.Origin) *command.Origin {
+		from = present.Apart(ended)
+		return from
+	})
+	return from, err
+}
+
+// emitLocked emits a command with the origin that is made of the present
+// command's.
+func (m *emitter) emitLocked(ctx context.Context, to *behaviour.Inlet, load any, origin func(present *command.Origin) *command.Origin) error {
 	w := (*Worker)(m)
-	w.emitting.Lock()
-	defer w.emitting.Unlock()
 	if w.Member.Since.Load() <= 0 || w.slot.fate.Load() == abandoned {
 		return behaviour.ErrNoWorker // the handler that this context was for has returned
 	}
@@ -105,7 +135,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error
 	if out.isFull(w.stage.Inbox) {
 		return out.to.LoopFull()
 	}
-	w.emits.hold(emission{out, load, w.Member.Batch[w.progress.cur].From})
+	w.emits.hold(emission{out, load, origin(w.Member.Batch[w.progress.cur].From)})
 	if len(w.emits.held) <= mostHeld || w.order.numbers != nil { // its emitted commands may leave later than its handler returns
 		return nil
 	}

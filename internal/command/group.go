@@ -33,6 +33,35 @@ func (g *Group) Add(of *Origin, first *Ticket) {
 	}
 }
 
+// Take moves the tickets of another group to this one. The other group is empty
+// afterwards.
+func (g *Group) Take(of *Group) {
+	g.tickets = append(g.tickets, of.tickets...)
+	g.unheard = g.unheard || of.unheard
+	g.once = g.once || of.once
+	g.noteAgain(of.again)
+	*of = Group{}
+}
+
+// Apart returns an origin for a command that the command of o emits, and whose
+// end is learned. It has the values of o, and does not end with the context or
+// the deadline of the caller. The ticket of o waits for it, and gets its error.
+// Ended is called at its end with its error, nil if there is none, whatever
+// becomes of it: also if it is not sent after all. Apart may only be called
+// while the command of o is on its way, and the origin is for one emission.
+func (o *Origin) Apart(ended func(err error)) *Origin {
+	own := o.Ticket()
+	own.Join()
+	w := &whole{first: own, child: true}
+	w.noteSource(o)
+	w.Ticket = Ticket{watches: own == nil || own.watches, ends: true, of: w, then: func(_ any, err error) {
+		ended(err)
+		own.Settle(true, nil, err)
+	}}
+	w.origin = Origin{ticket: &w.Ticket, ctx: o.Detached().Context()}
+	return &w.origin // nothing is pending: the emission joins
+}
+
 // noteSource notes where a command of the group comes again from.
 func (g *Group) noteSource(of *Origin) {
 	switch t := of.Ticket(); {
