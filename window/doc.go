@@ -14,8 +14,8 @@
 //	[Debounce]   the last command of a key, when there was none for a while
 //	[Throttle]   at most one command of a key in a period: the first, and then the latest
 //
-// Time is the clock's time when a command is handled, not a time within the
-// command.
+// Time is the clock's time when a command is handled. Package window/event has
+// windows by a time within the command.
 //
 // # What happens to commands
 //

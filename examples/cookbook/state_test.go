@@ -13,7 +13,7 @@ import (
 // tally counts the events of one user.
 type tally struct{ events int }
 
-func (t *tally) HandleCommand(_ context.Context, e event) behaviour.Outcome {
+func (t *tally) HandleCommand(_ context.Context, e action) behaviour.Outcome {
 	t.events++
 	if e.kind == "bad" {
 		panic("a bad event") // after it was counted
@@ -22,7 +22,7 @@ func (t *tally) HandleCommand(_ context.Context, e event) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-type event struct{ user, kind string }
+type action struct{ user, kind string }
 
 // Snapshot is called after each event that did not crash. What it returns must not change later: copy maps and slices.
 func (t *tally) Snapshot() any { return t.events }
@@ -38,9 +38,9 @@ func (t *tally) Restore(state any) error {
 }
 
 func Example_aCounterThatSurvivesACrash() {
-	count := stage.Keyed("count", func(e event) string { return e.user }, func(string) *tally { return &tally{} })
+	count := stage.Keyed("count", func(e action) string { return e.user }, func(string) *tally { return &tally{} })
 
-	events := source.Slice([]event{{"ann", "view"}, {"ann", "click"}, {"ann", "bad"}, {"ann", "view"}})
+	events := source.Slice([]action{{"ann", "view"}, {"ann", "click"}, {"ann", "bad"}, {"ann", "view"}})
 	var lost []any
 	letters := pipeline.DeadLetters(func(l stage.DeadLetter) { lost = append(lost, l.Command) })
 	check(run(count, pipeline.Feed("events", count, events), letters))

@@ -28,14 +28,9 @@ type hit struct {
 	Bytes  int64
 }
 
-// minute returns the key under which a hit is counted.
-func (h hit) minute() minute { return minute{h.Second / 60, h.Host} }
+func (h hit) at() time.Time { return time.Unix(h.Second, 0) }
 
-// minute is a minute of a host.
-type minute struct {
-	Minute int64 // since 1970
-	Host   string
-}
+func (h hit) host() string { return h.Host }
 
 // count is a number of requests, and of their bytes.
 type count struct{ Requests, Bytes int64 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -20,7 +21,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/window"
+	"github.com/golda-dev/golda/window/event"
 )
 
 // job is the work of a child.
@@ -40,11 +41,6 @@ type progress struct {
 	Checkpoint      int64 // the position that is saved
 }
 
-// open is how many windows are open at a time: the windows of four minutes.
-// When another one is opened, the oldest is closed. A line comes at most a
-// minute late, so no line belongs to a closed window.
-const open = 4 * hosts
-
 // work sums up the log, and writes the report:
 //
 //	lines ──▶ parse ──▶ per minute ──▶ results
@@ -61,12 +57,14 @@ func (j job) work(ctx context.Context, started func(*pipeline.Pipeline)) (err er
 	}
 	defer func() { err = errors.Join(err, done.Close()) }()
 
+	var late atomic.Int64
 	parsed := stage.Map("parse", parse, stage.Ordered())
-	perMinute := window.Aggregate("per minute", hit.minute, count.plus, window.Bounds[hit]{Held: open, Time: 24 * time.Hour})
-	written := stage.Sink("results", func(_ context.Context, w window.Window[minute, count]) error {
-		return done.put(time.Unix(w.Key.Minute*60, 0).UTC().Format("2006-01-02T15:04 ")+w.Key.Host, w.Value)
+	perMinute := event.Tumbling("per minute", time.Minute, event.Sum(hit.at, hit.host, count.plus),
+		event.Watermark[hit]{Disorder: latest * time.Second, Dropped: &late})
+	written := stage.Sink("results", func(_ context.Context, w minute) error {
+		return done.put(w.Start.Format("2006-01-02T15:04 ")+w.Key, w.Value)
 	})
-	total := stage.Keyed("total", func(w window.Window[minute, count]) string { return w.Key.Host },
+	total := stage.Keyed("total", func(w minute) string { return w.Key },
 		func(host string) *summer { return &summer{host: host, put: done.put} })
 	p, err := pipeline.New("etl", parsed.To(perMinute), perMinute.To(written, total),
 		pipeline.Feed("lines", parsed, source.Lines(log, 0)),
@@ -85,8 +83,14 @@ func (j job) work(ctx context.Context, started func(*pipeline.Pipeline)) (err er
 	if err := p.Run(ctx); err != nil {
 		return err
 	}
+	if n := late.Load(); n > 0 {
+		return fmt.Errorf("%d lines were late", n)
+	}
 	return done.report(j.report())
 }
+
+// minute is what was counted in a minute of a host.
+type minute = event.Window[string, count]
 
 // summer adds up the minutes of a host. Its count is saved in the checkpoint.
 type summer struct {
@@ -98,7 +102,7 @@ type summer struct {
 func init() { gob.Register(count{}) }
 
 // HandleCommand adds a minute, and writes the sum.
-func (s *summer) HandleCommand(_ context.Context, w window.Window[minute, count]) behaviour.Outcome {
+func (s *summer) HandleCommand(_ context.Context, w minute) behaviour.Outcome {
 	sum := count{s.sum.Requests + w.Value.Requests, s.sum.Bytes + w.Value.Bytes}
 	if err := s.put("total "+s.host, sum); err != nil {
 		return behaviour.Error(err)

@@ -45,6 +45,7 @@ pipeline/operate 8
 source           17
 reexec           1
 window           18
+window/event     8
 coordination/guard 5
 coordination/rpc 16
 coordination/transport 14

@@ -109,6 +109,7 @@ coordination/rpc:   coordination/coroutine coordination/guard coordination/synch
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
+window/event:       behaviour stage internal/command internal/link internal/part internal/plain internal/states
 internal/letters:   stage stage/reason internal/crash internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
 pipeline:           behaviour controller controller/policy worker source stage stage/reason stage/stats supervisor
                     internal/actor internal/command internal/control internal/cputime internal/crash internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
