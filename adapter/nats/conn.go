@@ -222,10 +222,14 @@ const (
 
 // tooOld reports whether the version of a server lacks what an inlet needs. One
 // that cannot be read does not.
-func tooOld(version string) bool {
+func tooOld(version string) bool { return olderThan(version, leastMajor, leastMinor) }
+
+// olderThan reports whether the version of a server is before another one. One
+// that cannot be read is not.
+func olderThan(version string, thanMajor, thanMinor int) bool {
 	var major, minor int
 	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	return n == 2 && (major < leastMajor || major == leastMajor && minor < leastMinor)
+	return n == 2 && (major < thanMajor || major == thanMajor && minor < thanMinor)
 }
 
 // replicas returns how many servers hold a stream whose options do not say it:

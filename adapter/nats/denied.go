@@ -284,6 +284,8 @@ func pattern(subject string) string {
 		return cut(4, ".>")
 	case strings.HasPrefix(subject, "golda.dead."), strings.HasPrefix(subject, "golda.back."), strings.HasPrefix(subject, "golda.inlet."):
 		return cut(3, ".*")
+	case strings.HasPrefix(subject, "golda.later."):
+		return cut(3, ".>")
 	case strings.HasPrefix(subject, "$KV."):
 		return cut(2, ".>")
 	case strings.HasPrefix(subject, "$JS.API.DIRECT.GET."): // stream and subject

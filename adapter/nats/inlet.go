@@ -41,10 +41,11 @@ type Inlet[C any] struct {
 	restoring sync.Mutex // held by restore
 
 	tracker *tracker
+	jobs    *jobQueue // nil unless Options.Jobs
 }
 
 // NewInlet returns the inlet of a name, of letters, digits, - and _, that does
-// not end with _DEAD or _BACK. It makes the inlet's streams in the server if
+// not end with _DEAD, _BACK or _LATER. It makes the inlet's streams in the server if
 // they are not there, and changes them to what the options say if they are. Two
 // inlets of one name, in one process or several, share the messages.
 //
@@ -73,6 +74,9 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 		return err
 	}
 	i.o = o.filled()
+	if err := i.openJobs(); err != nil {
+		return err
+	}
 	if err = i.conn.denials.ask(ctx, i.names.requests, i.make); err != nil {
 		return err
 	}
@@ -127,6 +131,9 @@ func (i *Inlet[C]) makeStreams(ctx context.Context) error {
 	ensure(&i.stream, "", i.o.stream(i.names, i.keys.parts))
 	ensure(&i.dead, " of dead letters", i.o.deadStream(i.names))
 	ensure(&back, " of what was given back", i.o.backStream(i.names))
+	if i.o.Jobs {
+		all.Go(func() error { return i.makeLater(ctx) })
+	}
 	return all.Wait()
 }
 
@@ -166,7 +173,7 @@ func (i *Inlet[C]) restore(ctx context.Context, consumer string) error {
 
 // remake makes what of the streams and consumers is not there.
 func (i *Inlet[C]) remake(ctx context.Context) error {
-	anew := &Inlet[C]{name: i.name, names: i.names, o: i.o, conn: i.conn, keys: i.keys}
+	anew := &Inlet[C]{name: i.name, names: i.names, o: i.o, conn: i.conn, keys: i.keys, jobs: i.jobs}
 	return anew.make(ctx)
 }
 
@@ -247,9 +254,14 @@ func (i *Inlet[C]) publishMessage(ctx context.Context, id string, cmd C) (*jetst
 	if err != nil {
 		return nil, err
 	}
+	return i.publishNow(ctx, m)
+}
+
+// publishNow publishes a message, and waits for the server.
+func (i *Inlet[C]) publishNow(ctx context.Context, m *natsgo.Msg) (*jetstream.PubAck, error) {
 	sent := time.Now()
 	var done *jetstream.PubAck
-	err = i.conn.denials.unlessDenied(ctx, m.Subject, sent, func(ctx context.Context) (err error) {
+	err := i.conn.denials.unlessDenied(ctx, m.Subject, sent, func(ctx context.Context) (err error) {
 		done, err = i.conn.js.PublishMsg(ctx, m)
 		if i.isLost(ctx, err) {
 			done, err = i.conn.js.PublishMsg(ctx, m)
@@ -287,6 +299,9 @@ func (i *Inlet[C]) message(of context.Context, id string, cmd C) (*natsgo.Msg, e
 	}
 	if err := i.route(m, cmd); err != nil {
 		return nil, err
+	}
+	if i.o.Jobs && id != "" {
+		m.Subject += "." + tokenOf(byID, id)
 	}
 	if most := i.conn.nc.MaxPayload() - letterRoom; int64(m.Size()) > most {
 		return nil, fmt.Errorf("%w: %d bytes, and the server takes %d", ErrTooLarge, m.Size(), most)
@@ -420,6 +435,7 @@ func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) er
 	i.tracker.feeds(ctx)
 	i.tracker.begin()
 	defer i.tracker.finish()
+	defer i.beginJobs(ctx)()
 	return i.feed(ctx, submit)
 }
 
@@ -475,7 +491,7 @@ func (i *Inlet[C]) read(d *delivery) (cmd C, span feed.Span, err error) {
 	if span, err = i.tracker.clock.Load().span(d, m.Header.Get(headerTimeLeft)); err != nil {
 		return cmd, span, err
 	}
-	span.Derive = headers.From(m.Header.Get)
+	span.Derive = i.jobs.deriving(m.Header, headers.From(m.Header.Get))
 	cmd, err = decode(i.o.Codec, m)
 	return cmd, span, err
 }

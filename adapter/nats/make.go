@@ -132,7 +132,7 @@ func sameStream(there, want jetstream.StreamConfig) bool {
 		there.Discard == want.Discard && there.DiscardNewPerSubject == want.DiscardNewPerSubject && there.Storage == want.Storage &&
 		unlimited(there.MaxBytes) == unlimited(want.MaxBytes) && unlimited(there.MaxMsgs) == unlimited(want.MaxMsgs) &&
 		there.MaxMsgsPerSubject == want.MaxMsgsPerSubject && there.MaxAge == want.MaxAge && there.Duplicates == want.Duplicates &&
-		there.Replicas == want.Replicas
+		there.Replicas == want.Replicas && (there.AllowMsgSchedules || !want.AllowMsgSchedules)
 }
 
 // unlimited returns a limit as the server does, which returns -1 for no limit.

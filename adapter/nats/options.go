@@ -77,6 +77,15 @@ type Options[C any] struct {
 	// delivery.
 	UntilEmpty bool
 
+	// Jobs makes the inlet a job queue: [Inlet.PublishJob] publishes jobs that
+	// are due later, or are the only ones of their key, and [Inlet.Schedule]
+	// declares periodic ones. The inlet has one more stream in the server then,
+	// of the jobs that wait for their time, which MaxBytes and MaxMessages do
+	// not limit. The server must have the version 2.12.0 at least; the server
+	// of [Embed] has. The inlet of a keyed stage that a Carrier makes cannot be
+	// one.
+	Jobs bool
+
 	// Partitions is how many partitions the inlet of a keyed stage has that a
 	// [Carrier] makes, and so how many of its commands are handled at once in
 	// all processes together, and by how many of them. 0 means 32, and 256 is
@@ -88,7 +97,8 @@ type Options[C any] struct {
 	// that the server denies, and each dead letter. nil means slog.Default.
 	Logger *slog.Logger
 
-	bytesInFlight int // see MaxInFlight; 0 means no bound
+	bytesInFlight int  // see MaxInFlight; 0 means no bound
+	ofJobs        bool // the stream is that of a job queue, whose subjects an inlet without Jobs leaves as they are
 }
 
 // The defaults of Options, and a bound that is none of them.
@@ -132,7 +142,7 @@ func setDefault[N comparable](field *N, to N) {
 
 // reserved are the endings of the names of an inlet's other streams, beside the
 // stream of its messages.
-var reserved = []string{"_DEAD", "_BACK"}
+var reserved = []string{"_DEAD", "_BACK", "_LATER"}
 
 // isReserved reports whether an inlet of that name would have a stream of
 // another inlet.
@@ -180,6 +190,9 @@ func (o Options[C]) stream(n names, partitions int) jetstream.StreamConfig {
 	if partitions > 0 {
 		c.Subjects = []string{n.subject + ".*"}
 	}
+	if o.Jobs || o.ofJobs {
+		c.Subjects = []string{n.subject, n.subject + ".*"}
+	}
 	if o.MaxBytes > 0 {
 		c.MaxBytes = o.MaxBytes
 	}
@@ -226,12 +239,12 @@ func (o Options[C]) storage() jetstream.StorageType {
 }
 
 // names are the names that an inlet has in the server.
-type names struct{ stream, subject, dead, deadSubject, back, backSubject string }
+type names struct{ stream, subject, dead, deadSubject, back, backSubject, later, laterSubject string }
 
 // has reports whether a subject belongs to the inlet.
 func (n names) has(subject string) bool {
-	return slices.ContainsFunc(strings.Split(subject, "."), func(word string) bool { return slices.Contains([]string{n.stream, n.dead, n.back}, word) }) ||
-		slices.ContainsFunc([]string{n.subject, n.deadSubject, n.backSubject}, func(own string) bool {
+	return slices.ContainsFunc(strings.Split(subject, "."), func(word string) bool { return slices.Contains([]string{n.stream, n.dead, n.back, n.later}, word) }) ||
+		slices.ContainsFunc([]string{n.subject, n.deadSubject, n.backSubject, n.laterSubject}, func(own string) bool {
 			return subject == own || strings.HasPrefix(subject, own+".")
 		})
 }
@@ -248,5 +261,6 @@ func namesOf(inlet string) names {
 		stream: "GOLDA_" + inlet, subject: "golda.inlet." + inlet,
 		dead: "GOLDA_" + inlet + "_DEAD", deadSubject: "golda.dead." + inlet,
 		back: "GOLDA_" + inlet + "_BACK", backSubject: "golda.back." + inlet,
+		later: "GOLDA_" + inlet + "_LATER", laterSubject: "golda.later." + inlet,
 	}
 }

@@ -90,6 +90,7 @@ func (i *Inlet[C]) known(ctx context.Context) (bool, error) {
 	}
 	switch there := partitionsOf(stream.CachedInfo().Config); {
 	case there == i.keys.parts:
+		i.o.ofJobs = there == 0 && slices.Contains(stream.CachedInfo().Config.Subjects, i.names.subject+".*")
 		return false, nil
 	case i.keys.parts > 0:
 		return false, fmt.Errorf("the stream %s has %d partitions, and is to have %d: remove it when it is empty",

@@ -42,6 +42,7 @@ type job struct {
 	URL     string // of the server, or of several
 	Publish bool   // until it is told that it is enough
 	Load    *load  // with it, it only publishes that
+	Queue   bool   // it handles the jobs of a job queue instead
 }
 
 const jobEnv = "GOLDA_TEST_JOB"
@@ -66,6 +67,8 @@ func child(text string) (status int) {
 	err := json.Unmarshal([]byte(text), &j)
 	switch {
 	case err != nil:
+	case j.Queue:
+		err = j.handleJobs(context.Background())
 	case j.Load != nil:
 		err = j.weigh(context.Background())
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,6 +33,10 @@ type Status struct {
 	// Fill is how full the stream is, from 0 to 1, as Options.MaxBytes and
 	// MaxMessages limit it; 0 without a limit.
 	Fill float64
+	// Delayed is how many jobs wait for their time, of an inlet with
+	// Options.Jobs; they are not pending. Each becomes a message when it is due,
+	// unless it is a duplicate then or is canceled.
+	Delayed uint64
 }
 
 // Status asks the server.
@@ -73,6 +78,11 @@ func (c *Conn) status(ctx context.Context, n names) (s Status, err error) {
 		Published: info.State.LastSeq, Pending: left(info.State, taken), Buried: letters.LastSeq, DeadLettered: letters.Msgs,
 		InFlight: uint64(max(taken.NumAckPending, 0)), Redelivered: uint64(max(taken.NumRedelivered, 0)), Fill: fill(info),
 	}
+	if slices.Contains(info.Config.Subjects, n.subject+".*") {
+		if s.Delayed, err = c.delayed(ctx, n); err != nil {
+			return s, err
+		}
+	}
 	if s.Pending > 0 {
 		oldest, err := oldest(ctx, stream, taken)
 		if err != nil {
@@ -81,6 +91,17 @@ func (c *Conn) status(ctx context.Context, n names) (s Status, err error) {
 		s.Age = max(info.TimeStamp.Sub(oldest), 0)
 	}
 	return s, nil
+}
+
+// delayed returns how many jobs of an inlet wait for their time.
+func (c *Conn) delayed(ctx context.Context, n names) (uint64, error) {
+	stream, err := c.js.Stream(ctx, n.later)
+	if err != nil {
+		return 0, err
+	}
+	all := stream.CachedInfo().State.Msgs
+	plans, err := c.laterSubjects(ctx, n, n.plan(">"))
+	return all - min(all, uint64(len(plans))), err
 }
 
 // partitionedStatus is status for the inlet of a keyed stage.
@@ -126,7 +147,7 @@ func oldest(ctx context.Context, stream jetstream.Stream, c *jetstream.ConsumerI
 	if info.State.FirstSeq > c.AckFloor.Stream {
 		return info.State.FirstTime, nil
 	}
-	m, err := stream.GetMsg(ctx, c.AckFloor.Stream+1, jetstream.WithGetMsgSubject(info.Config.Subjects[0]))
+	m, err := stream.GetMsg(ctx, c.AckFloor.Stream+1, jetstream.WithGetMsgSubject(">"))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound): // it was acknowledged meanwhile
 		return info.TimeStamp, nil

@@ -1,0 +1,280 @@
+package nats_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/adapter/nats/jobs"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// killedJobs are the options of the job queue of processes that are killed.
+var killedJobs = nats.Options[string]{
+	Jobs: true, MaxInFlight: 64, AckWait: time.Second, Retry: stage.RetryPolicy{Attempts: 1000, Backoff: 50 * time.Millisecond},
+}
+
+// ticking is the schedule that each process declares when it starts.
+var ticking = jobs.Schedule{Name: "tick", Every: time.Second}
+
+// handleJobs feeds a pipeline from the job queue until the standard input ends. Each job is a line in the file of the process: the command,
+// when it was due, and when it was handled.
+func (j job) handleJobs(ctx context.Context) (err error) {
+	var conn *nats.Conn
+	var queue *nats.Inlet[string]
+	again := func(f func() error) error { // the server may be killed meanwhile
+		for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			if err := f(); err == nil || time.Since(begin) > 2*time.Minute {
+				return err
+			}
+		}
+	}
+	err = again(func() (err error) {
+		conn, err = nats.Connect(ctx, j.URL)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	err = again(func() (err error) {
+		queue, err = nats.NewInlet(ctx, conn, "jobs", killedJobs)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	effects, err := os.OpenFile(filepath.Join(j.Dir, j.Name+".effects"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, effects.Close()) }()
+	work := stage.Sink("work", func(ctx context.Context, cmd string) error {
+		now, due := time.Now(), int64(0)
+		info, _ := jobs.Of(ctx)
+		if !info.Due.IsZero() {
+			due = info.Due.UnixNano()
+		}
+		if info.Schedule != "" {
+			cmd += strconv.FormatInt(due, 10)
+		}
+		_, err := fmt.Fprintf(effects, "%s %d %d\n", cmd, due, now.UnixNano())
+		time.Sleep(time.Millisecond)
+		return err
+	}, stage.Workers(4, 4))
+	p, err := pipeline.New(j.Name, work, pipeline.Feed("jobs", work, queue.Feed), quiet)
+	if err != nil {
+		return err
+	}
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	if err := again(func() error { return queue.Schedule(ctx, ticking, "tick") }); err != nil {
+		return err
+	}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		_, _ = io.Copy(io.Discard, os.Stdin) // it ends when the parent says so
+	}()
+	for ticks := time.NewTicker(20 * time.Millisecond); ; {
+		select {
+		case <-ticks.C:
+			j.say(report{Counts: queue.Counts(), Feed: p.Snapshot().Feeds[0].State})
+			continue
+		case <-told:
+		}
+		break
+	}
+	err = p.Stop(ctx)
+	j.say(report{Counts: queue.Counts(), Done: true})
+	return err
+}
+
+func (j job) say(r report) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = os.Stdout.Write(append(line, '\n')) // its parent has ended, if it does not read
+}
+
+// effect is a line of a job that was handled.
+type effect struct{ due, at time.Time }
+
+// effectsOf returns what the processes have written, by command.
+func effectsOf(t *testing.T, dir string) map[string][]effect {
+	t.Helper()
+	all := map[string][]effect{}
+	names, err := filepath.Glob(filepath.Join(dir, "*.effects"))
+	require.NoError(t, err)
+	for _, name := range names {
+		f, err := os.Open(name)
+		require.NoError(t, err)
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			words := strings.Fields(lines.Text())
+			if len(words) != 3 {
+				continue // the process was killed while it wrote
+			}
+			due, err := strconv.ParseInt(words[1], 10, 64)
+			require.NoError(t, err)
+			at, err := strconv.ParseInt(words[2], 10, 64)
+			require.NoError(t, err)
+			all[words[0]] = append(all[words[0]], effect{time.Unix(0, due), time.Unix(0, at)})
+		}
+		require.NoError(t, f.Close())
+	}
+	return all
+}
+
+// sizeOf returns the number that an environment variable has, or else another one.
+func sizeOf(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
+}
+
+// GOLDA_JOBS and GOLDA_KILLS make it as large as you like: 10000 and 50 take some minutes.
+func TestJobsAreDoneOnceThoughProcessesAndTheServerAreKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes ten seconds")
+	}
+	t.Parallel()
+	total, kills := sizeOf(t, "GOLDA_JOBS", 200), sizeOf(t, "GOLDA_KILLS", 4)
+	e := &external{dir: t.TempDir(), address: addresses(t, 1)[0]} // of the version in go.mod
+	e.start(t)
+	t.Cleanup(func() { e.end(t) })
+	e.await(t)
+	conn := connect(t, "nats://"+e.address)
+	queue := inlet(t, conn, "jobs", killedJobs)
+	dir := t.TempDir()
+	var all [3]*process
+	for k := range all {
+		all[k] = job{Name: "p" + strconv.Itoa(k), Dir: dir, URL: "nats://" + e.address, Queue: true}.spawn(t)
+	}
+
+	// a process is killed, and another one takes its place, while jobs are published; the server is killed once in ten times
+	random := rand.New(rand.NewPCG(7, 7))
+	added, duplicates, servers := map[string]time.Time{}, 0, 0
+	for k := range total {
+		if kills > 0 && k%(total/kills) == total/kills/2 {
+			if k/(total/kills)%10 == 3 {
+				e.kill(t)
+				e.start(t)
+				servers++
+			}
+			victim := random.IntN(3)
+			all[victim].kill(t)
+			all[victim] = all[victim].spawn(t)
+			await(t, "the next process feeds", func() bool { return all[victim].report().Feed != "" })
+		}
+		cmd, spec := strconv.Itoa(k), jobs.Spec{ID: strconv.Itoa(k)}
+		due := time.Time{}
+		switch k % 4 {
+		case 0:
+			spec.In = time.Duration(1+random.IntN(5000)) * time.Millisecond
+			due = time.Now().Add(spec.In)
+		case 1:
+			spec.At = time.Now().Add(time.Duration(random.IntN(3000)) * time.Millisecond)
+			due = spec.At
+		case 2:
+			spec = jobs.Spec{Key: strconv.Itoa(k % 16)}
+		}
+		var is bool
+		untilDone(t, func() (err error) {
+			short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			is, err = queue.PublishJob(short, spec, cmd)
+			return err
+		})
+		if is || spec.Key == "" { // a first try that was not answered may have added it
+			added[cmd] = due
+		} else {
+			duplicates++
+		}
+	}
+	var s nats.Status
+	await(t, "nothing is left", func() bool {
+		short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		var err error
+		s, err = queue.Status(short)
+		return err == nil && s.Pending == 0 && s.Delayed == 0
+	})
+	removed, err := queue.Unschedule(t.Context(), ticking.Name)
+	require.NoError(t, err)
+	require.True(t, removed)
+	await(t, "the last periodic command is done", func() bool {
+		s, err = queue.Status(t.Context())
+		return err == nil && s.Pending == 0 && s.Delayed == 0
+	})
+	for _, p := range all {
+		p.stop(t)
+	}
+
+	done := effectsOf(t, dir)
+	twice, times := 0, 0
+	for cmd, due := range added {
+		require.NotEmpty(t, done[cmd], "the job %s is lost", cmd)
+		twice += len(done[cmd]) - 1
+		for _, e := range done[cmd] {
+			require.False(t, e.at.Before(e.due), "the job %s is early", cmd)
+			require.False(t, e.at.Before(due.Add(-time.Millisecond)), "the job %s is early", cmd) // In counts from when the server was asked
+		}
+	}
+	for cmd, effects := range done {
+		if strings.HasPrefix(cmd, "tick") {
+			times++
+			twice += len(effects) - 1
+			require.False(t, effects[0].at.Before(effects[0].due), "a periodic command is early")
+		}
+	}
+	require.Zero(t, s.Buried)
+	stored := int(s.Published) - len(done)
+	t.Logf("%d jobs, %d duplicates by key, %d times of the schedule, %d kills of processes and %d of the server; handled twice: %d, of them stored twice: %d",
+		len(added), duplicates, times, kills, servers, twice, stored)
+	require.GreaterOrEqual(t, stored, 0)
+	if servers == 0 {
+		require.Zero(t, stored, "each job, and each time of the schedule, is one message")
+	}
+	require.LessOrEqual(t, stored, 64*servers, "a server that is killed forgets the IDs of messages that are done")
+	require.LessOrEqual(t, twice, (kills+servers)*3*killedJobs.MaxInFlight)
+}
+
+// untilDone calls f until it returns no error.
+func untilDone(t *testing.T, f func() error) {
+	t.Helper()
+	var err error
+	for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(10 * time.Millisecond) {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	require.NoError(t, err)
+}
+
+func TestAJobQueueNeedsAServerThatHasSchedules(t *testing.T) {
+	t.Parallel()
+	e := startExternal(t) // 2.9.10
+	_, err := nats.NewInlet(t.Context(), connect(t, "nats://"+e.address), "jobs", ofJobs())
+	require.ErrorContains(t, err, `nats: inlet "jobs": Options.Jobs needs a server of the version 2.12.0 at least, and this one has the version 2.9.`)
+}
