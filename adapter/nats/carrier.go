@@ -226,7 +226,7 @@ func erase[C any](o Options[C]) Options[any] {
 	e := Options[any]{
 		MaxBytes: o.MaxBytes, MaxMessages: o.MaxMessages, Dedup: o.Dedup, Replicas: o.Replicas, Memory: o.Memory,
 		MaxInFlight: o.MaxInFlight, AckWait: o.AckWait, Retry: o.Retry, UntilEmpty: o.UntilEmpty,
-		Partitions: o.Partitions, Logger: o.Logger,
+		Jobs: o.Jobs, Partitions: o.Partitions, Logger: o.Logger,
 	}
 	if o.Codec != nil {
 		e.Codec = erased[C]{o.Codec}

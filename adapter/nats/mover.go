@@ -156,7 +156,7 @@ func (i *Inlet[C]) moved(ctx context.Context, m jetstream.Msg, token string) (*n
 		to.Header.Set(headerTimeLeft, until) // which makes it undecodable
 		return to, nil
 	}
-	now, err := i.serverNow(ctx)
+	now, _, err := i.serverNow(ctx)
 	if err != nil {
 		return nil, err
 	}

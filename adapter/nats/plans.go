@@ -129,10 +129,11 @@ func (i *Inlet[C]) declareOnce(ctx context.Context, s jobs.Schedule, want plan) 
 	if at > 0 && there.says(want) {
 		return i.setAlarm(ctx, s.Name, there) // it may not be set, if the process that was to set it was killed
 	}
-	if want.Declared, err = i.serverNow(ctx); err != nil {
+	_, now, err := i.serverNow(ctx)
+	if err != nil {
 		return err
 	}
-	want.Declared = want.Declared.UTC()
+	want.Declared = now.UTC()
 	want.Next = s.First(want.Declared)
 	if err := i.replacePlan(ctx, s.Name, want, at); err != nil {
 		return err
@@ -234,7 +235,7 @@ func (i *Inlet[C]) tickOnce(ctx context.Context, name, gen string, alarm jetstre
 	if err != nil || at == 0 || p.Gen != gen { // the alarm is that of a schedule which was changed or removed
 		return err
 	}
-	now, err := i.serverNow(ctx)
+	now, _, err := i.serverNow(ctx)
 	if err != nil {
 		return err
 	}

@@ -39,8 +39,10 @@ const madeID = "golda-job-"
 
 // jobQueue is what an inlet with Options.Jobs has beside others.
 type jobQueue struct {
-	mu    sync.Mutex // guards clock
-	clock *clock     // nil if the server was not asked yet
+	mu       sync.Mutex // guards the rest
+	there    time.Time  // by the clock of the server, when it was asked last; zero if it was not asked yet
+	asked    time.Time  // when that was, at the earliest
+	answered time.Time  // and at the latest
 }
 
 // The first version of the server that has schedules of messages.
@@ -105,30 +107,34 @@ func (i *Inlet[C]) makeLater(ctx context.Context) error {
 	return nil
 }
 
-// serverNow returns what time it is by the clock of the server.
-func (i *Inlet[C]) serverNow(ctx context.Context) (time.Time, error) {
+// serverNow returns what time it is by the clock of the server: not before
+// earliest and not after latest. A machine with other work may take a while to
+// ask, and a job must not be early for that.
+func (i *Inlet[C]) serverNow(ctx context.Context) (earliest, latest time.Time, err error) {
 	q := i.jobs
 	q.mu.Lock()
-	c := q.clock
-	q.mu.Unlock()
-	if c == nil || c.isOld() {
-		ctx, cancel := context.WithTimeout(ctx, longestRetry)
-		defer cancel()
-		asked := time.Now()
-		var stream jetstream.Stream
-		err := i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) (err error) {
-			stream, err = i.conn.js.Stream(ctx, i.names.later)
-			return err
-		})
-		if err != nil {
-			return time.Time{}, i.conn.explain(err)
+	defer q.mu.Unlock()
+	if q.there.IsZero() || time.Since(q.asked) > clockAge {
+		if err := i.askTime(ctx, q); err != nil {
+			return earliest, latest, err
 		}
-		c = &clock{stream.CachedInfo().TimeStamp, asked.Add(time.Since(asked) / 2)}
-		q.mu.Lock()
-		q.clock = c
-		q.mu.Unlock()
 	}
-	return c.there.Add(time.Since(c.here)), nil
+	return q.there.Add(time.Since(q.answered)), q.there.Add(time.Since(q.asked)), nil
+}
+
+// askTime asks the server for its time. The caller has the lock.
+func (i *Inlet[C]) askTime(ctx context.Context, q *jobQueue) error {
+	ctx, cancel := context.WithTimeout(ctx, longestRetry)
+	defer cancel()
+	asked := time.Now()
+	err := i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) error {
+		stream, err := i.conn.js.Stream(ctx, i.names.later)
+		if err == nil {
+			q.there, q.asked, q.answered = stream.CachedInfo().TimeStamp, asked, time.Now()
+		}
+		return err
+	})
+	return i.conn.explain(err)
 }
 
 // The first letter of the last word of the subject of a job says what the rest
@@ -208,7 +214,7 @@ var errLate = errors.New("the deadline of the job passes before it is due")
 
 // toLater makes a message one that waits for its time.
 func (i *Inlet[C]) toLater(ctx context.Context, m *natsgo.Msg, job jobs.Spec) error {
-	now, err := i.serverNow(ctx)
+	_, now, err := i.serverNow(ctx)
 	if err != nil {
 		return err
 	}
