@@ -127,6 +127,9 @@ func (c controlled) Shape() *graph.Shape { return c.p.graph.Shape() }
 // Edges is for [control.Pipeline].
 func (c controlled) Edges() []graph.Edge { return c.p.graph.Edges() }
 
+// Handlers is for [control.Pipeline].
+func (c controlled) Handlers() []engine.Stuck { return c.p.Handlers() }
+
 // StartPool starts a shared pool. It does not wait for the pool's workers.
 func (c controlled) StartPool(pool *engine.Pool) { c.p.startShared(pool) }
 

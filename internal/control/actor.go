@@ -14,7 +14,7 @@ import (
 // controller.EventStarved.
 const starvedAfter = time.Second
 
-// checkDue makes the actor check whether stages starve.
+// checkDue makes the actor check whether stages starve or stall.
 type checkDue struct{}
 
 // IgnoreDeadLetterLogging marks a message that may arrive after the actor has
@@ -153,7 +153,8 @@ func idOf(stages []*engine.Core, of *inbox.Inbox) controller.StageID {
 }
 
 // checkStarving notifies the policies of stages that starve: stages of shared
-// pools that have work, and that no worker has visited since the last check.
+// pools that have work, and that no worker has visited since the last check. It also
+// looks for stalls.
 func (a *loopActor) checkStarving() {
 	r := a.loop.Pipeline.Read(false)
 	for i, c := range r.Stages {
@@ -174,6 +175,7 @@ func (a *loopActor) checkStarving() {
 		}
 		a.waiting[name] = waits{accounts.Counts.Visits, starves}
 	}
+	a.checkStalls(&r)
 	a.check.Reset(starvedAfter)
 }
 

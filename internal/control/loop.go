@@ -33,6 +33,7 @@ import (
 	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/internal/stall"
 	"github.com/golda-dev/golda/internal/steer"
 )
 
@@ -48,6 +49,8 @@ type Pipeline interface {
 	Shape() *graph.Shape
 	// Edges returns the edges that are known, by the places of the inboxes.
 	Edges() []graph.Edge
+	// Handlers returns the handlers with their stacks. It stops the world.
+	Handlers() []engine.Stuck
 	// StartPool starts a shared pool, and StopPool stops one, whose workers
 	// finish the commands that they hold. Neither waits for workers.
 	StartPool(*engine.Pool)
@@ -96,8 +99,10 @@ type Loop struct {
 	state     *State     // the actor's, once it has started
 	temporary *temporary // the actor's: the policy of the pipeline's controller is one for a time; else nil
 	running   running
-	cpu       cpuMeter // the actor's, for all policies
-	machine   cpuMeter // the same of the whole machine
+	cpu       cpuMeter    // the actor's, for all policies
+	machine   cpuMeter    // the same of the whole machine
+	stalls    stall.Watch // the actor's
+	checked   int64       // the actor's: when it last checked for stalls
 
 	calling atomic.Uint64 // the number of the goroutine that calls a policy; 0: none does
 

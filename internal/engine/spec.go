@@ -62,6 +62,10 @@ type Spec struct {
 // Made returns where the stage was made.
 func (s *Spec) Made() string { return s.config.Made.String() }
 
+// Limited reports whether handlers have a time limit, after which the worker
+// goes on without them.
+func (s *Spec) Limited() bool { return s.config.Timeout > 0 }
+
 // Type returns the type of the stage's commands.
 func (s *Spec) Type() reflect.Type { return s.typed.Type() }
 

@@ -54,7 +54,7 @@ pipeline: 0
 
 internal/control: 1
 	knobs state group events cpu loop observe
-	view reconcile policies operate actor
+	view reconcile policies operate stalls actor
 
 internal/engine: 1
 	made spec pool core relay endpoint broken crash_history suspend upgrade

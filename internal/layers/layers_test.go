@@ -93,8 +93,9 @@ coordination/transport: coordination/coroutine internal/kept
 
 internal/logs:      internal/crash internal/plain internal/stacks stage/reason
 internal/graph:     behaviour internal/inbox
+internal/stall:     internal/engine
 internal/control:   controller stage/queue
-                    internal/actor internal/cputime internal/crash internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer
+                    internal/actor internal/cputime internal/crash internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/stall internal/steer
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
