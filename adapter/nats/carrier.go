@@ -178,15 +178,20 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 		return nil, fmt.Errorf("nats: the codec JSON[any] does not give back a %v; without a Codec it is JSON that does", commands)
 	}
 	l.o.Codec = checked{l.o.Codec, commands}
-	if key == nil {
+	switch {
+	case key != nil && l.o.Fair != nil:
+		return nil, fmt.Errorf("nats: the stage %q is keyed, and its inlet cannot have Options.Fair: give NewCarrier the option with nats.Carry, for other stages", stage)
+	case key != nil && l.o.UntilEmpty:
+		return nil, errUntilEmpty
+	case l.o.check(l.name) != nil:
+	case l.o.Fair != nil:
+		l.keys = sharing(l.o.Fair, l.o.Partitions, l.o.AtOnce)
+	case key == nil:
 		l.o.Partitions = 0
-	} else {
-		if l.o.UntilEmpty {
-			return nil, errUntilEmpty
-		}
+	default:
 		setDefault(&l.o.Partitions, defaultPartitions)
 		l.o.MaxInFlight = max(l.o.filled().MaxInFlight, l.o.Partitions)
-		l.keys = partitioning[any]{l.o.Partitions, partitionOf(key, l.o.Partitions)}
+		l.keys = partitioning[any]{parts: l.o.Partitions, of: partitionOf(key, l.o.Partitions)}
 	}
 	return l, l.o.check(l.name)
 }
@@ -226,10 +231,13 @@ func erase[C any](o Options[C]) Options[any] {
 	e := Options[any]{
 		MaxBytes: o.MaxBytes, MaxMessages: o.MaxMessages, Dedup: o.Dedup, Replicas: o.Replicas, Memory: o.Memory,
 		MaxInFlight: o.MaxInFlight, AckWait: o.AckWait, Retry: o.Retry, UntilEmpty: o.UntilEmpty,
-		Jobs: o.Jobs, Partitions: o.Partitions, Logger: o.Logger,
+		Jobs: o.Jobs, AtOnce: o.AtOnce, Partitions: o.Partitions, Logger: o.Logger,
 	}
 	if o.Codec != nil {
 		e.Codec = erased[C]{o.Codec}
+	}
+	if o.Fair != nil {
+		e.Fair = func(cmd any) (string, int) { return o.Fair(cmd.(C)) }
 	}
 	return e
 }

@@ -75,7 +75,7 @@ func (i *Inlet[C]) rounds(all []*outgoing[C]) [][]*outgoing[C] {
 // chained reports whether the server may refuse a command and take the one
 // after it. Of a keyed stage no two of a round belong together.
 func (i *Inlet[C]) chained() bool {
-	return i.keys.parts == 0 && (i.o.MaxMessages > 0 || i.o.MaxBytes > 0)
+	return (i.keys.parts == 0 || i.keys.fair != nil) && (i.o.MaxMessages > 0 || i.o.MaxBytes > 0)
 }
 
 // carryAll publishes commands until the server has taken or refused each, or

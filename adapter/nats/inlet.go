@@ -55,10 +55,14 @@ func NewInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C])
 	if conn == nil {
 		panic("nats: NewInlet: the Conn is nil")
 	}
-	if o.Partitions != 0 {
+	var keys partitioning[C]
+	switch {
+	case o.Fair != nil && o.check(name) == nil:
+		keys = sharing(o.Fair, o.Partitions, o.AtOnce)
+	case o.Fair == nil && o.Partitions != 0:
 		return nil, fmt.Errorf("nats: inlet %.128q: %w", name, errPartitions)
 	}
-	return newInlet(ctx, conn, name, o, partitioning[C]{})
+	return newInlet(ctx, conn, name, o, keys)
 }
 
 func newInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C], keys partitioning[C]) (*Inlet[C], error) {
@@ -82,7 +86,7 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 	}
 	i.tracker = newTracker(trackerConfig{
 		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name), plain: i.o.Logger,
-		retry: i.o.Retry, ackWait: i.o.AckWait, most: i.o.MaxInFlight, bytes: i.o.bytesInFlight, denials: i.conn.denials, makeDead: i.makeDead,
+		retry: i.o.Retry, ackWait: i.o.AckWait, most: i.o.MaxInFlight, beyond: len(i.keys.weights), bytes: i.o.bytesInFlight, denials: i.conn.denials, makeDead: i.makeDead,
 	})
 	if err := i.conn.own(i.tracker); err != nil {
 		return errors.Join(err, i.tracker.close(ctx))
@@ -128,7 +132,7 @@ func (i *Inlet[C]) makeStreams(ctx context.Context) error {
 		})
 	}
 	var back jetstream.Stream
-	ensure(&i.stream, "", i.o.stream(i.names, i.keys.parts))
+	ensure(&i.stream, "", i.o.stream(i.names, i.keys.kind()))
 	ensure(&i.dead, " of dead letters", i.o.deadStream(i.names))
 	ensure(&back, " of what was given back", i.o.backStream(i.names))
 	if i.o.Jobs {
@@ -429,8 +433,8 @@ func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) er
 		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, ErrFed))
 	}
 	defer i.fed.Store(false)
-	if i.keys.parts > 0 && i.keys.of == nil {
-		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, errPartitioned))
+	if err := i.keys.lacks(); err != nil {
+		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, err))
 	}
 	i.tracker.feeds(ctx)
 	i.tracker.begin()
@@ -442,7 +446,7 @@ func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) er
 // feed submits the commands of messages until ctx ends.
 func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) (err error) {
 	own, cancel := context.WithCancel(ctx)
-	ready := make(chan *delivery, i.o.MaxInFlight)
+	ready := i.ready()
 	position := feed.Of(ctx)
 	pause := &pausing{is: position.IsPaused, away: func(err error) {
 		i.tracker.waits.Store(&err)
@@ -485,6 +489,15 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 	return context.Cause(ctx) // nil if the stream is empty
 }
 
+// ready returns the channel from which the feed takes arrived messages. With
+// shares it holds none: a message that arrives later may be the next one.
+func (i *Inlet[C]) ready() chan *delivery {
+	if i.keys.fair != nil {
+		return make(chan *delivery)
+	}
+	return make(chan *delivery, i.o.MaxInFlight)
+}
+
 // read returns the command of a delivery, and when it may wait.
 func (i *Inlet[C]) read(d *delivery) (cmd C, span feed.Span, err error) {
 	m := d.message()
@@ -492,7 +505,9 @@ func (i *Inlet[C]) read(d *delivery) (cmd C, span feed.Span, err error) {
 		return cmd, span, err
 	}
 	span.Derive = i.jobs.deriving(m.Header, headers.From(m.Header.Get))
-	cmd, err = decode(i.o.Codec, m)
+	if cmd, err = decode(i.o.Codec, m); err == nil {
+		i.keys.weigh(d.part, cmd)
+	}
 	return cmd, span, err
 }
 
@@ -511,11 +526,30 @@ func stopped(feed context.Context, err error) error {
 // receive receives messages until ctx ends, or the stream is empty and that is
 // asked for.
 func (i *Inlet[C]) receive(ctx context.Context, ready chan *delivery, away func(error)) {
-	if i.keys.parts > 0 {
+	switch {
+	case i.keys.fair != nil:
+		i.takeTurns(ctx, ready, away)
+		return
+	case i.keys.parts > 0:
 		i.share(ctx, ready, away)
 		return
 	}
 	newReceiver(i.tracker, i.conn, i.o.UntilEmpty, i.restore, ready).run(ctx, away)
+}
+
+// takeTurns receives from all partitions, in turns.
+func (i *Inlet[C]) takeTurns(ctx context.Context, ready chan *delivery, away func(error)) {
+	arrived := make(chan *delivery)
+	var working sync.WaitGroup
+	defer working.Wait()
+	working.Go(func() { newOrder(i.keys.weights).run(arrived, ready, i.tracker.giveBack) })
+	if i.keys.atOnce > 0 {
+		looking, stop := context.WithCancel(ctx)
+		defer stop()
+		working.Go(func() { i.lookForQueues(looking) })
+	}
+	newSharesReceiver(i.tracker, i.conn, i.o.UntilEmpty, i.restore, arrived, i.keys.weights, i.keys.atOnce).run(ctx, away)
+	close(arrived)
 }
 
 // spent deals with a message that was delivered before and must not be handled

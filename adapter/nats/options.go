@@ -83,13 +83,42 @@ type Options[C any] struct {
 	// of the jobs that wait for their time, which MaxBytes and MaxMessages do
 	// not limit. The server must have the version 2.12.0 at least; the server
 	// of [Embed] has. The inlet of a keyed stage that a Carrier makes cannot be
-	// one.
+	// one, nor one with Fair.
 	Jobs bool
 
-	// Partitions is how many partitions the inlet of a keyed stage has that a
-	// [Carrier] makes, and so how many of its commands are handled at once in
-	// all processes together, and by how many of them. 0 means 32, and 256 is
-	// the most. It cannot be changed while the stream has messages: remove the
+	// Fair has keys share the inlet by their weights, say the tenants of a
+	// service: while several keys have messages, the processes receive them in
+	// turns, and a turn of a key has more messages if its weight is larger, as
+	// with [stage.Fair]. So a key that publishes a million messages holds up
+	// its own, and the others by its turns only. Fair returns the key of a
+	// command, and the weight of the key, at least 1. Any number of goroutines
+	// may call it; for the same command it always returns the same key. Publish
+	// refuses a command for which Fair panics or returns no weight. The weights
+	// may change: a process uses the weight of the command that it has read
+	// last.
+	//
+	// The keys need not be known before. A hash puts each into one of so many
+	// Partitions: keys in one partition share its turns, with the weight of one
+	// of them, and are first in, first out. MaxInFlight may be exceeded by one
+	// message of each partition, which is the first of a partition that had
+	// none here. The stage should be fair itself, with stage.Fair, or else a
+	// message waits in it behind all that the process has.
+	//
+	// All processes, publishers included, need the same Fair, Partitions and
+	// AtOnce. A plain inlet cannot become fair, nor the other way, while the
+	// stream has messages: remove the stream then.
+	//
+	// [stage.Fair]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Fair
+	Fair func(cmd C) (key string, weight int)
+	// AtOnce bounds how many messages of one partition are in flight, or wait
+	// for another delivery, in all processes together. 0 means any number:
+	// 65,536. It needs Fair.
+	AtOnce int
+	// Partitions is how many partitions the inlet has. Of the inlet of a keyed
+	// stage that a [Carrier] makes it is how many of its commands are handled
+	// at once in all processes together, and by how many of them; 0 means 32.
+	// With Fair 0 means 64. 256 is the most, and each is a consumer in the
+	// server. It cannot be changed while the stream has messages: remove the
 	// stream then. For other inlets it must be 0.
 	Partitions int
 
@@ -107,6 +136,7 @@ const (
 	defaultBytes      = 64 << 20
 	defaultAckWait    = 30 * time.Second
 	defaultPartitions = 32
+	defaultShares     = 64
 	maxPartitions     = 256
 	leastAckWait      = 100 * time.Millisecond
 	leastDedup        = 100 * time.Millisecond // of the server
@@ -175,19 +205,22 @@ func (o Options[C]) check(name string) error {
 	fault(o.Replicas < 0 || o.Replicas > 5, "Replicas is %d, and must be from 1 to 5", o.Replicas)
 	fault(o.MaxInFlight < 0 || o.MaxInFlight > maxPending, "MaxInFlight is %d, and must be from 1 to %d", o.MaxInFlight, maxPending)
 	fault(o.Partitions < 0 || o.Partitions > maxPartitions, "Partitions is %d, and must be from 1 to %d", o.Partitions, maxPartitions)
+	fault(o.AtOnce < 0 || o.AtOnce > maxPending, "AtOnce is %d, and must be from 1 to %d; use 0 for any number", o.AtOnce, maxPending)
+	fault(o.AtOnce != 0 && o.Fair == nil, "AtOnce is %d, and needs Fair, which says of which keys", o.AtOnce)
+	fault(o.Jobs && o.Fair != nil, "Jobs and Fair are set, and an inlet has one of them: use stage.Fair in the stage behind a job queue")
 	fault(o.AckWait != 0 && o.AckWait < leastAckWait, "AckWait is %v, and must be at least %v", o.AckWait, leastAckWait)
 	verdict.Check(o.Retry, fault)
 	return errors.Join(errs...)
 }
 
 // stream returns the configuration of the stream of messages.
-func (o Options[C]) stream(n names, partitions int) jetstream.StreamConfig {
+func (o Options[C]) stream(n names, k kind) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
-		Name: n.stream, Subjects: []string{n.subject}, Description: describe(partitions),
+		Name: n.stream, Subjects: []string{n.subject}, Description: k.String(),
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: -1, MaxMsgs: -1, Replicas: o.Replicas,
 		Duplicates: o.Dedup, Storage: o.storage(),
 	}
-	if partitions > 0 {
+	if k.parts > 0 {
 		c.Subjects = []string{n.subject + ".*"}
 	}
 	if o.Jobs || o.ofJobs {

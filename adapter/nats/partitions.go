@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,20 +26,31 @@ import (
 // that a key stays with one of them for as long as they stay the same.
 
 // description is the description of the stream of a plain inlet. The
-// description of a keyed stage ends with the number of partitions: servers
+// description of one with partitions ends with their number, and says whether
+// they are those of a keyed stage or of keys that share the inlet: servers
 // before 2.10 keep no metadata of a stream.
 const (
 	description = "the messages of a Golda inlet"
 	partitioned = description + " in %d partitions"
+	shared      = description + " in %d shares"
 )
 
-// describe returns the description of a stream with a number of partitions, or
-// with none.
-func describe(partitions int) string {
-	if partitions == 0 {
+// kind is how the stream of an inlet is divided.
+type kind struct {
+	parts int  // 0: it is not
+	fair  bool // keys share it, and it is not that of a keyed stage
+}
+
+// String returns the description of a stream.
+func (k kind) String() string {
+	switch {
+	case k.parts == 0:
 		return description
+	case k.fair:
+		return fmt.Sprintf(shared, k.parts)
+	default:
+		return fmt.Sprintf(partitioned, k.parts)
 	}
-	return fmt.Sprintf(partitioned, partitions)
 }
 
 // headerPartition is the header of a message that says in which partition it
@@ -48,14 +60,52 @@ const headerPartition = "Golda-Partition"
 var (
 	errPartitioned = errors.New("it is that of a keyed stage: submit the commands in another process, to a stage that leads to it")
 	errUntilEmpty  = errors.New("nats: UntilEmpty is not for a keyed stage")
-	errPartitions  = errors.New("Partitions is for the inlets of keyed stages that a Carrier has")
+	errPartitions  = errors.New("Partitions is for the inlets of keyed stages that a Carrier has, and for Fair")
 )
 
 // partitioning is how the commands of an inlet are partitioned. The zero
 // partitioning is one that has no partitions.
 type partitioning[C any] struct {
-	parts int
-	of    func(cmd C) int // nil if the inlet was made without the keys
+	parts   int
+	of      func(cmd C) int // nil if the inlet was made without the keys, or keys share it
+	foreign kind            // of the stream, if the inlet was made without the keys
+
+	fair    func(cmd C) (part int, weight int64, err error) // nil unless keys share the inlet
+	atOnce  int                                             // messages of a partition in flight; 0: any number
+	weights weights
+}
+
+// kind returns how the stream is divided.
+func (p partitioning[C]) kind() kind {
+	if p.foreign.parts > 0 {
+		return p.foreign
+	}
+	return kind{p.parts, p.fair != nil}
+}
+
+// lacks returns why an inlet without the keys cannot be used; nil if it has
+// them.
+func (p partitioning[C]) lacks() error {
+	switch {
+	case p.foreign.parts == 0:
+		return nil
+	case p.foreign.fair:
+		return errFairElsewhere
+	default:
+		return errPartitioned
+	}
+}
+
+// most returns how many messages of a partition may be in flight.
+func (p partitioning[C]) most() int {
+	switch {
+	case p.fair == nil:
+		return 1
+	case p.atOnce == 0:
+		return maxPending
+	default:
+		return p.atOnce
+	}
 }
 
 // partitionOf returns a function that gives commands partitions. A command
@@ -67,15 +117,29 @@ func partitionOf(key func(cmd any) uint64, parts int) func(cmd any) int {
 	}
 }
 
-// partitionsOf returns how many partitions a stream has, 0 if it has none.
-func partitionsOf(c jetstream.StreamConfig) int {
-	n := 0
-	_, _ = fmt.Sscanf(c.Description, partitioned, &n) // n is 0 if it is another one
-	return n
+// kindOf returns how a stream is divided.
+func kindOf(c jetstream.StreamConfig) (k kind) {
+	for _, fair := range []bool{false, true} {
+		n := 0
+		_, _ = fmt.Sscanf(c.Description, map[bool]string{false: partitioned, true: shared}[fair], &n) // n is 0 if it is another one
+		if there := (kind{n, fair}); n > 0 && there.String() == c.Description {
+			return there
+		}
+	}
+	return kind{}
 }
 
 // consumerOf returns the name of the consumer of a partition.
 func consumerOf(part int) string { return fmt.Sprintf("%s-%d", consumerName, part) }
+
+// partOf returns the partition of a consumer, -1 if it has none.
+func partOf(consumer string) int {
+	n, is := strings.CutPrefix(consumer, consumerName+"-")
+	if part, err := strconv.Atoi(n); is && err == nil {
+		return part
+	}
+	return -1
+}
 
 // known looks whether the stream is there with other partitions. It reports
 // whether the stream belongs to a keyed stage whose keys this inlet does not
@@ -88,15 +152,17 @@ func (i *Inlet[C]) known(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, i.conn.explain(err)
 	}
-	switch there := partitionsOf(stream.CachedInfo().Config); {
-	case there == i.keys.parts:
-		i.o.ofJobs = there == 0 && slices.Contains(stream.CachedInfo().Config.Subjects, i.names.subject+".*")
+	switch there, own := kindOf(stream.CachedInfo().Config), i.keys.kind(); {
+	case there == own:
+		i.o.ofJobs = there.parts == 0 && slices.Contains(stream.CachedInfo().Config.Subjects, i.names.subject+".*")
 		return false, nil
-	case i.keys.parts > 0:
+	case own.parts > 0 && there.fair == own.fair:
 		return false, fmt.Errorf("the stream %s has %d partitions, and is to have %d: remove it when it is empty",
-			i.names.stream, there, i.keys.parts)
+			i.names.stream, there.parts, own.parts)
+	case own.parts > 0:
+		return false, fmt.Errorf("the stream %s has %q, and is to have %q: remove it when it is empty", i.names.stream, there, own)
 	default:
-		i.keys.parts, i.stream = there, stream
+		i.keys.parts, i.keys.foreign, i.stream = there.parts, there, stream
 		i.dead, err = i.conn.js.Stream(ctx, i.names.dead)
 		return true, i.conn.explain(err)
 	}
@@ -108,7 +174,7 @@ func (i *Inlet[C]) makePartitions(ctx context.Context) error {
 	all.SetLimit(8)
 	for part := range i.keys.parts {
 		c := i.o.consumer()
-		c.Durable, c.MaxAckPending, c.FilterSubject = consumerOf(part), 1, fmt.Sprintf("%s.%d", i.names.subject, part)
+		c.Durable, c.MaxAckPending, c.FilterSubject = consumerOf(part), i.keys.most(), fmt.Sprintf("%s.%d", i.names.subject, part)
 		all.Go(func() error { return i.conn.ensureConsumer(ctx, i.o.Logger, i.names.stream, c) })
 	}
 	return all.Wait()
@@ -119,11 +185,24 @@ func (i *Inlet[C]) route(m *natsgo.Msg, cmd C) error {
 	if i.keys.parts == 0 {
 		return nil
 	}
-	if i.keys.of == nil {
-		return errPartitioned
+	if err := i.keys.lacks(); err != nil {
+		return err
 	}
-	toPartition(m, strconv.Itoa(i.keys.of(cmd)))
+	part, err := i.keys.place(cmd)
+	if err != nil {
+		return err
+	}
+	toPartition(m, strconv.Itoa(part))
 	return nil
+}
+
+// place returns the partition of a command.
+func (p partitioning[C]) place(cmd C) (part int, err error) {
+	if p.fair == nil {
+		return p.of(cmd), nil
+	}
+	part, _, err = p.fair(cmd)
+	return part, err
 }
 
 // toPartition puts a message into a partition.
@@ -156,7 +235,11 @@ func assign(members []string, parts int) []string {
 func weight(member string, part int) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %s", part, member)
-	x := h.Sum64() // of similar texts the sums are similar, so it is mixed
+	return mix(h.Sum64())
+}
+
+// mix mixes the bits of a sum: of similar texts the sums are similar.
+func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	return x ^ x>>33
@@ -270,8 +353,8 @@ func (i *Inlet[C]) lookForQueues(ctx context.Context) {
 	}
 }
 
-// queue reports whether the stream has another message in the partition of one
-// that is in flight here. Without an answer of the server there is none.
+// queue reports whether the stream has another message in a partition of which
+// as many are in flight as may be, one of them here. Without an answer of the server there is none.
 func (i *Inlet[C]) queue(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, longestRetry)
 	defer cancel()
@@ -280,7 +363,7 @@ func (i *Inlet[C]) queue(ctx context.Context) bool {
 		return false
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(i.names.subject+".*"))
-	return err == nil && slices.ContainsFunc(i.tracker.subjects(), func(s string) bool { return info.State.Subjects[s] > 1 })
+	return err == nil && slices.ContainsFunc(i.tracker.subjects(), func(s string) bool { return info.State.Subjects[s] > uint64(i.keys.most()) })
 }
 
 // run takes part until ctx ends.

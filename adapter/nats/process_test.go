@@ -41,9 +41,13 @@ type job struct {
 	Dir     string // of all processes
 	URL     string // of the server, or of several
 	Publish bool   // until it is told that it is enough
+	Fair    bool   // keys share the inlet
 	Load    *load  // with it, it only publishes that
 	Queue   bool   // it handles the jobs of a job queue instead
 }
+
+// tenantOf says which tenant a number is from. The first has half of them.
+func tenantOf(k int) (string, int) { return strconv.Itoa(k % 20 / 10 * (k % 10)), 1 }
 
 const jobEnv = "GOLDA_TEST_JOB"
 
@@ -88,7 +92,11 @@ func (j job) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	numbers, err := nats.NewInlet(ctx, conn, "numbers", underFaults)
+	o := underFaults
+	if j.Fair {
+		o.Fair, o.Partitions = tenantOf, 4
+	}
+	numbers, err := nats.NewInlet(ctx, conn, "numbers", o)
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,8 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +36,8 @@ type receiver struct {
 	part       bool           // of one partition, which has a consumer of its own
 	most       int            // messages that are asked for at once
 	ready      chan *delivery // not closed
+	asker      func(inbox string) asker
+	remains    func(jetstream.StreamState, *jetstream.ConsumerInfo) uint64 // messages that are not done
 
 	isAway bool      // since it has received last
 	made   time.Time // when the stream was made, as it was when the server was asked last
@@ -46,7 +46,9 @@ type receiver struct {
 // newReceiver returns the receiver of an inlet. Restore is called when the
 // server does not know the consumer.
 func newReceiver(t *tracker, conn *Conn, untilEmpty bool, restore func(context.Context, string) error, ready chan *delivery) *receiver {
-	return &receiver{t: t, conn: conn, consumer: consumerName, untilEmpty: untilEmpty, restore: restore, most: t.most, ready: ready}
+	r := &receiver{t: t, conn: conn, consumer: consumerName, untilEmpty: untilEmpty, restore: restore, most: t.most, ready: ready, remains: left}
+	r.asker = r.single
+	return r
 }
 
 // partAhead is how many messages of a partition are asked for at once. The
@@ -54,7 +56,19 @@ func newReceiver(t *tracker, conn *Conn, untilEmpty bool, restore func(context.C
 const partAhead = 64
 
 func newPartReceiver(t *tracker, conn *Conn, part int, restore func(context.Context, string) error, ready chan *delivery) *receiver {
-	return &receiver{t: t, conn: conn, consumer: consumerOf(part), part: true, restore: restore, most: partAhead, ready: ready}
+	r := &receiver{t: t, conn: conn, consumer: consumerOf(part), part: true, restore: restore, most: partAhead, ready: ready, remains: left}
+	r.asker = r.single
+	return r
+}
+
+// newSharesReceiver returns the receiver of all partitions of an inlet that
+// keys share.
+func newSharesReceiver(t *tracker, conn *Conn, untilEmpty bool, restore func(context.Context, string) error, ready chan *delivery, w weights, atOnce int) *receiver {
+	return &receiver{
+		t: t, conn: conn, consumer: consumerOf(0), untilEmpty: untilEmpty, restore: restore, most: t.most + t.beyond, ready: ready,
+		asker:   func(inbox string) asker { return newRounds(t, conn, inbox, w, atOnce) },
+		remains: func(s jetstream.StreamState, _ *jetstream.ConsumerInfo) uint64 { return s.Msgs },
+	}
 }
 
 var (
@@ -151,11 +165,12 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	away(nil)
 	inbox := r.conn.nc.NewInbox()
 	arrivals := make(chan *natsgo.Msg, 2*r.most+256)
-	sub, err := r.conn.nc.ChanSubscribe(inbox, arrivals)
+	a := r.asker(inbox)
+	sub, err := r.conn.nc.ChanSubscribe(a.replies(), arrivals)
 	if err != nil {
 		return err
 	}
-	s := &session{receiver: r, inbox: inbox, arrivals: arrivals, reconnects: before, of: r.made}
+	s := &session{receiver: r, asks: a, arrivals: arrivals, reconnects: before, of: r.made}
 	err = s.receive(ctx)
 	s.end(ctx, sub)
 	return err
@@ -183,7 +198,7 @@ func (r *receiver) left(ctx context.Context) (uint64, error) {
 	r.made = stream.CachedInfo().Created
 	r.t.sees(r.made)
 	before := stream.CachedInfo().State
-	n := left(before, consumer.CachedInfo())
+	n := r.remains(before, consumer.CachedInfo())
 	if n > 0 {
 		return n, nil
 	}
@@ -198,14 +213,10 @@ func (r *receiver) left(ctx context.Context) (uint64, error) {
 type session struct {
 	*receiver
 
-	inbox      string
+	asks       asker
 	of         time.Time // when the stream was made from which it receives
 	arrivals   chan *natsgo.Msg
-	reconnects uint64 // of the connection when the session began
-	requested  int    // messages that were asked for and have not arrived
-	arrived    int    // messages since that was asked for
-	large      bool   // the next message is larger than a request allows
-	asked      time.Time
+	reconnects uint64    // of the connection when the session began
 	heard      time.Time // when the server was heard last
 	got        time.Time // when a message came last
 }
@@ -245,46 +256,18 @@ func (s *session) receive(ctx context.Context) error {
 	}
 }
 
-// ask asks for as many messages as there are places, but for a few seldom, and
-// not while it has asked for others. It returns after which time to call it
-// again; 0 means when something has changed.
+// ask asks for messages. If the server gives signs for none of the requests
+// before, it is silent from now on.
 func (s *session) ask() (again time.Duration, err error) {
 	if err := s.conn.broken(); err != nil {
 		return 0, err
 	}
-	free := s.most - s.requested
-	if !s.part { // of a partition the server gives one at a time
-		free = s.t.free() - s.requested
-	}
-	if free <= 0 || s.requested > s.most/2 {
-		return 0, nil
-	}
-	if since := time.Since(s.asked); free < s.most/4 {
-		if s.requested > 0 { // the server takes turns with requests: many small ones would take the messages from other processes
-			return 0, nil
-		}
-		if since < smallPull {
-			return smallPull - since, nil
-		}
-	}
-	request := map[string]any{"batch": free, "expires": pullTime, "idle_heartbeat": beatTime}
-	if s.large {
-		free, request["batch"] = 1, 1
-	} else {
-		request["max_bytes"] = pullBytes + s.conn.nc.MaxPayload()
-	}
-	body, err := json.Marshal(request)
-	if err != nil {
-		return 0, err
-	}
-	if s.requested == 0 {
+	before := s.asks.waits()
+	again, err = s.asks.ask()
+	if !before && s.asks.waits() {
 		s.heard = time.Now()
 	}
-	s.requested += free
-	s.arrived, s.large = 0, false
-	s.asked = time.Now()
-	subject := fmt.Sprintf("%sCONSUMER.MSG.NEXT.%s.%s", jetstream.DefaultAPIPrefix, s.t.names.stream, s.consumer)
-	return 0, s.conn.nc.PublishRequest(subject, s.inbox, body)
+	return again, err
 }
 
 // tooManyBytes is what the server says if the next message has more bytes than
@@ -299,8 +282,7 @@ func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 		if !isDelivery(m) {
 			return nil
 		}
-		s.requested--
-		s.arrived++
+		s.asks.delivered(m)
 		s.got = s.heard
 		return s.hand(ctx, m)
 	}
@@ -310,17 +292,11 @@ func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 		return nil
 	case status == "409" && text == "Batch Completed": // all that was asked for has arrived
 		return nil
-	case status == "409" && text == tooManyBytes:
-		s.large = s.arrived == 0
-		fallthrough
-	case status == "404" || status == "408": // it has ended
-		left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
-		if err != nil {
-			left = s.requested
-		}
-		s.requested = max(s.requested-left, 0)
+	case status == "409" && text == tooManyBytes, status == "404", status == "408":
+		s.asks.ended(m, text == tooManyBytes)
 		return nil
 	default:
+		s.receiver.consumer = s.asks.consumer(m) // which may not be there any more
 		return fmt.Errorf("%w: %s %s", ErrAway, status, text)
 	}
 }
@@ -357,10 +333,10 @@ func (s *session) look(ctx context.Context) error {
 		return s.conn.broken()
 	case nc.Stats().Reconnects != s.reconnects:
 		return errReconnected
-	case s.requested > 0 && time.Since(s.heard) > silence:
+	case s.asks.waits() && time.Since(s.heard) > silence:
 		return fmt.Errorf("%w: %w", ErrAway, errSilent)
 	}
-	if s.t.inFlight() > 0 && (s.t.free() <= 0 || s.untilEmpty && s.requested > 0 && time.Since(s.got) > lookTime) {
+	if s.t.inFlight() > 0 && (s.t.free() <= 0 || s.untilEmpty && s.asks.waits() && time.Since(s.got) > lookTime) {
 		s.t.cursor().IsFull()
 	}
 	ends := s.untilEmpty && s.t.inFlight() == 0

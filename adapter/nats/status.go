@@ -66,7 +66,7 @@ func (c *Conn) status(ctx context.Context, n names) (s Status, err error) {
 	if err != nil {
 		return s, err
 	}
-	if partitionsOf(stream.CachedInfo().Config) > 0 {
+	if kindOf(stream.CachedInfo().Config).parts > 0 {
 		return partitionedStatus(ctx, stream, dead.CachedInfo().State)
 	}
 	consumer, err := stream.Consumer(ctx, consumerName)
@@ -104,7 +104,7 @@ func (c *Conn) delayed(ctx context.Context, n names) (uint64, error) {
 	return all - min(all, uint64(len(plans))), err
 }
 
-// partitionedStatus is status for the inlet of a keyed stage.
+// partitionedStatus is status for an inlet with partitions.
 func partitionedStatus(ctx context.Context, stream jetstream.Stream, letters jetstream.StreamState) (s Status, err error) {
 	info := stream.CachedInfo()
 	s = Status{

@@ -29,6 +29,7 @@ type trackerConfig struct {
 	retry   stage.RetryPolicy
 	ackWait time.Duration
 	most    int // messages in flight
+	beyond  int // messages that may be in flight beyond most: one of each partition that keys share
 	bytes   int // in flight, beyond which no more are asked for; 0 means no bound
 
 	denials  *denials
@@ -64,8 +65,9 @@ type tracker struct {
 	n    Counts             // without the counts of publishing
 	to   *feed.Cursor       // the feed of the last source, nil if there was none
 	full standstill
-	late int // letters that cannot be stored now
-	done int // deliveries in flight that have ended
+	late int   // letters that cannot be stored now
+	done int   // deliveries in flight that have ended
+	here []int // deliveries of each partition that keys share, in flight and not ended
 
 	feeding bool          // a stage
 	idle    chan struct{} // is closed when the goroutines are to end; nil if there are none
@@ -78,6 +80,7 @@ type tracker struct {
 type delivery struct {
 	seq      uint64 // in the stream
 	consumer string
+	part     int         // the partition of the consumer; -1 if it has none
 	of       *tracker    // that has it
 	msg      *natsgo.Msg // as it was delivered last
 	times    int         // it was delivered, to any process
@@ -123,10 +126,11 @@ type letter struct {
 
 func newTracker(c trackerConfig) *tracker {
 	t := &tracker{
-		trackerConfig: c, ends: make(chan end, 3*c.most), letters: make(chan letter, 3*c.most),
-		terms: make(chan *delivery, 3*c.most), redo: make(chan struct{}, 1),
+		trackerConfig: c, ends: make(chan end, 3*(c.most+c.beyond)), letters: make(chan letter, 3*(c.most+c.beyond)),
+		terms: make(chan *delivery, 3*(c.most+c.beyond)), redo: make(chan struct{}, 1),
 		freed: make(chan struct{}, 1), gone: make(chan struct{}, 1), held: map[uint64]*delivery{}, lost: map[*delivery]bool{},
 	}
+	t.here = make([]int, c.beyond)
 	t.stopped, t.stop = context.WithCancel(context.Background())
 	return t
 }
@@ -238,10 +242,11 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	if times > 1 {
 		t.n.Redelivered++
 	}
-	d := &delivery{seq: meta.Sequence.Stream, consumer: meta.Consumer, of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp, size: m.Size()}
+	d := &delivery{seq: meta.Sequence.Stream, consumer: meta.Consumer, part: partOf(meta.Consumer), of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp, size: m.Size()}
 	if !made.Equal(t.made) {
 		t.lost[d] = true
 		t.size += d.size
+		t.count(d, 1)
 		return d, nil
 	}
 	if d := t.held[d.seq]; d != nil && !d.answered {
@@ -255,6 +260,7 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 	}
 	t.held[d.seq] = d
 	t.size += d.size
+	t.count(d, 1)
 	return d, nil
 }
 
@@ -352,6 +358,7 @@ func (t *tracker) sendsLast(d *delivery) (lost bool) {
 	t.mu.Lock()
 	d.ended = true
 	t.done++
+	t.count(d, -1)
 	t.size -= d.size
 	d.strip()
 	lost = t.lost[d]
@@ -427,6 +434,8 @@ func (t *tracker) release(d *delivery, count *uint64) {
 	t.size -= d.size
 	if d.ended {
 		t.done--
+	} else {
+		t.count(d, -1)
 	}
 	if t.held[d.seq] == d {
 		delete(t.held, d.seq)
@@ -534,6 +543,23 @@ func (t *tracker) places() int {
 		return 0
 	}
 	return t.most + min(t.late, t.most) + min(t.done, t.most) - len(t.held) - len(t.lost)
+}
+
+// count counts a delivery of a partition that keys share. The caller has the
+// lock.
+func (t *tracker) count(d *delivery, change int) {
+	if d.part >= 0 && d.part < len(t.here) {
+		t.here[d.part] += change
+	}
+}
+
+// spaces is free, and copies how many deliveries of each partition have not
+// ended.
+func (t *tracker) spaces(here []int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	copy(here, t.here)
+	return t.places()
 }
 
 // cursor returns the feed of the last source; nil if there was none.

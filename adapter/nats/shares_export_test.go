@@ -1,0 +1,4 @@
+package nats
+
+// ShareOf is for tests that need keys in different partitions.
+var ShareOf = shareOf
