@@ -226,3 +226,39 @@ func ExampleCarryResult() { //nolint:testableexamples // this server does not ex
 	check(err)
 	_ = nats.NewCarrier(conn, "shop", nats.Options[any]{}, nats.CarryResult[*timestamppb.Timestamp](nats.Proto[*timestamppb.Timestamp]{}))
 }
+
+// Tenants share an inlet by their weights. While both have messages, the paying one has two of three.
+func ExampleOptions_fair() {
+	dir, err := os.MkdirTemp("", "shop")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx := context.Background()
+	conn, err := nats.Embed(dir, nats.Store{})
+	check(err)
+	weights := map[string]int{"paying": 2, "trial": 1}
+	jobs, err := nats.NewInlet(ctx, conn, "jobs", nats.Options[string]{
+		Fair:        func(tenant string) (key string, weight int) { return tenant, weights[tenant] },
+		MaxInFlight: 6,
+		UntilEmpty:  true,
+	})
+	check(err)
+	for range 150 {
+		check(jobs.Publish(ctx, "", "trial"))
+	}
+	for range 150 {
+		check(jobs.Publish(ctx, "", "paying"))
+	}
+	handled := map[string]int{}
+	do := stage.Sink("do", func(_ context.Context, tenant string) error {
+		if handled[tenant]++; handled["paying"] == 100 {
+			fmt.Println("about half as many of the trial:", handled["trial"] > 35 && handled["trial"] < 65)
+		}
+		return nil
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("shop", pipeline.Feed("jobs", do, jobs.Feed), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	check(err)
+	check(p.Run(ctx))
+	check(conn.Close(ctx))
+	// Output:
+	// about half as many of the trial: true
+}
