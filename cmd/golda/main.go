@@ -37,7 +37,10 @@ type commands struct {
 	Letters lettersCommand `cmd:"" help:"List, show, retry, drop and export letters."`
 	Record  recordCommand  `cmd:"" help:"Record a pipeline into a file."`
 	Open    openCommand    `cmd:"" help:"Show a recording as a page."`
-	Verdict verdictCommand `cmd:"" help:"Say which stage limits the pipeline."`
+	Verdict verdictCommand `cmd:"" help:"Say which stage limits the pipeline, and which fail."`
+
+	Completion completionCommand `cmd:"" help:"Print the script by which a shell completes commands."`
+	Complete   completeCommand   `cmd:"" hidden:"" help:"Print the words that may follow others."`
 
 	Pause    stageCommand    `cmd:"" help:"Stop workers from taking commands from a stage's queue."`
 	Resume   stageCommand    `cmd:"" help:"End a pause."`
@@ -191,22 +194,4 @@ type policyCommand struct {
 // Run replaces the policy.
 func (c *policyCommand) Run(s *session) error {
 	return s.act(c.URL, "policy", api.Action{Name: c.Name, ForNs: int64(c.For)})
-}
-
-type verdictCommand struct {
-	URL  string        `arg:"" help:"Of the dashboard."`
-	Over time.Duration `default:"10s" help:"The interval to judge."`
-}
-
-// Run prints the verdict.
-func (c *verdictCommand) Run(s *session) error {
-	var v api.Verdicts
-	if err := s.client(c.URL).Get(s.ctx, "/verdict?over="+c.Over.String(), &v); err != nil {
-		return err
-	}
-	fmt.Fprintln(s.out, v.Now.Text)
-	if v.Before != nil {
-		fmt.Fprintln(s.out, "a minute ago:", v.Before.Text)
-	}
-	return nil
 }

@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if pay := outages[os.Getenv(outageEnv)]; pay != nil {
+		fmt.Fprintln(os.Stderr, outage(pay))
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
