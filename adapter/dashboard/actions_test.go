@@ -127,6 +127,7 @@ func TestActionsAreCarriedOut(t *testing.T) {
 	do("capacity", `{"stage":"pay","slots":9}`)
 	require.Equal(t, 9, pay().Queue.Capacity)
 	do("rate", `{"stage":"pay","perSecond":1000,"burst":10}`)
+	do("rate", `{"stage":"pay","perSecond":0,"burst":10}`) // the page always sends a burst
 	do("rate", `{}`)
 	do("policy", `{"name":"erlda","forNs":60000000000}`)
 	require.Equal(t, "erlda", read[api.Snapshot](t, server, "/snapshot").Policy)
