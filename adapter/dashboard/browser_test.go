@@ -312,6 +312,7 @@ func TestThePageInABrowser(t *testing.T) {
 		{"a tap shows commands until its viewer leaves", tapping},
 		{"the processes of a fleet are shown, and one is drained", processes},
 		{"actions ask for the token, and are in the journal", actions},
+		{"the other buttons do what they say", buttons},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := *b
