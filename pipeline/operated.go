@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 )
 
@@ -30,6 +31,56 @@ func (o operated) Traits() []link.Traits {
 	}
 	return all
 }
+
+func (o operated) Setups() []link.Setup {
+	stages := o.p.stages().stages
+	all := make([]link.Setup, len(stages))
+	for i, c := range stages {
+		all[i] = setupOf(c)
+		for _, g := range o.p.groups {
+			if slices.Contains(g.stages, c) {
+				all[i].Group, all[i].Fewest, all[i].Most = g.name, g.fewest, g.most
+			}
+		}
+	}
+	return all
+}
+
+// setupOf returns how a stage was set up, without its group.
+func setupOf(c *engine.Core) link.Setup {
+	cfg := c.Inbox().Config()
+	set := link.Setup{
+		Name: c.Name(), Capacity: cfg.Capacity, Batch: cfg.Batch, Instances: cfg.Instances, TTL: cfg.TTL, Refuses: !cfg.Waits(),
+		Attempts: cfg.Retry.Attempts, Pause: cfg.Retry.Backoff, LongestGap: cfg.Retry.Max, Jitter: cfg.Retry.Jitter, Budget: cfg.Retry.Budget,
+		Blocking: c.Spec().Blocking(), Keyed: c.Spec().IsKeyed(), Discipline: cfg.Discipline,
+	}
+	if _, most := c.Bounds(); c.Spec().Grows() {
+		set.Instances = max(set.Instances, most)
+	}
+	if cfg.Rate.N > 0 && cfg.Rate.Per > 0 {
+		set.PerSecond, set.Burst = float64(cfg.Rate.N)/cfg.Rate.Per.Seconds(), cfg.Rate.Burst
+	}
+	for _, x := range []struct {
+		is   bool
+		text string
+	}{
+		{cfg.Ordered, "results leave in order"},
+		{cfg.Guards != nil, "guards hold commands back"},
+		{c.Suspends(), "handlers suspend"},
+		{cfg.Holder != nil, "handlers wait for further commands"},
+		{cfg.Share != nil, "keys share it"},
+		{cfg.RateBy.N > 0, "each key has a rate"},
+		{cfg.Linger > 0, "batches linger"},
+		{cfg.Overflow == inbox.DropOldest, "a full queue drops its oldest command"},
+	} {
+		if x.is {
+			set.Special = append(set.Special, x.text)
+		}
+	}
+	return set
+}
+
+func (o operated) Policies() (policies any, groups []string) { return o.p.control.Policies() }
 
 func (o operated) groupOf(c *engine.Core) string {
 	for _, g := range o.p.groups {

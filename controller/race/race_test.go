@@ -26,11 +26,14 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("{\"golda recording\":1}\n{\"at\":-1}\n"))
 	f.Add([]byte("{\"golda recording\":1}\n{\"stage\":\"a\",\"took\":5}\n{\"at"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		rec, err := race.Read(bytes.NewReader(b))
+		var rec race.Recording
+		n, err := rec.ReadFrom(bytes.NewReader(b))
+		require.LessOrEqual(t, n, int64(len(b)))
 		if err != nil {
-			require.Nil(t, rec)
+			require.Zero(t, rec)
 			return
 		}
+		require.Len(t, b, int(n))
 		require.IsNonDecreasing(t, append([]time.Duration{0, 0}, rec.Arrivals...))
 		for stage, times := range rec.Services {
 			require.NotEmpty(t, stage)
@@ -49,7 +52,8 @@ func TestARecordingIsReadAsItWasWritten(t *testing.T) {
 	}
 	require.NoError(t, r.Flush())
 	file.WriteString(`{"at":1`) // the program was killed
-	rec, err := race.Read(&file)
+	var rec race.Recording
+	_, err := rec.ReadFrom(&file)
 	require.NoError(t, err)
 	require.Len(t, rec.Arrivals, 100)
 	require.Len(t, rec.Services["a \"stage\""], 100)
@@ -70,7 +74,7 @@ func TestAFileThatIsNoRecordingIsRefused(t *testing.T) {
 		head + "{\"stage\":\"a\",\"took\":-1}\n": "took -1ns",
 		head + strings.Repeat("x", 1<<17) + "\n": "line 2",
 	} {
-		_, err := race.Read(strings.NewReader(text))
+		_, err := new(race.Recording).ReadFrom(strings.NewReader(text))
 		require.ErrorContains(t, err, want, text)
 	}
 }
@@ -114,7 +118,7 @@ func TestTheBestPolicyOfAKnownPipelineWins(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			aim := race.Aim{Within: 500 * time.Millisecond}
+			aim := race.Aim{Within: 500 * time.Millisecond, Runs: 5}
 			r, err := race.Run(t.Context(), c.model, c.rec, c.others, aim)
 			require.NoError(t, err)
 			require.True(t, strings.HasPrefix(r.Advice(), c.want), r)

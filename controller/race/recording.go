@@ -13,10 +13,17 @@ import (
 
 // Recording is what a pipeline did: when commands arrived from outside, since
 // the start of the recording and in order, and how long the handlers of each
-// stage took, in the order of their ends.
+// stage took, in the order of their ends. The zero Recording is empty.
 type Recording struct {
 	Arrivals []time.Duration
 	Services map[string][]time.Duration
+
+	// entries are the arrivals by the stage where they come in, in place of
+	// Arrivals; lasted is how long the recording lasted, and computes which
+	// share of their times the handlers of a stage compute, if that is known.
+	entries  map[string][]time.Duration
+	lasted   time.Duration
+	computes map[string]float64
 }
 
 // format is the first line of a file.
@@ -37,30 +44,40 @@ const mostLine = 1 << 16
 // package simulator.
 const longest = 21 * 24 * time.Hour
 
-// Read reads a file that a [Recorder] has written. A last line that was not
-// written to its end, as when the program was killed, is left out. Read returns
-// an error that names the line for anything else that is no recording.
-func Read(from io.Reader) (*Recording, error) {
-	lines := bufio.NewReaderSize(from, mostLine)
-	first, err := lines.ReadSlice('\n')
-	if err != nil || string(first) != format+"\n" {
-		return nil, errors.New("race: the file is no recording: its first line is not " + format)
+// ReadFrom replaces the recording by what a [Recorder] has written to a file,
+// and returns how many bytes it has read. A last line that was not written to
+// its end, as when the program was killed, is left out. ReadFrom returns an
+// error that names the line for anything else that is no recording; the
+// recording is empty then.
+func (r *Recording) ReadFrom(from io.Reader) (n int64, err error) {
+	*r = Recording{Services: map[string][]time.Duration{}}
+	if n, err = r.read(bufio.NewReaderSize(from, mostLine)); err != nil {
+		*r = Recording{}
 	}
-	r := &Recording{Services: map[string][]time.Duration{}}
+	return n, err
+}
+
+func (r *Recording) read(lines *bufio.Reader) (read int64, err error) {
+	first, err := lines.ReadSlice('\n')
+	read += int64(len(first))
+	if err != nil || string(first) != format+"\n" {
+		return read, errors.New("race: the file is no recording: its first line is not " + format)
+	}
 	for n := 2; ; n++ {
 		line, err := lines.ReadSlice('\n')
+		read += int64(len(line))
 		switch {
 		case errors.Is(err, io.EOF):
-			return r, nil
+			return read, nil
 		case err != nil:
-			return nil, fmt.Errorf("race: line %d: %w", n, err)
+			return read, fmt.Errorf("race: line %d: %w", n, err)
 		}
 		var e entry
 		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("race: line %d: %w", n, err)
+			return read, fmt.Errorf("race: line %d: %w", n, err)
 		}
 		if err := r.add(e); err != nil {
-			return nil, fmt.Errorf("race: line %d: %w", n, err)
+			return read, fmt.Errorf("race: line %d: %w", n, err)
 		}
 	}
 }
@@ -145,8 +162,16 @@ func (r *Recorder) Flush() error {
 
 // length is how long the recording lasted.
 func (r *Recording) length() time.Duration {
-	if len(r.Arrivals) == 0 {
-		return 0
+	if r.lasted > 0 || len(r.Arrivals) == 0 {
+		return r.lasted
 	}
 	return slices.Max(r.Arrivals) + 1
+}
+
+// arrivals returns when commands arrive at a stage.
+func (r *Recording) arrivals(stage string) []time.Duration {
+	if r.entries != nil {
+		return r.entries[stage]
+	}
+	return r.Arrivals
 }

@@ -141,6 +141,18 @@ func (l *Latency) Quantile(q float64) time.Duration {
 	return l.most
 }
 
+// Within returns how many durations were at most d, with an error of at most a
+// bucket.
+func (l *Latency) Within(d time.Duration) (n uint64) {
+	for i, of := range l.buckets {
+		if highest(i) > d {
+			break
+		}
+		n += of
+	}
+	return n
+}
+
 // highest returns the longest duration of a bucket.
 func highest(i int) time.Duration {
 	high := i >> fine

@@ -20,6 +20,7 @@ package control
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -140,6 +141,19 @@ func (l *Loop) PolicyNames(group string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return namesOf(l.policies[group])
+}
+
+// Policies returns the policies of the pipeline's controller, and the names of
+// the groups and stages that have a controller of their own.
+func (l *Loop) Policies() (policies []controller.Policy, groups []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, group := range slices.Sorted(maps.Keys(l.policies)) {
+		if group != "" {
+			groups = append(groups, group)
+		}
+	}
+	return slices.Clone(l.policies[""]), groups
 }
 
 func namesOf(policies []controller.Policy) string {

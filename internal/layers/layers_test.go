@@ -75,7 +75,6 @@ internal/version:   behaviour internal/crash internal/inbox internal/plain
 
 controller/simulator: controller controller/policy stage/queue
                     internal/command internal/histogram internal/inbox internal/line internal/rate internal/ring internal/steer
-controller/race:    controller controller/simulator
 
 -- first
 worker:             behaviour internal/actor internal/backoff internal/command internal/coro internal/crash internal/handling internal/inbox internal/line internal/link internal/plain internal/stacks
@@ -118,6 +117,8 @@ pipeline:           behaviour controller controller/policy worker source stage s
 pipeline/bottleneck: pipeline stage
 pipeline/tap:       behaviour pipeline stage/headers
 pipeline/operate:   controller internal/link internal/plain pipeline
+controller/race:    controller controller/policy controller/simulator stage stage/queue stage/stats pipeline
+                    internal/link
 
 -- top: third-party dependencies are allowed.
 stage/headers/headerstest: stage/headers

@@ -13,6 +13,13 @@ type Operated interface {
 	Began() time.Time
 	// Traits returns the stages, in the order of a snapshot.
 	Traits() []Traits
+	// Setups returns how the stages were set up, in the order of a snapshot, for
+	// a model of the pipeline.
+	Setups() []Setup
+	// Policies returns the policies of the pipeline's controller, a
+	// []controller.Policy, and the names of the groups and stages that have a
+	// controller of their own.
+	Policies() (policies any, groups []string)
 	// Busy returns the workers that are at a batch, the longest first.
 	Busy() []Busy
 
@@ -48,6 +55,34 @@ type Traits struct {
 	Group string // that declares it; empty if none does
 	Keyed bool
 	KeyOf func(cmd any) (key any, keyed bool) // calls the user's function
+}
+
+// Setup is how a stage was set up, by its options and its group.
+type Setup struct {
+	Name       string
+	Capacity   int
+	Batch      int
+	Instances  int // workers that may be at the stage at once
+	TTL        time.Duration
+	Refuses    bool    // a full queue refuses or drops commands, and has no caller wait
+	PerSecond  float64 // the rate at which commands are started; 0: no bound
+	Burst      int
+	Attempts   int // of a command, in all
+	Pause      time.Duration
+	LongestGap time.Duration // between two attempts
+	Jitter     float64
+	Budget     float64
+	Blocking   bool
+	Keyed      bool
+	// Discipline is the queue.Discipline; nil is first in, first out.
+	Discipline any
+	// Special says in words which properties the stage has that depend on the
+	// commands or on the program.
+	Special []string
+	// Group is the group that declares the stage, with the bounds of its
+	// workers; empty if none does.
+	Group        string
+	Fewest, Most int
 }
 
 // Busy is a worker at a batch of commands.
