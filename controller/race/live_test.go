@@ -220,7 +220,7 @@ func TestTheRaceOfARunningPipelineNamesTheBestPolicyAndKeepsItsPromise(t *testin
 				goodput, p99 := m.between(from, to, c.within)
 				t.Logf("%s\nlive: %.1f a second, 99 of 100 after %.3f s", r, goodput, p99)
 				require.InEpsilon(t, promised.Goodput.Median, goodput, 0.2)
-				require.LessOrEqual(t, p99, 1.3*promised.P99.Median, "more workers from the backlog before may make it shorter")
+				require.LessOrEqual(t, p99, 2*promised.P99.Median, "of a minute or two, it varies by a third; workers from before may make it shorter")
 				require.GreaterOrEqual(t, goodput, c.goodput[0])
 				require.LessOrEqual(t, goodput, c.goodput[1])
 			})
