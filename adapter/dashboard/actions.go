@@ -109,6 +109,7 @@ var actions = map[string]func(context.Context, *request) (api.Done, error){
 		n, err := r.op.Policy(p, d)
 		return api.Done{N: n, Text: text}, err
 	},
+	"race": runRace,
 	"retry": func(ctx context.Context, r *request) (api.Done, error) {
 		n, err := r.op.Retry(ctx, r.store(), r.ID)
 		return api.Done{N: n, Count: 1, Text: fmt.Sprintf("letter %d was retried", r.ID)}, err
@@ -234,7 +235,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 	if of != nil {
 		a.op = operate.New(of, operator(a.Who))
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), timeoutOf(verb, &a.Action))
 	defer cancel()
 	done, err := do(ctx, a)
 	d.options.Log.Info("an operator has asked for an action", "verb", verb, "operator", operator(a.Who), "of", a.named(), "entry", done.N, "error", err)
@@ -358,7 +359,7 @@ func refused(err error) error {
 		status, title = http.StatusNotFound, "not found"
 	case is(context.DeadlineExceeded, context.Canceled):
 		status, title = http.StatusGatewayTimeout, "the action has not ended in time"
-	case is(pipeline.ErrNotRunning, pipeline.ErrStopped, pipeline.ErrReopened, pipeline.ErrRetrying, operate.ErrFailedAgain):
+	case is(pipeline.ErrNotRunning, pipeline.ErrStopped, pipeline.ErrReopened, pipeline.ErrRetrying, operate.ErrFailedAgain, errRacing):
 		status, title = http.StatusConflict, "the action is not possible now"
 	}
 	return &requestError{status, title, err}

@@ -14,6 +14,14 @@ import (
 	"github.com/golda-dev/golda/adapter/dashboard/api"
 )
 
+func TestOneRaceIsUnderWayAtATime(t *testing.T) {
+	racing.Lock()
+	defer racing.Unlock()
+	_, err := runRace(t.Context(), &request{})
+	require.ErrorIs(t, err, errRacing)
+	require.ErrorContains(t, refused(err), "not possible now")
+}
+
 // merge applies a merge patch as the pseudocode of RFC 7396 has it.
 func merge(target, patch any) any {
 	members, ok := patch.(map[string]any)

@@ -4,6 +4,7 @@
 //	golda top http://localhost:8077
 //	golda tap http://localhost:8077 resize -result error
 //	golda letters list http://localhost:8077 failures
+//	golda race http://localhost:8077 -within 200ms
 //	golda pause http://localhost:8077 resize
 //	golda record http://localhost:8077 outage.json -for 1m
 //	golda open outage.json
@@ -42,6 +43,7 @@ type commands struct {
 	Completion completionCommand `cmd:"" help:"Print the script by which a shell completes commands."`
 	Complete   completeCommand   `cmd:"" hidden:"" help:"Print the words that may follow others."`
 
+	Race     raceCommand     `cmd:"" help:"Say which policy suits the pipeline: record it, and replay its load under others."`
 	Pause    stageCommand    `cmd:"" help:"Stop workers from taking commands from a stage's queue."`
 	Resume   stageCommand    `cmd:"" help:"End a pause."`
 	Drain    drainCommand    `cmd:"" help:"Close a stage to commands from outside, and wait until it is empty."`
@@ -194,4 +196,34 @@ type policyCommand struct {
 // Run replaces the policy.
 func (c *policyCommand) Run(s *session) error {
 	return s.act(c.URL, "policy", api.Action{Name: c.Name, ForNs: int64(c.For)})
+}
+
+type raceCommand struct {
+	URL    string        `arg:"" help:"Of the dashboard."`
+	For    time.Duration `default:"1m" help:"How long to record."`
+	Within time.Duration `help:"The time in which answers are of use; without it, the time of the pipeline's objective."`
+	Policy string        `help:"The only policy to race against."`
+}
+
+// Run prints the report of a race.
+func (c *raceCommand) Run(s *session) error {
+	return s.act(c.URL, "race", api.Action{Name: c.Policy, ForNs: int64(c.For), WithinNs: int64(c.Within)})
+}
+
+type verdictCommand struct {
+	URL  string        `arg:"" help:"Of the dashboard."`
+	Over time.Duration `default:"10s" help:"The interval to judge."`
+}
+
+// Run prints the verdict.
+func (c *verdictCommand) Run(s *session) error {
+	var v api.Verdicts
+	if err := s.client(c.URL).Get(s.ctx, "/verdict?over="+c.Over.String(), &v); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.out, v.Now.Text)
+	if v.Before != nil {
+		fmt.Fprintln(s.out, "a minute ago:", v.Before.Text)
+	}
+	return nil
 }

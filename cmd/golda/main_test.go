@@ -185,6 +185,7 @@ func TestTheOperatorsCommandsAreCarriedOut(t *testing.T) {
 	require.Contains(t, golda(t, "verdict", s.url), "no command has been submitted yet")
 	s.submit(t, "a")
 	require.Contains(t, golda(t, "verdict", s.url), "no stage limits the pipeline")
+	require.Contains(t, fails(t, 1, "race", s.url, "-for", "1s", "-within", "1s", "-policy", "codel"), `pipeline "shop" got 0 commands in 1`)
 	for _, c := range s.Journal() {
 		if c.Policy == "operator:ann" {
 			return

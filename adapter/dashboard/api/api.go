@@ -505,8 +505,9 @@ type Action struct {
 	PerSecond   float64         `json:"perSecond,omitempty"`   // rate; 0 gives it back to the policy
 	Burst       int             `json:"burst,omitempty"`       // rate
 	Slots       int             `json:"slots,omitempty"`       // capacity; 0 is the declared one
-	Name        string          `json:"name,omitempty"`        // policy
-	ForNs       int64           `json:"forNs,omitempty"`       // policy; 0 is for good
+	Name        string          `json:"name,omitempty"`        // policy; race: the only one to race against
+	ForNs       int64           `json:"forNs,omitempty"`       // policy; 0 is for good. Race: how long to record; 0 is a minute
+	WithinNs    int64           `json:"withinNs,omitempty"`    // race: the time in which answers are of use
 	Store       string          `json:"store,omitempty"`       // of letters: dead, quarantine or failures
 	ID          uint64          `json:"id,omitempty"`          // retry, edit, drop: the number of a letter
 	Fingerprint string          `json:"fingerprint,omitempty"` // retryAll, drop: all letters of this cause
