@@ -87,7 +87,12 @@ func (s *adder[K, C, A]) add(ctx context.Context, key K, at int64, source string
 	var room [2]share[K, A]
 	k := s.keeper
 	shares, turn := k.begin(key, at, room[:0])
-	defer k.end(turn) // after a crash of a user's function, too
+	returned := false
+	defer func() {
+		if !returned { // a user's function has crashed
+			k.end(turn)
+		}
+	}()
 	for i := range shares {
 		one := &shares[i]
 		if one.value = one.w.value; one.other != nil {
@@ -101,20 +106,26 @@ func (s *adder[K, C, A]) add(ctx context.Context, key K, at int64, source string
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	returned = true
+	k.endLocked(turn)
 	if late = len(shares) == 0; late && s.mark.Dropped != nil {
 		s.mark.Dropped.Add(1)
 	}
 	if err := k.mayPut(ctx, turn, shares); err != nil {
 		return nil, late, err
 	}
-	if !late {
+	var of *entry[K, A]
+	if late {
+		of = k.keys[key]
+	} else {
+		of = shares[0].w.of
 		for i := range shares {
 			if p := k.putLocked(at, &shares[i], from); p != nil {
 				opened = append(opened, p)
 			}
 		}
 	}
-	k.passLocked(key, at, source)
+	k.passLocked(of, at, source)
 	return opened, late, nil
 }
 

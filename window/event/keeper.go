@@ -157,10 +157,14 @@ func (k *keeper[K, A]) newWindow(e *entry[K, A], key K, start, end int64) *windo
 // end says that the handler with a turn does not add any more.
 func (k *keeper[K, A]) end(turn uint64) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.endLocked(turn)
+}
+
+func (k *keeper[K, A]) endLocked(turn uint64) {
 	if k.turn == turn {
 		k.adding = false
 	}
-	k.mu.Unlock()
 }
 
 // mayPut returns why a handler that has called the user's functions may not add
@@ -341,10 +345,10 @@ func (k *keeper[K, A]) reachLocked(w *window[K, A], mark int64) {
 	k.queue.move(w, k.dueOf(w))
 }
 
-// passLocked notes the time of a command, and passes on the windows that
-// the watermark reaches, and the oldest if there are too many.
-func (k *keeper[K, A]) passLocked(key K, at int64, source string) {
-	e := k.keys[key]
+// passLocked notes the time of a command of a key, nil if the key is not known
+// because the command is late. It passes on the windows that the watermark
+// reaches, and the oldest if there are too many.
+func (k *keeper[K, A]) passLocked(e *entry[K, A], at int64, source string) {
 	if k.byKey {
 		if e == nil { // it was late
 			return
