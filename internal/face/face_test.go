@@ -62,7 +62,7 @@ adapter/failsafe 11
 adapter/http     16
 adapter/nats     38
 adapter/nats/fleet 14
-adapter/nats/jobs 11
+adapter/nats/jobs 18
 adapter/otel     3
 adapter/watermill 11
 vet              6

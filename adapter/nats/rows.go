@@ -1,0 +1,276 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/adapter/nats/jobs"
+	"github.com/golda-dev/golda/internal/link"
+)
+
+// Jobs returns the jobs of an inlet with Options.Jobs that a filter chooses:
+// jobs in the queue, then jobs that wait for their time, and then dead ones,
+// the oldest of each first. It reads a job when the loop reaches it. So
+// the list is no snapshot: a job that is due, or fails, during the loop may be
+// in it twice or not at all. If the server does not return a job, the error is
+// the last element. For a page, set Filter.Limit, and Filter.After to the Place
+// of the last job of the page before.
+func (i *Inlet[C]) Jobs(ctx context.Context, f jobs.Filter) iter.Seq2[jobs.Job, error] {
+	link.CheckContext(ctx, "nats: Jobs")
+	return func(yield func(jobs.Job, error) bool) {
+		left := f.Limit
+		err := i.list(ctx, f, func(j jobs.Job) bool {
+			left--
+			return yield(j, nil) && left != 0
+		})
+		if err != nil {
+			yield(jobs.Job{}, fmt.Errorf("nats: inlet %q: jobs: %w", i.name, err))
+		}
+	}
+}
+
+// The letters before the sequence in the place of a job say in which stream it
+// is, and are in the order in which the streams are read.
+const (
+	inQueue = "a"
+	inLater = "b"
+	inDead  = "c"
+)
+
+var errPlace = errors.New("Filter.After is not the Place of a job")
+
+// list calls each for the jobs that a filter chooses, until it returns false.
+func (i *Inlet[C]) list(ctx context.Context, f jobs.Filter, each func(jobs.Job) bool) error {
+	if i.jobs == nil {
+		return errNoJobs
+	}
+	begin, after := inQueue, uint64(0)
+	if f.After != "" {
+		var err error
+		begin = f.After[:1]
+		if after, err = strconv.ParseUint(f.After[1:], 10, 64); err != nil || !strings.Contains(inQueue+inLater+inDead, begin) {
+			return fmt.Errorf("%w: %.64q", errPlace, f.After)
+		}
+	}
+	for _, in := range []string{inQueue, inLater, inDead} {
+		if in < begin || !mayBeIn(f.State, in) {
+			continue
+		}
+		from := uint64(1)
+		if in == begin {
+			from = after + 1
+		}
+		goOn, err := i.listOne(ctx, in, from, f, each)
+		if err != nil || !goOn {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayBeIn reports whether jobs of a state are in a stream.
+func mayBeIn(s jobs.State, in string) bool {
+	switch s {
+	case jobs.Delayed:
+		return in == inLater
+	case jobs.Pending, jobs.InFlight:
+		return in == inQueue
+	case jobs.Dead:
+		return in == inDead
+	default:
+		return true
+	}
+}
+
+// listOne is list for one of the streams, from a sequence on. It reports whether
+// the next stream is to be read.
+func (i *Inlet[C]) listOne(ctx context.Context, in string, from uint64, f jobs.Filter, each func(jobs.Job) bool) (goOn bool, err error) {
+	stream, match, delivered, err := i.rowsOf(ctx, in, f)
+	if err != nil {
+		return false, err
+	}
+	for next := from; ; {
+		var m *jetstream.RawStreamMsg
+		err := i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) (err error) {
+			m, err = stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(match))
+			return err
+		})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return true, nil
+		}
+		if err != nil {
+			return false, i.conn.explain(err)
+		}
+		next = m.Sequence + 1
+		if strings.HasPrefix(m.Subject, i.names.plan("")) {
+			continue
+		}
+		if j := rowOf(m, in, delivered); f.Has(j) && !each(j) {
+			return false, nil
+		}
+	}
+}
+
+// rowsOf returns a stream, the subjects of the jobs in it that a filter may
+// choose, and up to which sequence its messages were delivered.
+func (i *Inlet[C]) rowsOf(ctx context.Context, in string, f jobs.Filter) (s jetstream.Stream, match string, delivered uint64, err error) {
+	err = i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) error {
+		switch in {
+		case inDead:
+			s, match = i.dead, ">"
+			return nil
+		case inLater:
+			match = i.names.laterSubject + ".*." + wordOf(f, "*")
+			s, err = i.conn.js.Stream(ctx, i.names.later)
+			return i.conn.explain(err)
+		}
+		match = ">"
+		if word := wordOf(f, ""); word != "" {
+			match = i.names.subject + "." + word
+		}
+		s = i.stream
+		c, err := s.Consumer(ctx, consumerName)
+		if err == nil {
+			delivered = c.CachedInfo().Delivered.Stream
+		}
+		return i.conn.explain(err)
+	})
+	return s, match, delivered, err
+}
+
+// wordOf returns the last word of the subject of the only job that a filter
+// chooses, or otherwise if it chooses more.
+func wordOf(f jobs.Filter, otherwise string) string {
+	switch {
+	case f.Key != "":
+		return tokenOf(byKey, f.Key)
+	case f.ID != "":
+		return tokenOf(byID, f.ID)
+	default:
+		return otherwise
+	}
+}
+
+// rowOf returns the job of a message.
+func rowOf(m *jetstream.RawStreamMsg, in string, delivered uint64) jobs.Job {
+	j := jobs.Job{
+		Info: infoOf(m.Header), State: jobs.Delayed, Type: m.Header.Get(headerType), Data: m.Data, Published: m.Time,
+		Sequence: m.Sequence, Place: in + strconv.FormatUint(m.Sequence, 10),
+	}
+	j.Version, _ = strconv.Atoi(m.Header.Get(headerVersion))
+	switch {
+	case in == inDead:
+		j.State = jobs.Dead
+		j.Published, _ = time.Parse(time.RFC3339Nano, m.Header.Get(headerPublished))
+	case in == inQueue && m.Sequence <= delivered:
+		j.State = jobs.InFlight
+	case in == inQueue:
+		j.State = jobs.Pending
+	}
+	return j
+}
+
+var errInFlight = errors.New("it is in flight, and a process may be handling it")
+
+// Cancel removes a job that [Inlet.Jobs] has returned, and reports whether it
+// was still where it was. If it was not, look for it again: it may have become
+// due, or have ended. A job that a process receives at the same time may be
+// handled all the same. A job in flight is refused.
+func (i *Inlet[C]) Cancel(ctx context.Context, j jobs.Job) (canceled bool, err error) {
+	link.CheckContext(ctx, "nats: Cancel")
+	if canceled, err = i.cancel(ctx, j); err != nil {
+		return false, fmt.Errorf("nats: inlet %q: cancel job %s: %w", i.name, j.Place, err)
+	}
+	return canceled, nil
+}
+
+func (i *Inlet[C]) cancel(ctx context.Context, j jobs.Job) (bool, error) {
+	now, stream, err := i.look(ctx, j)
+	if err != nil || now == nil {
+		return false, err
+	}
+	if rowOf(now.RawStreamMsg, now.in, now.delivered).State == jobs.InFlight {
+		return false, errInFlight
+	}
+	err = i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) error { return stream.DeleteMsg(ctx, j.Sequence) })
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == 10043 || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		return false, nil // it was removed meanwhile
+	}
+	return err == nil, i.conn.explain(err)
+}
+
+// seen is the message of a job, as it is now.
+type seen struct {
+	*jetstream.RawStreamMsg
+
+	in        string
+	delivered uint64
+}
+
+// look returns the message of a job, and its stream. It returns nil if the job
+// is not there any more.
+func (i *Inlet[C]) look(ctx context.Context, j jobs.Job) (*seen, jetstream.Stream, error) {
+	if i.jobs == nil {
+		return nil, nil, errNoJobs
+	}
+	if j.Place == "" {
+		return nil, nil, errPlace
+	}
+	in := j.Place[:1]
+	stream, _, delivered, err := i.rowsOf(ctx, in, jobs.Filter{})
+	if err != nil {
+		return nil, nil, err
+	}
+	var m *jetstream.RawStreamMsg
+	err = i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) (err error) {
+		m, err = stream.GetMsg(ctx, j.Sequence)
+		return err
+	})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil, nil
+	}
+	return &seen{m, in, delivered}, stream, i.conn.explain(err)
+}
+
+// RunNow makes a job due now that waits for its time, and reports whether it
+// still waited. A dead job is tried again by [Inlet.Retry].
+func (i *Inlet[C]) RunNow(ctx context.Context, j jobs.Job) (due bool, err error) {
+	link.CheckContext(ctx, "nats: RunNow")
+	if due, err = i.runNow(ctx, j); err != nil {
+		return false, fmt.Errorf("nats: inlet %q: run job %s now: %w", i.name, j.Place, err)
+	}
+	return due, nil
+}
+
+func (i *Inlet[C]) runNow(ctx context.Context, j jobs.Job) (bool, error) {
+	now, _, err := i.look(ctx, j)
+	if err != nil || now == nil || now.in != inLater || !strings.HasPrefix(now.Subject, i.names.laterSubject+".at.") {
+		return false, err
+	}
+	m := &natsgo.Msg{Subject: now.Subject, Data: now.Data, Header: natsgo.Header{}}
+	for name, values := range now.Header {
+		if name != jetstream.MsgIDHeader { // it would be a duplicate of itself
+			m.Header[name] = values
+		}
+	}
+	early, _, err := i.serverNow(ctx)
+	if err != nil {
+		return false, err
+	}
+	schedule(m, early, m.Header.Get(jetstream.ScheduleTargetHeader))
+	m.Header.Set(headerDue, early.UTC().Format(time.RFC3339Nano))
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(now.Sequence, 10)) // it is the same job, and still waits
+	_, err = i.publishNow(ctx, m)
+	if isTaken(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
