@@ -209,21 +209,3 @@ type raceCommand struct {
 func (c *raceCommand) Run(s *session) error {
 	return s.act(c.URL, "race", api.Action{Name: c.Policy, ForNs: int64(c.For), WithinNs: int64(c.Within)})
 }
-
-type verdictCommand struct {
-	URL  string        `arg:"" help:"Of the dashboard."`
-	Over time.Duration `default:"10s" help:"The interval to judge."`
-}
-
-// Run prints the verdict.
-func (c *verdictCommand) Run(s *session) error {
-	var v api.Verdicts
-	if err := s.client(c.URL).Get(s.ctx, "/verdict?over="+c.Over.String(), &v); err != nil {
-		return err
-	}
-	fmt.Fprintln(s.out, v.Now.Text)
-	if v.Before != nil {
-		fmt.Fprintln(s.out, "a minute ago:", v.Before.Text)
-	}
-	return nil
-}
