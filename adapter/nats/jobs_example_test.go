@@ -52,24 +52,3 @@ func ExampleInlet_PublishJob() {
 	// false <nil>
 	// 1 0 <nil>
 }
-
-func ExampleInlet_Jobs() {
-	queueOfOrders(func(ctx context.Context, orders *nats.Inlet[Order]) {
-		for _, id := range []string{"7", "8"} {
-			_, err := orders.PublishJob(ctx, jobs.Spec{ID: id, In: time.Hour}, Order{ID: id})
-			check(err)
-		}
-		for j, err := range orders.Jobs(ctx, jobs.Filter{State: jobs.Delayed}) {
-			check(err)
-			fmt.Println(j.ID, j.State, string(j.Data))
-			_, err = orders.Cancel(ctx, j)
-			check(err)
-		}
-		s, err := orders.Status(ctx)
-		fmt.Println(s.Delayed, err)
-	})
-	// Output:
-	// 7 delayed {"ID":"7","Amount":0}
-	// 8 delayed {"ID":"8","Amount":0}
-	// 0 <nil>
-}
