@@ -59,6 +59,8 @@ func setAny(v reflect.Value) {
 		v.SetBool(true)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Func:
+		v.Set(reflect.MakeFunc(v.Type(), nil))
 	case reflect.Struct:
 		setAny(v.Field(0))
 	default:

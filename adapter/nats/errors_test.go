@@ -455,7 +455,7 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 func TestWhatIsWrongWithAnInletIsSaidOnceAndInShort(t *testing.T) {
 	conn := embed(t, t.TempDir(), nats.Store{})
 	_, err := nats.NewInlet(t.Context(), conn, "x", nats.Options[int]{Partitions: 2})
-	require.EqualError(t, err, `nats: inlet "x": Partitions is for the inlets of keyed stages that a Carrier has`)
+	require.EqualError(t, err, `nats: inlet "x": Partitions is for the inlets of keyed stages that a Carrier has, and for Fair`)
 	_, err = nats.NewInlet(t.Context(), conn, strings.Repeat("x", 1<<20), nats.Options[int]{})
 	require.ErrorContains(t, err, "must be of 1 to 64 letters")
 	require.Less(t, len(err.Error()), 512)
