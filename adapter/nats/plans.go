@@ -82,10 +82,11 @@ func planFrom(rest string) (name, gen string, ok bool) {
 // Commands are due while a process feeds a stage from the inlet. What becomes
 // of the times at which there was none, [jobs.Missed] says.
 //
-// A time has one command, whatever processes are killed, except if all
+// A time has one command, whatever processes are killed. It may have two if all
 // processes are away for longer than Options.Dedup between the publishing of
-// the command and the note of that: then it has two. [jobs.Of] says in the
-// handler which time it is.
+// the command and the note of that, or if the server is killed in between: it
+// forgets the IDs of acknowledged messages. [jobs.Of] says in the handler which
+// time it is.
 func (i *Inlet[C]) Schedule(ctx context.Context, s jobs.Schedule, cmd C) error {
 	link.CheckContext(ctx, "nats: Schedule")
 	if err := i.declare(ctx, s, cmd); err != nil {
