@@ -325,14 +325,15 @@ func (c *Conn) Close(ctx context.Context) error {
 	return c.closeErr
 }
 
-// flush waits until the server has the last acknowledgements. A lost
-// connection, which nats.go reports as closed, is not an error: the server
-// redelivers every message that was not acknowledged.
+// flush waits until the server has the last acknowledgements. A lost connection
+// is not an error: the server redelivers every message that was not
+// acknowledged. nats.go reports it as closed, or not at all if it is lost just
+// as the flush begins.
 func (c *Conn) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	err := c.nc.FlushWithContext(ctx)
-	if errors.Is(err, natsgo.ErrConnectionClosed) {
+	if errors.Is(err, natsgo.ErrConnectionClosed) || !c.nc.IsConnected() {
 		return nil
 	}
 	return err
