@@ -3,6 +3,7 @@ package tutorial
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -67,6 +68,15 @@ func dashboard(t *testing.T, cmd *exec.Cmd) string {
 		require.NoError(t, answer.Body.Close())
 		require.Equal(t, http.StatusOK, answer.StatusCode, path)
 	}
+	require.Eventually(t, func() bool { // a signal before the pipeline has started is an error of it
+		answer, err := http.Get(address + "/golda/v1/snapshot") //nolint:noctx // it is answered at once
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		var now struct{ Accepted int }
+		return json.NewDecoder(answer.Body).Decode(&now) == nil && now.Accepted > 0
+	}, within, 10*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	rest, err := io.ReadAll(lines)
 	require.NoError(t, err)
