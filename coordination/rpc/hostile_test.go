@@ -250,6 +250,7 @@ func TestNegativeLimitsAreRefused(t *testing.T) {
 
 // A node that calls functions which do not exist, with names of a megabyte, costs a line of the log.
 func TestTheLogOfUnknownFunctionsIsBounded(t *testing.T) {
+	began := time.Now()
 	var hub transport.Hub
 	var log logged
 	n, s := stranger(t, &hub, rpc.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxRules: 1 << 20})
@@ -268,7 +269,8 @@ func TestTheLogOfUnknownFunctionsIsBounded(t *testing.T) {
 	require.NoError(t, s.Send("n", install("stranger#S", "A", "use"))) // it is the last one
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "unknown0") && counted(t, a).Pending == 0 }, time.Minute, time.Millisecond)
 	require.Less(t, len(log.String()), 16<<10)
-	require.LessOrEqual(t, strings.Count(log.String(), "\n"), 2, log.String())
+	most := 2 + 2*int(time.Since(began)/(10*time.Second)) // a slow machine has a line more each ten seconds
+	require.LessOrEqual(t, strings.Count(log.String(), "\n"), most, log.String())
 	require.Contains(t, log.String(), "no function serves a request")
 }
 
