@@ -24,9 +24,9 @@ type Options struct {
 	Token string
 	// Payloads shows the commands of letters. They may have personal data.
 	Payloads bool
-	// Tap is the tap of the pipeline, which has its Around as pipeline.Middleware.
-	// With it a page shows commands as they are handled: by their types, unless
-	// Payloads is set.
+	// Tap is a tap whose Around is the pipeline.Middleware of the pipeline. With it
+	// a page shows commands as they are handled: by their types, unless Payloads is
+	// set.
 	Tap *tap.Tap
 	// Show returns the text of a command in the tap, if Payloads is set: the
 	// place to leave out secrets. Nil writes commands as JSON. It is called

@@ -257,7 +257,7 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 }
 
 // stream begins a stream of server-sent events. Send writes an event, and flush
-// what was written; both report whether the client is still there.
+// passes written events on; both report whether the client is still there.
 func stream(w http.ResponseWriter) (send func(text []byte) bool, flush func() bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

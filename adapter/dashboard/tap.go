@@ -249,7 +249,7 @@ func (l *live) outcome(q url.Values) (func(tap.Event) bool, error) {
 
 // where returns the predicate about commands, nil if none is asked for. It sees
 // no more of a command than the client is shown, so that it cannot be used to
-// guess what is hidden.
+// guess hidden payloads.
 func (l *live) where(q url.Values) (func(context.Context, string, any) bool, error) {
 	text, key := q.Get("text"), q.Get("key")
 	switch {

@@ -24,7 +24,7 @@ import (
 // errEnough ends a stream.
 var errEnough = errors.New("enough")
 
-// tapped is what a client of a tap has got.
+// tapped has the events that a client of a tap has received.
 type tapped struct {
 	seen   []api.Seen
 	counts api.Watched

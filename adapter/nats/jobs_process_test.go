@@ -116,7 +116,7 @@ func (j job) say(r report) {
 // effect is a line of a job that was handled.
 type effect struct{ due, at time.Time }
 
-// effectsOf returns what the processes have written, by command.
+// effectsOf returns the lines that the processes have written, by command.
 func effectsOf(t *testing.T, dir string) map[string][]effect {
 	t.Helper()
 	all := map[string][]effect{}

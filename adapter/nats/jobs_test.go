@@ -60,7 +60,7 @@ func (h *recorded) await(t *testing.T, cmd string) {
 	require.Eventually(t, func() bool { return len(h.times(cmd)) > 0 }, time.Minute, 5*time.Millisecond, cmd)
 }
 
-// publishJob publishes a job that is to be added.
+// publishJob publishes a job that the server must add.
 func publishJob(t *testing.T, to *nats.Inlet[string], job jobs.Spec, cmd string) {
 	t.Helper()
 	added, err := to.PublishJob(t.Context(), job, cmd)
@@ -68,7 +68,7 @@ func publishJob(t *testing.T, to *nats.Inlet[string], job jobs.Spec, cmd string)
 	require.True(t, added, "%+v", job)
 }
 
-// noJob publishes a job that is to be a duplicate.
+// noJob publishes a job that must be a duplicate.
 func noJob(t *testing.T, to *nats.Inlet[string], job jobs.Spec, cmd string) {
 	t.Helper()
 	added, err := to.PublishJob(t.Context(), job, cmd)

@@ -110,7 +110,7 @@ func giveBackDue(due jetstream.MessagesContext) {
 	}
 }
 
-// move does what a message of the stream of later jobs is for.
+// move publishes the job or the periodic command of a message that is due.
 func (i *Inlet[C]) move(ctx context.Context, m jetstream.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, longestRetry)
 	defer cancel()

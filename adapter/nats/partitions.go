@@ -38,7 +38,7 @@ const (
 // kind is how the stream of an inlet is divided.
 type kind struct {
 	parts int  // 0: it is not
-	fair  bool // keys share it, and it is not that of a keyed stage
+	fair  bool // keys share the inlet; otherwise it is the inlet of a keyed stage
 }
 
 // String returns the description of a stream.

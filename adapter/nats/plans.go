@@ -29,7 +29,7 @@ import (
 // process is killed, and at which step, a time has one message within the time
 // of Options.Dedup, and after it none, because the plan says that it has passed.
 
-// plan is what the server keeps of a schedule.
+// plan is the record of a schedule in the server.
 type plan struct {
 	Cron     string        `json:",omitempty"`
 	Every    time.Duration `json:",omitempty"`
@@ -44,7 +44,7 @@ type plan struct {
 	Headers map[string][]string `json:",omitempty"` // that the context of the declaration gave it
 }
 
-// schedule returns what was declared.
+// schedule returns the declared schedule.
 func (p plan) schedule(name string) jobs.Schedule {
 	return jobs.Schedule{Name: name, Cron: p.Cron, Every: p.Every, Missed: p.Missed}
 }

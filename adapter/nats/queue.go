@@ -37,7 +37,7 @@ const (
 // madeID begins the IDs of jobs to which the user has given none.
 const madeID = "golda-job-"
 
-// jobQueue is what an inlet with Options.Jobs has beside others.
+// jobQueue is the state of an inlet with Options.Jobs.
 type jobQueue struct {
 	mu       sync.Mutex // guards the rest
 	there    time.Time  // by the clock of the server, when it was asked last; zero if it was not asked yet
@@ -107,7 +107,7 @@ func (i *Inlet[C]) makeLater(ctx context.Context) error {
 	return nil
 }
 
-// serverNow returns what time it is by the clock of the server: not before
+// serverNow returns the time by the clock of the server: not before
 // earliest and not after latest. A machine with other work may take a while to
 // ask, and a job must not be early for that.
 func (i *Inlet[C]) serverNow(ctx context.Context) (earliest, latest time.Time, err error) {

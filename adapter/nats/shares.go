@@ -219,7 +219,7 @@ type rounds struct {
 	signs    int // the partition with the bell of which the server says that it waits; noPart if there is none
 }
 
-// request is what a partition is asked for.
+// request is a request for messages of a partition.
 type request struct {
 	n       int // messages that have not arrived; 0: there is no request
 	bell    bool

@@ -131,7 +131,7 @@ var five = map[string]known{
 	},
 }
 
-// measured is what a pipeline has done with the commands of a time.
+// measured has the answers of a pipeline in a time.
 type measured struct {
 	mu  sync.Mutex
 	all []answer

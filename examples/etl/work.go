@@ -89,7 +89,7 @@ func (j job) work(ctx context.Context, started func(*pipeline.Pipeline)) (err er
 	return done.report(j.report())
 }
 
-// minute is what was counted in a minute of a host.
+// minute is the count of a host in a minute.
 type minute = event.Window[string, count]
 
 // summer adds up the minutes of a host. Its count is saved in the checkpoint.

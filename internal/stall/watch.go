@@ -62,7 +62,7 @@ type Watch struct {
 	stalls []*Stall              // reported and not over
 }
 
-// stillness is what is known about a stage.
+// stillness is how long a stage has stood still.
 type stillness struct {
 	moved uint64
 	still time.Duration // for how long nothing has moved, though there was work

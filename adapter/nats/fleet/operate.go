@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Drain asks a process of the fleet to stop taking work, and returns what its
-// Options.Drain returns. The operator's name is for its journal and log. If no
+// Drain asks a process of the fleet to stop taking work, and returns the error
+// of its Options.Drain. The operator's name is for its journal and log. If no
 // process of the name is there, or several are, or the process takes no orders,
 // the error says so. Drain waits until ctx ends.
 func (f *Fleet) Drain(ctx context.Context, process, operator string) error {

@@ -25,10 +25,10 @@ const mostCaughtUp = 64
 // First returns the first time of a schedule that is declared at a time.
 func (s Schedule) First(declared time.Time) time.Time { return s.steps(declared)(declared) }
 
-// Due returns the times for which there are to be commands now, and the next
-// time of the schedule, which may have passed, too, if there are many: then it
-// is to be called again. Next is the time that it has returned before, or that
-// of First; declared is when the schedule was declared first. It is pure: package
+// Due returns the times for which commands must be published now, and the next
+// time of the schedule. If many times have passed, the next one may have passed,
+// too: then call Due again. Next is the time that Due has returned before, or
+// that of First; declared is when the schedule was declared first. It is pure: package
 // adapter/nats calls it, and so may a test of a schedule. A zero time means
 // that the schedule has no more times.
 func (s Schedule) Due(now, next, declared time.Time) (due []time.Time, then time.Time) {
