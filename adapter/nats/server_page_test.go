@@ -164,7 +164,8 @@ func TestAPlainInletNeedsThePermissionsThatTheDocumentationLists(t *testing.T) {
 		require.Len(t, letters, 1)
 		require.Equal(t, reason.Error, letters[0].Reason)
 		require.NoError(t, numbers.Retry(t.Context(), letters[0]))
-		eventually(t, "the server has removed the others", func() bool { return status(t, numbers).Pending == 2 })
+		// The server has confirmed these. Status.Pending is no measure here: nats-server 2.9 may count a message that was given back twice.
+		eventually(t, "the others are done", func() bool { c := numbers.Counts(); return c.Acknowledged == 7 && c.DeadLettered == 1 })
 		nothingWasRefused(t, refused)
 		require.NoError(t, conn.Healthy())
 	})
