@@ -250,7 +250,7 @@ func running(t *testing.T) live {
 		}
 		return nil
 	}, stage.Workers(2, 2))
-	p, err := pipeline.New("shop", pipeline.Feed("orders", book, orders.Feed), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	p, err := pipeline.New("shop", pipeline.Feed("orders", book, orders.Feed), pipeline.Grace(time.Minute), pipeline.Logger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	f, err := Join(t.Context(), conn, p, Options{Name: "one", Every: 50 * time.Millisecond, Wait: 300 * time.Millisecond})

@@ -49,14 +49,23 @@ func TestAProcessIsDrainedByAnother(t *testing.T) {
 	require.ErrorContains(t, f.Drain(t.Context(), "willing", "bob"), "already")
 	close(release)
 	require.NoError(t, <-drained)
-	require.NoError(t, f.Drain(t.Context(), "willing", "bob"), "once more, later")
+	// On a busy machine a process may look lost for a moment.
+	eventually := func(check func(c *assert.CollectT)) {
+		t.Helper()
+		require.EventuallyWithT(t, check, time.Minute, 10*time.Millisecond)
+	}
+	eventually(func(c *assert.CollectT) {
+		require.NoError(c, f.Drain(t.Context(), "willing", "bob"), "once more, later")
+	})
 
 	for name, want := range map[string]string{
 		"failing": "not now", "crashing": "panicked: on purpose", "deaf": "set fleet.Options.Drain", "twin": "2 processes have the name", "none": `no process "none"`,
 	} {
-		err := f.Drain(t.Context(), name, "ann")
-		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, `fleet "shop": drain process`)
+		eventually(func(c *assert.CollectT) {
+			err := f.Drain(t.Context(), name, "ann")
+			require.ErrorContains(c, err, want)
+			require.ErrorContains(c, err, `fleet "shop": drain process`)
+		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
