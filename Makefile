@@ -9,6 +9,7 @@ SECONDS  ?= 5
 CHAOS    ?= 10m
 SEED     ?= 0
 SHORT    ?= -short
+FUZZ     ?= 30s
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The modules of the workspace (go.work): all packages, and those without the benchmark suite and the tests with brokers.
@@ -33,7 +34,7 @@ MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=
 PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .DEFAULT_GOAL := help
-.PHONY: help test new-user brokers one-cpu race vet tidy web web-check chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
+.PHONY: help test new-user brokers one-cpu race vet tidy web web-check chaos fuzz vulnerabilities release bench bench-report bench-smoke microbench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
@@ -86,6 +87,24 @@ web-check:
 chaos:
 	$(GO) test -race -c -o bin/chaos.test ./stage/stagetest/internal/chaos
 	cd stage/stagetest/internal/chaos && ../../../../bin/chaos.test -test.run TestNoPlanBreaksAPromise -test.timeout 3h -chaos.for=$(CHAOS) -chaos.seed=$(SEED)
+
+# Each fuzz target, as package:target.
+TARGETS   = $$(grep -rn --include='*_test.go' '^func Fuzz' . | sed 's|^\(.*\)/[^/]*:[0-9]*:func \(Fuzz[A-Za-z0-9_]*\).*|\1:\2|' | sort)
+
+## fuzz: each fuzz target for a while (FUZZ=30s)
+fuzz:
+	@for target in $(TARGETS); do \
+		echo "== $$target"; \
+		$(GO) test -vet=off -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZ) "$${target%:*}" || exit 1; \
+	done
+
+## vulnerabilities: published ones that the code of a module can reach; it asks vuln.go.dev
+vulnerabilities:
+	@$(call in-each,$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...)
+
+## release: a commit and the tags of all modules, checked, with notes, licences and bills of materials in out/release; pushes nothing (VERSION=v0.1.0)
+release:
+	$(GO) run -C internal/release . $(VERSION)
 
 ## bench: the same work on Golda, calls, channels and peers; some minutes (WORKS=W1,W2 ROUNDS=3)
 bench:
