@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/supervisor"
@@ -194,7 +195,9 @@ func (a *absurd) options() (parts []pipeline.Part) {
 			}
 			return pipeline.DeadLetters(func(stage.DeadLetter) {})
 		},
-		func() pipeline.Part { return pipeline.KeepLetters(a.number("letters", 0, 1, 100)) },
+		func() pipeline.Part {
+			return pipeline.KeepLetters(letters.Options{Most: a.number("letters", -1, 1, 100)})
+		},
 		func() pipeline.Part { return pipeline.Supervise(supervisor.Strategy(a.number("strategy", 0, 1, 2))) },
 		func() pipeline.Part { return pipeline.Intensity(a.number("restarts", 0, 1), a.span("within")) },
 		func() pipeline.Part {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -507,7 +508,7 @@ func TestHandlersSeeTheValuesOfTheStartThroughAFeed(t *testing.T) {
 		require.NoError(t, p.Run(ctx))
 		cancel()
 		require.Equal(t, "there", <-got)
-		require.Empty(t, p.Failures().List(pipeline.LetterFilter{}))
+		require.Empty(t, p.Failures().List(letters.Filter{}))
 	}
 }
 
@@ -653,7 +654,7 @@ func TestACheckpointIsBehindTheFirstCommandThatHasNotEnded(t *testing.T) {
 	require.NoError(t, <-ran)
 	require.EqualValues(t, 5, kept.last(), "the last checkpoint is saved before Run returns")
 	require.True(t, slices.IsSorted(kept.all))
-	failed := p.Failures().List(pipeline.LetterFilter{})
+	failed := p.Failures().List(letters.Filter{})
 	require.Len(t, failed, 1, "the failure of a command that only its checkpoint waits for leaves a letter")
 	require.Equal(t, 3, failed[0].Command)
 	require.Equal(t, reason.Error, failed[0].Reason)

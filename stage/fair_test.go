@@ -20,6 +20,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -336,7 +337,7 @@ func TestAFullFairStageDropsOfTheTenantWithTheMostCommands(t *testing.T) {
 		require.NoError(t, s.Submit(t.Context(), item{3, 1}))
 		require.EqualValues(t, 15, s.Snapshot().Reasons.Shed[reason.Oldest])
 		require.NoError(t, p.Drain(t.Context()))
-		for _, l := range p.Quarantine().List(pipeline.LetterFilter{}) {
+		for _, l := range p.Quarantine().List(letters.Filter{}) {
 			shed = append(shed, l.Command.(item))
 		}
 		require.NotContains(t, shed, item{2, 0})

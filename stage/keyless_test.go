@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -209,9 +210,9 @@ func TestLinesWithoutAKeyAreLettersAndAllOthersAreCounted(t *testing.T) {
 							synctest.Wait()
 							time.Sleep(time.Minute)
 							require.Equal(t, want, got.counted(), "every good line is counted, while the stage is up")
-							letters := p.Quarantine().List(pipeline.LetterFilter{})
-							require.Len(t, letters, bad)
-							for _, l := range letters {
+							list := p.Quarantine().List(letters.Filter{})
+							require.Len(t, list, bad)
+							for _, l := range list {
 								require.ErrorContains(t, l.Err, one.says)
 								require.Equal(t, tries, l.Attempts)
 								require.Equal(t, "bad", l.Command)

@@ -27,6 +27,7 @@ import (
 
 	goldaprom "github.com/golda-dev/golda/adapter/prometheus"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 )
@@ -413,7 +414,7 @@ func TestTheRulesReportARecordedOutageAndNothingElse(t *testing.T) {
 					}
 					return nil
 				},
-				parts: []pipeline.Part{pipeline.KeepLetters(100)},
+				parts: []pipeline.Part{pipeline.KeepLetters(letters.Options{Most: 100})},
 			},
 			soon: []string{"GoldaCrashes stage=save", "GoldaDeadLetters stage=save"},
 			late: []string{"GoldaCrashes stage=save", "GoldaDeadLetters stage=save", "GoldaLettersDropped store=quarantine"},

@@ -20,6 +20,7 @@ import (
 	"github.com/golda-dev/golda/controller/race"
 	"github.com/golda-dev/golda/controller/simulator"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
 )
@@ -183,7 +184,7 @@ func load(ctx context.Context, first pipeline.Part, rate func(time.Duration) flo
 
 func started(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
-	p, err := pipeline.New("p", append(parts, pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.KeepLetters(1))...)
+	p, err := pipeline.New("p", append(parts, pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.KeepLetters(letters.Options{Most: 1}))...)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	return p

@@ -111,12 +111,15 @@ coordination/monitor: coordination/coroutine coordination/rpc coordination/trans
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
 window/event:       behaviour stage internal/command internal/link internal/part internal/plain internal/states
 internal/letters:   stage stage/reason internal/crash internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
+pipeline/letters:   stage stage/reason internal/letters internal/link internal/part
+pipeline/remote:    internal/engine
 pipeline:           behaviour controller controller/policy worker source stage stage/reason stage/stats supervisor
+                    pipeline/letters pipeline/remote
                     internal/actor internal/command internal/control internal/cputime internal/crash internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/lockfile internal/part internal/plain internal/states
 pipeline/bottleneck: pipeline stage
 pipeline/tap:       behaviour pipeline stage/headers
-pipeline/operate:   controller internal/link internal/plain pipeline
+pipeline/operate:   controller internal/link internal/plain pipeline pipeline/letters
 controller/race:    controller controller/policy controller/simulator stage stage/queue stage/stats pipeline
                     internal/link
 

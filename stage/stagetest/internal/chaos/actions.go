@@ -11,6 +11,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
@@ -210,7 +211,7 @@ func (r *run) tryLetters() bool {
 	done := false
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
-	for _, l := range store.List(pipeline.LetterFilter{Limit: 5}) {
+	for _, l := range store.List(letters.Filter{Limit: 5}) {
 		cmd, ok := l.Command.(command)
 		if !ok {
 			continue
