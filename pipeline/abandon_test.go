@@ -20,6 +20,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // blocking are kinds of stages whose handlers block.
@@ -367,7 +368,7 @@ func (w *squall) stages(dice *rand.Rand) (parts []pipeline.Part, entry *stage.St
 		most := 1 + dice.IntN(3)
 		opts := []stage.Option{
 			stage.Workers(most, most), stage.Batch([]int{1, 4, 64}[dice.IntN(3)]), stage.Capacity([]int{2, 16, 1000}[dice.IntN(3)]),
-			stage.Overflow([]stage.OverflowRule{stage.Wait, stage.Wait, stage.Wait, stage.Reject, stage.DropOldest}[dice.IntN(5)]),
+			stage.Overflow([]overflow.Rule{overflow.Wait, overflow.Wait, overflow.Wait, overflow.Reject, overflow.DropOldest}[dice.IntN(5)]),
 		}
 		if dice.IntN(3) == 0 {
 			opts = append(opts, stage.Timeout([]time.Duration{time.Hour, time.Millisecond}[dice.IntN(2)]), stage.Grace(0))

@@ -22,6 +22,7 @@ import (
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -230,7 +231,7 @@ func TestAFeedWaitsWhileItsStageRefusesCommands(t *testing.T) {
 	t.Run("a stage that rejects when it is full", func(t *testing.T) {
 		var got tally
 		s := stage.Sink("s", func(_ context.Context, n int) error { time.Sleep(time.Millisecond); got.add(n); return nil },
-			stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(stage.Reject))
+			stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(overflow.Reject))
 		p := newPipeline(t, pipeline.Feed("numbers", s, below(50)))
 		require.NoError(t, p.Run(soon(t)))
 		got.onceEach(t, 50)

@@ -19,6 +19,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -86,7 +87,7 @@ func TestShedCommandsAndThoseThatAStopLeavesAreDeadLetters(t *testing.T) {
 		case <-ctx.Done():
 		}
 		return behaviour.OK(cmd)
-	}), stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(stage.DropOldest))
+	}), stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(overflow.DropOldest))
 	p := start(t, s)
 	require.NoError(t, s.Submit(t.Context(), 0))
 	eventually(t, "the first in hand", func() bool { return p.Snapshot().Stages[0].Queue.InHand == 1 })
@@ -114,7 +115,7 @@ func TestShedCommandsAndThoseThatAStopLeavesAreDeadLetters(t *testing.T) {
 }
 
 func TestARetryIsCheckedLikeAnyCommand(t *testing.T) {
-	numbers := stage.New("numbers", fn(poison), stage.Overflow(stage.Reject))
+	numbers := stage.New("numbers", fn(poison), stage.Overflow(overflow.Reject))
 	all := stage.Func("all", func(_ context.Context, cmd any) behaviour.Outcome {
 		if cmd == nil {
 			panic("nil")
@@ -301,7 +302,7 @@ func BenchmarkShedding(b *testing.B) {
 		b.Run(fmt.Sprintf("keep=%d", keep), func(b *testing.B) {
 			gate := make(chan struct{})
 			s := stage.Func("s", func(context.Context, *int) behaviour.Outcome { <-gate; return behaviour.OK(nil) },
-				stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
+				stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.DropNewest))
 			p, err := pipeline.New("shed", s, quiet, pipeline.System(system()), pipeline.Control(policy.Fixed{}), pipeline.KeepLetters(letters.Options{Most: keep}))
 			if err != nil {
 				b.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -83,8 +84,8 @@ func TestALoopThatFansOutLosesNoCommand(t *testing.T) {
 	ways := map[string]func(context.Context, *tree, int) behaviour.Outcome{
 		"emitted": byEmit, "emitted and forwarded": byForward,
 	}
-	rules := map[string]stage.OverflowRule{
-		"wait": stage.Wait, "reject": stage.Reject, "drop newest": stage.DropNewest, "drop oldest": stage.DropOldest,
+	rules := map[string]overflow.Rule{
+		"wait": overflow.Wait, "reject": overflow.Reject, "drop newest": overflow.DropNewest, "drop oldest": overflow.DropOldest,
 	}
 	depth := 14
 	if fewer(2) < 2 {

@@ -24,6 +24,7 @@ import (
 	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -413,7 +414,7 @@ func TestTheCapacityOfAKeyHoldsWhereTheStageRuns(t *testing.T) {
 				<-open
 				return behaviour.OK(nil)
 			})
-		}, stage.Capacity(8), stage.KeyCapacity(1), stage.Overflow(stage.Reject))
+		}, stage.Capacity(8), stage.KeyCapacity(1), stage.Overflow(overflow.Reject))
 		front := stage.Sink("front", func(context.Context, int) error { return nil })
 		p, err := pipeline.New("test", quiet, front, keyed, pipeline.Assign("a", "front"), pipeline.Assign("b", "keyed"), pipeline.Entry(front, keyed),
 			pipeline.RunsHere(b.process(), process))

@@ -15,13 +15,14 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
 // sheds returns a pipeline of a stage that accepts one command, which waits, and sheds all others.
 func sheds(t *testing.T, parts ...pipeline.Part) (p *pipeline.Pipeline, shed func(n int), resume func()) {
 	t.Helper()
-	s := stage.Func("s", echo[int], stage.Capacity(1), stage.Overflow(stage.DropNewest))
+	s := stage.Func("s", echo[int], stage.Capacity(1), stage.Overflow(overflow.DropNewest))
 	p = bubble(t, append(parts, s)...)
 	require.NoError(t, p.Pause(s))
 	require.NoError(t, s.Submit(t.Context(), -1))

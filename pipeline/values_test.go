@@ -19,6 +19,7 @@ import (
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/supervisor"
 	"github.com/golda-dev/golda/window"
@@ -126,7 +127,7 @@ func TestNewRefusesEachValueThatWouldNotWork(t *testing.T) {
 // The options of each property are given once, whichever it is.
 func TestNoOptionOfAStageIsGivenTwice(t *testing.T) {
 	for name, o := range map[string]stage.Option{
-		"Workers": stage.Workers(1, 2), "Instances": stage.Instances(2), "Capacity": stage.Capacity(2), "Overflow": stage.Overflow(stage.Reject),
+		"Workers": stage.Workers(1, 2), "Instances": stage.Instances(2), "Capacity": stage.Capacity(2), "Overflow": stage.Overflow(overflow.Reject),
 		"Discipline": stage.Discipline(queue.LIFO{}), "Batch": stage.Batch(2), "Linger": stage.Linger(1), "Retry": stage.Retry(stage.RetryPolicy{Attempts: 2}),
 		"Restart": stage.Restart(stage.RestartPolicy{Limit: 3}), "Timeout": stage.Timeout(time.Minute), "TTL": stage.TTL(time.Minute),
 		"ExpiresAt": stage.ExpiresAt(func(int) time.Time { return time.Time{} }), "Rate": stage.Rate(1, time.Second, 1),

@@ -20,6 +20,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 )
 
 // tallies counts lines by key.
@@ -160,7 +161,7 @@ var keyedBy = map[string]struct {
 	"Route by key": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {
 		read := stage.Map("read", func(_ context.Context, line string) (string, error) { return line, nil }, opts...)
 		save := func(_ context.Context, line string) error { t.add(line); return nil }
-		return read.Stage, read.Route(stage.ByKey(hostOf), stage.Sink("left", save), stage.Sink("right", save))
+		return read.Stage, read.Route(route.ByKey(hostOf), stage.Sink("left", save), stage.Sink("right", save))
 	}, "the line has no host"},
 }
 

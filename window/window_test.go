@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 	"github.com/golda-dev/golda/window"
 )
 
@@ -675,7 +676,7 @@ func TestAWindowThatLeadsNowhereIsRefused(t *testing.T) {
 		require.EqualError(t, err, `stage "w": window: leads nowhere: name the stages for its results with To`, name)
 	}
 	of := window.By("w", key, b)
-	_, err := pipeline.New("test", of, of.Route(stage.RoundRobin[window.Window[string, []word]](), stage.Sink("s", func(context.Context, window.Window[string, []word]) error { return nil })))
+	_, err := pipeline.New("test", of, of.Route(route.RoundRobin[window.Window[string, []word]](), stage.Sink("s", func(context.Context, window.Window[string, []word]) error { return nil })))
 	require.NoError(t, err)
 	_, err = pipeline.New("test", window.By("w", key, b).To(nil))
 	require.EqualError(t, err, `stage "w": To: target 1 is nil`, "that is what to mend")

@@ -30,6 +30,7 @@ import (
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // promtool runs promtool, and returns its output. Without promtool the test is
@@ -423,7 +424,7 @@ func TestTheRulesReportARecordedOutageAndNothingElse(t *testing.T) {
 			name: "an overload",
 			outage: outage{
 				broken: func(context.Context, int) error { time.Sleep(3 * time.Second); return nil },
-				opts:   []stage.Option{stage.Overflow(stage.DropNewest)},
+				opts:   []stage.Option{stage.Overflow(overflow.DropNewest)},
 			},
 			late: []string{"GoldaBottleneck stage=save", "GoldaLettersDropped store=dead_letters", "GoldaOverload stage=save"},
 		},

@@ -22,7 +22,7 @@ const module = "github.com/golda-dev/golda"
 // budget is how many names each public package may export: types, functions, variables and constants, with each constant
 // of a group counted. Methods and fields are not counted.
 //
-// The budget of stage has 20 names for typed, keyed and ordered stages, flows of any behaviour, rates of keys, the retry budget and
+// The budget of stage has 12 names for typed, keyed and ordered stages, flows of any behaviour, rates of keys, the retry budget and
 // deadlines beyond the 60 of the stages that they are made of, that of pipeline 5 for feeds. Two names more in behaviour,
 // and two in stage, are for state that survives a crash; one in stage refuses a call that would never end, three are for guards,
 // and one is for options that later ones replace. One more in stage, one in pipeline and five in adapter/nats are for stages that run in several processes, and for calls of these; one more in
@@ -31,11 +31,13 @@ const module = "github.com/golda-dev/golda"
 // and four more, and two in adapter/dashboard, are for the processes of a fleet.
 const budget = `
 behaviour        32
-stage            83
+stage            75
 stage/queue      18
 stage/headers    7
 stage/reason     16
-stage/stats      6
+stage/stats      7
+stage/overflow   5
+stage/route      2
 worker           14
 pipeline         40
 pipeline/letters 8

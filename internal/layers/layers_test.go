@@ -35,8 +35,10 @@ internal/steer:      controller internal/histogram internal/ring
 controller/leda:    controller
 stage/queue:        internal/ring
 stage/reason:
-stage/stats:        internal/histogram stage/reason
+stage/overflow:
+stage/route:
 coordination/guard:
+stage/stats:        coordination/guard internal/histogram stage/reason
 internal/requests:   coordination/guard
 internal/transaction: coordination/guard internal/requests
 internal/rules:      coordination/guard
@@ -98,7 +100,7 @@ internal/control:   controller stage/queue
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
-stage:              behaviour coordination/guard stage/queue stage/reason stage/stats worker
+stage:              behaviour coordination/guard stage/overflow stage/queue stage/reason stage/stats worker
                     internal/actor internal/backoff internal/command internal/crash internal/engine internal/gate internal/handling internal/line internal/link internal/part internal/plain internal/inbox
                     internal/rate internal/states internal/version
 

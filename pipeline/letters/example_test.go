@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // A command that crashes its handler stays in quarantine until a person has inspected it. Then it is retried, perhaps after
@@ -82,7 +83,7 @@ func ExampleStore_Groups() {
 // Dead letters may be exported before the program ends.
 func ExampleStore_Export() {
 	s := stage.Func("s", func(_ context.Context, name string) behaviour.Outcome { return behaviour.OK(name) },
-		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
+		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.DropNewest))
 	p, err := pipeline.New("example", s, pipeline.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		fmt.Println(err)

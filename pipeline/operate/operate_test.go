@@ -20,6 +20,7 @@ import (
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/pipeline/operate"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -149,7 +150,7 @@ func TestARateIsHeldAtAStageAndAtTheEntry(t *testing.T) {
 	for _, at := range []string{"work", ""} {
 		t.Run("at "+at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				work := works("work", stage.Overflow(stage.Reject), stage.Workers(8, 8))
+				work := works("work", stage.Overflow(overflow.Reject), stage.Workers(8, 8))
 				p, op := started(t, work, pipeline.Control(insists{workers: 8, capacity: 500, rate: controller.Rate{PerSecond: 1e6, Burst: 1000}}))
 				time.Sleep(time.Second)
 				accepted := func() (n int) {

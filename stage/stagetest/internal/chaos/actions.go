@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
 )
 
@@ -187,9 +188,9 @@ func (r *run) rewire(s *site, rnd *rand.Rand) bool {
 	for i, n := range to {
 		to[i] = s.Next[n]
 	}
-	by := stage.RoundRobin[command]()
+	by := route.RoundRobin[command]()
 	if rnd.IntN(2) == 0 {
-		by = stage.ByKey(keyOf)
+		by = route.ByKey(keyOf)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
