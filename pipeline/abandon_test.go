@@ -18,7 +18,9 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // blocking are kinds of stages whose handlers block.
@@ -69,7 +71,7 @@ func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.P
 	require.EqualValues(t, 4, before.Replied+before.DeadLettered)
 	require.EqualValues(t, 1, before.Stages[0].Counts.Stuck)
 	require.Equal(t, 1, before.Stages[0].Workers.Abandoned)
-	require.Len(t, p.DeadLetters().List(pipeline.LetterFilter{}), int(before.DeadLettered))
+	require.Len(t, p.DeadLetters().List(letters.Filter{}), int(before.DeadLettered))
 	for i, ticket := range tickets {
 		if _, err := ticket.Wait(soon(t)); i > 0 {
 			require.ErrorIs(t, err, stage.ErrStopped)
@@ -127,7 +129,7 @@ func TestCommandsForwardedBeforeAHandlerHangsEndToo(t *testing.T) {
 					if len(script) > 4 {
 						opts = append(opts, stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: time.Hour}))
 					}
-					var letters sync.Map
+					var list sync.Map
 					let := make(chan struct{})
 					next, other := stage.Func("next", echo[string], stage.Capacity(1)), stage.Func("other", echo[string])
 					s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome {
@@ -135,7 +137,7 @@ func TestCommandsForwardedBeforeAHandlerHangsEndToo(t *testing.T) {
 					}, opts...)
 					p := bubble(t, s, next, other, way, pipeline.DeadLetters(func(l stage.DeadLetter) {
 						key := fmt.Sprint(l.Stage, l.Command)
-						_, twice := letters.LoadOrStore(key, true)
+						_, twice := list.LoadOrStore(key, true)
 						require.False(t, twice, key)
 					}))
 					require.NoError(t, p.Pause(next))
@@ -209,7 +211,7 @@ func TestEmittedCommandsNeverOutliveACommandThatEndsWhereItEmittedThem(t *testin
 					synctest.Wait()
 					atRest(t, p)
 					ended := map[string]bool{}
-					for _, l := range p.DeadLetters().List(pipeline.LetterFilter{}) {
+					for _, l := range p.DeadLetters().List(letters.Filter{}) {
 						ended[fmt.Sprint(l.Stage, " ", l.Command)] = true
 					}
 					for n, act := range script {
@@ -366,7 +368,7 @@ func (w *squall) stages(dice *rand.Rand) (parts []pipeline.Part, entry *stage.St
 		most := 1 + dice.IntN(3)
 		opts := []stage.Option{
 			stage.Workers(most, most), stage.Batch([]int{1, 4, 64}[dice.IntN(3)]), stage.Capacity([]int{2, 16, 1000}[dice.IntN(3)]),
-			stage.Overflow([]stage.OverflowRule{stage.Wait, stage.Wait, stage.Wait, stage.Reject, stage.DropOldest}[dice.IntN(5)]),
+			stage.Overflow([]overflow.Rule{overflow.Wait, overflow.Wait, overflow.Wait, overflow.Reject, overflow.DropOldest}[dice.IntN(5)]),
 		}
 		if dice.IntN(3) == 0 {
 			opts = append(opts, stage.Timeout([]time.Duration{time.Hour, time.Millisecond}[dice.IntN(2)]), stage.Grace(0))

@@ -17,7 +17,9 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -194,7 +196,9 @@ func (a *absurd) options() (parts []pipeline.Part) {
 			}
 			return pipeline.DeadLetters(func(stage.DeadLetter) {})
 		},
-		func() pipeline.Part { return pipeline.KeepLetters(a.number("letters", 0, 1, 100)) },
+		func() pipeline.Part {
+			return pipeline.KeepLetters(letters.Options{Most: a.number("letters", -1, 1, 100)})
+		},
 		func() pipeline.Part { return pipeline.Supervise(supervisor.Strategy(a.number("strategy", 0, 1, 2))) },
 		func() pipeline.Part { return pipeline.Intensity(a.number("restarts", 0, 1), a.span("within")) },
 		func() pipeline.Part {
@@ -269,7 +273,7 @@ func (a *absurd) stage(i int) *stage.Stage[int] {
 		func() stage.Option { return stage.Instances(a.number("instances", 1, 2)) },
 		func() stage.Option { return stage.Capacity(a.number("capacity", 1, 2, 100)) },
 		func() stage.Option { return stage.Batch(a.number("batch", 1, 2, 100)) },
-		func() stage.Option { return stage.Overflow(stage.OverflowRule(a.number("overflow", 0, 1, 2, 3))) },
+		func() stage.Option { return stage.Overflow(overflow.Rule(a.number("overflow", 0, 1, 2, 3))) },
 		func() stage.Option { return stage.Linger(a.span("linger")) },
 		func() stage.Option { return stage.Timeout(a.long("timeout")) },
 		func() stage.Option {

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/stage"
 )
 
-// broker keeps what processes send to one another, in memory. It follows the promises of pipeline.Line.
+// broker keeps what processes send to one another, in memory. It follows the promises of remote.Line.
 type broker struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed at each change
@@ -80,7 +80,7 @@ func (l *brokerLine) backLocked(m *brokerMessage) {
 	l.waiting = append(l.waiting, m)
 }
 
-func (p *brokerProcess) Line(name string, _ reflect.Type, key func(any) uint64) (pipeline.Line, error) {
+func (p *brokerProcess) Line(name string, _ reflect.Type, key func(any) uint64) (remote.Line, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lines[name] == nil {

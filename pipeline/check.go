@@ -99,6 +99,8 @@ func (p *plan) place(name string, x Part) {
 			return
 		}
 		x(&p.set)
+	case letterType:
+		p.place(name, withType(x.LetterType(part.Seal{})))
 	case part.Defaults:
 		p.set.defaults = true
 		p.place(name, joined(x))
@@ -309,14 +311,14 @@ func (p *plan) checkOptions() {
 	if p.set.inFlight < 1 {
 		p.faultf("MaxInFlight", "%d must be at least 1", p.set.inFlight)
 	}
-	switch n := p.set.keep.Letters; {
-	case n == 0 && p.set.home != "":
-		p.faultf("KeepLetters", "0 keeps no letters, and KeepLettersIn is to keep them")
-	case n < 0 && n != unset:
-		p.faultf("KeepLetters", "%d must not be negative", n)
+	switch keep := p.set.keep; {
+	case keep.Most == -1 && keep.Dir != "":
+		p.faultf("KeepLetters", "Most: -1 keeps no letters, and Dir: %q is to keep them", keep.Dir)
+	case keep.Most < -1:
+		p.faultf("KeepLetters", "Most: %d must be -1, for none, or more", keep.Most)
 	}
-	if p.set.keep.Bytes < 0 {
-		p.faultf("KeepLetterBytes", "%d must not be negative", p.set.keep.Bytes)
+	if p.set.keep.Bytes < -1 {
+		p.faultf("KeepLetters", "Bytes: %d must be -1, for none, or more", p.set.keep.Bytes)
 	}
 }
 
@@ -792,12 +794,12 @@ func (p *plan) standsFor(f *fed) func(feed.Bound) string {
 
 // checkLetters checks that the commands of all stages can be kept in files.
 func (p *plan) checkLetters() {
-	if p.set.home == "" {
+	if p.set.keep.Dir == "" {
 		return
 	}
 	for _, c := range p.stages {
 		if _, err := p.set.codecFor(c); err != nil {
-			p.faultf(stageName(c), "KeepLettersIn cannot keep its commands: %v; change the type, or give it a codec with pipeline.LetterCodec", err)
+			p.faultf(stageName(c), "KeepLetters cannot keep its commands in a directory: %v; change the type, or say how it is written with a letters.Type", err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/supervisor"
@@ -95,7 +96,7 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"a wrong policy":           {with(pipeline.Control(wrong{})), []string{"Control: no"}},
 		"two policies apart":       {with(pipeline.Control(policy.Fixed{}), pipeline.Control(policy.SEDA{})), []string{"Control: is given 2 times; give all policies to one Control"}},
 		"two bounds":               {with(pipeline.MaxInFlight(2), pipeline.Subgraph(pipeline.MaxInFlight(1))), []string{"MaxInFlight: is given twice"}},
-		"two numbers of letters":   {with(pipeline.KeepLetters(2), pipeline.KeepLetters(2)), []string{"KeepLetters: is given twice"}},
+		"two numbers of letters":   {with(pipeline.KeepLetters(letters.Options{Most: 2}), pipeline.KeepLetters(letters.Options{Bytes: 2})), []string{"KeepLetters: is given twice"}},
 		"two drain timeouts":       {with(pipeline.DrainTimeout(2), pipeline.DrainTimeout(2)), []string{"DrainTimeout: is given twice"}},
 		"two graces":               {with(pipeline.Grace(2), pipeline.Grace(2)), []string{"Grace: is given twice"}},
 		"two strategies":           {with(pipeline.Supervise(0), pipeline.Supervise(0)), []string{"Supervise: is given twice"}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -33,7 +34,7 @@ func TestCoDelAnswersSoonWhatItAnswersAndKeepsALetterOfTheRest(t *testing.T) {
 			}
 			return nil
 		}, stage.Workers(1, 1), stage.Capacity(1024))
-		p := bubble(t, s, pipeline.Control(policy.Fixed{}, policy.CoDel{}), pipeline.KeepLetters(10_000))
+		p := bubble(t, s, pipeline.Control(policy.Fixed{}, policy.CoDel{}), pipeline.KeepLetters(letters.Options{Most: 10_000}))
 		known = time.Now().Add(time.Second)
 		all := 0
 		send := func(n, rate int) {
@@ -53,7 +54,7 @@ func TestCoDelAnswersSoonWhatItAnswersAndKeepsALetterOfTheRest(t *testing.T) {
 		require.Equal(t, "fifo", noted(t, p, "discipline").After)
 		require.Equal(t, time.Duration(0), noted(t, p, "sojourn").After)
 
-		dropped := p.DeadLetters().List(pipeline.LetterFilter{Reason: reason.Expired})
+		dropped := p.DeadLetters().List(letters.Filter{Reason: reason.Expired})
 		require.Len(t, dropped, int(snapshot.Stages[0].Reasons.Shed[reason.Expired]))
 		numbers := slices.Clone(answered)
 		for _, l := range dropped {

@@ -19,6 +19,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -121,7 +122,7 @@ func TestACyclicPanicValueIsPrintedWithoutRecursion(t *testing.T) {
 		}}))
 	_, err := stage.Call[int](soon(t), s, 1)
 	require.ErrorContains(t, err, "map[me:")
-	require.Contains(t, fmt.Sprint(p.Quarantine().List(pipeline.LetterFilter{})[0].Err), "map[me:")
+	require.Contains(t, fmt.Sprint(p.Quarantine().List(letters.Filter{})[0].Err), "map[me:")
 	<-asked
 	<-asked
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -81,10 +82,10 @@ func TestACommandWhoseDeadlineHasPassedIsNotHandled(t *testing.T) {
 				require.NoError(t, sleep.Submit(t.Context(), 3)) //nolint:contextcheck // it has no deadline
 				sleepFor(time.Hour)
 				assert.Equal(t, []time.Duration{50 * time.Second, 2, 50 * time.Second, 3}, handled)
-				letters := p.DeadLetters().List(pipeline.LetterFilter{})
-				require.Len(t, letters, 1)
-				assert.Equal(t, reason.Expired, letters[0].Reason)
-				assert.ErrorIs(t, letters[0].Err, stage.ErrExpired)
+				list := p.DeadLetters().List(letters.Filter{})
+				require.Len(t, list, 1)
+				assert.Equal(t, reason.Expired, list[0].Reason)
+				assert.ErrorIs(t, list[0].Err, stage.ErrExpired)
 			})
 		})
 	}

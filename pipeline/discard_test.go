@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -44,7 +45,7 @@ func TestStagesUnderSEDACruzDiscardBeyond100(t *testing.T) {
 		end(t, p)
 	})
 	bubbled(t, func(t *testing.T) {
-		s := newLock("s", stage.Workers(2, 2), stage.Batch(1), stage.Capacity(100), stage.Overflow(stage.DropNewest))
+		s := newLock("s", stage.Workers(2, 2), stage.Batch(1), stage.Capacity(100), stage.Overflow(overflow.DropNewest))
 		first := stage.New("first", fn(func(_ context.Context, cmd int) behaviour.Outcome { return behaviour.Forward(s, cmd) }), stage.Workers(1, 1))
 		p := bubble(t, first, s, pipeline.Control(policy.SEDA{Preset: policy.Cruz}))
 		synctest.Wait()

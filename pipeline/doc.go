@@ -85,7 +85,7 @@
 //
 // # Several processes
 //
-// With [RunsHere] a process runs only what [Assign] gives it, and a [Carrier]
+// With [RunsHere] a process runs only what [Assign] gives it, and a [remote.Carrier]
 // takes the commands for the other stages to the processes that run them.
 // Without it one process runs all stages. Behaviours do not know where they
 // run: location is in the parts that New is given.

@@ -21,6 +21,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // bunches are ways to run stages: each with its own workers, or all with shared ones.
@@ -89,9 +90,9 @@ func TestADrainedStageIsEmptyAndHoldsBackTheStagesBeforeIt(t *testing.T) {
 }
 
 func TestAStageThatShedsHoldsBackInsteadWhileItIsDrained(t *testing.T) {
-	for name, overflow := range map[string]stage.OverflowRule{"reject": stage.Reject, "drop newest": stage.DropNewest, "drop oldest": stage.DropOldest} {
+	for name, rule := range map[string]overflow.Rule{"reject": overflow.Reject, "drop newest": overflow.DropNewest, "drop oldest": overflow.DropOldest} {
 		t.Run(name, func(t *testing.T) {
-			last := stage.Func("last", echo[int], stage.Overflow(overflow), stage.Capacity(100))
+			last := stage.Func("last", echo[int], stage.Overflow(rule), stage.Capacity(100))
 			first := stage.Func("first", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(last, n) })
 			p := run(t, first, last)
 			require.NoError(t, first.Submit(t.Context(), 0)) // so that the edge is known

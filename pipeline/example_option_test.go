@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -54,8 +55,7 @@ func ExampleFailures() {
 		return nil
 	})
 	p, err := pipeline.New("mail", send, pipeline.Feed("outbox", send, source.Slice([]string{"to ann", "to the moon"})),
-		pipeline.KeepLetters(10),
-		pipeline.KeepLetterBytes(1<<20),
+		pipeline.KeepLetters(letters.Options{Most: 10, Bytes: 1 << 20}),
 		pipeline.ShowCommands(), // for the log
 		pipeline.Failures(func(l stage.DeadLetter) { fmt.Println(l.Stage, l.Command, l.Err) }))
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -90,10 +91,10 @@ func TestACommandThatFailsWithoutACallerLeavesALetter(t *testing.T) {
 			require.NoError(t, p.Drain(soon(t)))
 			snap := p.Snapshot()
 			require.EqualValues(t, 20, snap.Failed)
-			letters := p.Failures().List(pipeline.LetterFilter{Stage: "page"})
-			require.Len(t, letters, 20)
+			list := p.Failures().List(letters.Filter{Stage: "page"})
+			require.Len(t, list, 20)
 			seen := map[int]bool{}
-			for _, l := range letters {
+			for _, l := range list {
 				f := l.Command.(*fetch)
 				require.False(t, seen[f.Page])
 				seen[f.Page] = true
@@ -125,11 +126,11 @@ func TestAFailureLeavesALetterUnlessItsCallerHasTheCommandAndTheError(t *testing
 		_, err := stage.Call[int](soon(t), called, i)
 		require.ErrorIs(t, err, errNo)
 	}
-	letters := p.Failures().List(pipeline.LetterFilter{})
-	require.Len(t, letters, 1, "before the caller has the error")
-	require.Equal(t, "retried", letters[0].Stage, "it had all its attempts")
-	require.Equal(t, 3, letters[0].Attempts)
-	require.Empty(t, letters[0].EmittedBy)
+	list := p.Failures().List(letters.Filter{})
+	require.Len(t, list, 1, "before the caller has the error")
+	require.Equal(t, "retried", list[0].Stage, "it had all its attempts")
+	require.Equal(t, 3, list[0].Attempts)
+	require.Empty(t, list[0].EmittedBy)
 }
 
 func TestACommandWhoseCallerHasGivenUpLeavesNoLetter(t *testing.T) {
@@ -169,7 +170,7 @@ func TestAFailureMayBeRetriedFixedAndExported(t *testing.T) {
 	require.Equal(t, 5, strings.Count(out.String(), `"reason":"error"`))
 	require.Contains(t, out.String(), `"command":{"Page":1,"Token":""}`)
 	require.Contains(t, out.String(), `"emitted_by":"site"`)
-	for _, l := range failures.List(pipeline.LetterFilter{}) {
+	for _, l := range failures.List(letters.Filter{}) {
 		if l.Command.(*fetch).Page == 1 {
 			require.NoError(t, failures.Retry(soon(t), l.ID))
 			continue
@@ -177,11 +178,11 @@ func TestAFailureMayBeRetriedFixedAndExported(t *testing.T) {
 		require.NoError(t, failures.RetryAs(soon(t), l.ID, &fetch{Page: 2}))
 	}
 	require.NoError(t, p.Drain(soon(t)))
-	letters := failures.List(pipeline.LetterFilter{})
-	require.Len(t, letters, 1, "the one that was not fixed has failed again")
-	require.Equal(t, 1, letters[0].Command.(*fetch).Page)
-	require.EqualValues(t, 6, letters[0].Seen)
-	require.True(t, failures.Drop(letters[0].ID))
+	list := failures.List(letters.Filter{})
+	require.Len(t, list, 1, "the one that was not fixed has failed again")
+	require.Equal(t, 1, list[0].Command.(*fetch).Page)
+	require.EqualValues(t, 6, list[0].Seen)
+	require.True(t, failures.Drop(list[0].ID))
 	require.Zero(t, failures.Len())
 }
 

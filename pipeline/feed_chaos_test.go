@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 )
@@ -73,7 +74,7 @@ func (w *feedWorld) process(t *testing.T, capacity int, while time.Duration, har
 		stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: 3 * time.Millisecond}))
 	first := stage.Map("first", func(_ context.Context, n int) (int, error) { time.Sleep(time.Millisecond); return n, nil },
 		stage.Capacity(capacity))
-	p, err := pipeline.New("p", quiet, first.To(last), pipeline.KeepLetters(10*w.n+1), pipeline.DrainTimeout(time.Hour),
+	p, err := pipeline.New("p", quiet, first.To(last), pipeline.KeepLetters(letters.Options{Most: 10*w.n + 1}), pipeline.DrainTimeout(time.Hour),
 		pipeline.Feed("numbers", first, source.Checkpoint(w.source(), w.kept, func(_ context.Context, at int64) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()

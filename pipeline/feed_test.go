@@ -19,8 +19,10 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -229,7 +231,7 @@ func TestAFeedWaitsWhileItsStageRefusesCommands(t *testing.T) {
 	t.Run("a stage that rejects when it is full", func(t *testing.T) {
 		var got tally
 		s := stage.Sink("s", func(_ context.Context, n int) error { time.Sleep(time.Millisecond); got.add(n); return nil },
-			stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(stage.Reject))
+			stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(overflow.Reject))
 		p := newPipeline(t, pipeline.Feed("numbers", s, below(50)))
 		require.NoError(t, p.Run(soon(t)))
 		got.onceEach(t, 50)
@@ -507,7 +509,7 @@ func TestHandlersSeeTheValuesOfTheStartThroughAFeed(t *testing.T) {
 		require.NoError(t, p.Run(ctx))
 		cancel()
 		require.Equal(t, "there", <-got)
-		require.Empty(t, p.Failures().List(pipeline.LetterFilter{}))
+		require.Empty(t, p.Failures().List(letters.Filter{}))
 	}
 }
 
@@ -653,7 +655,7 @@ func TestACheckpointIsBehindTheFirstCommandThatHasNotEnded(t *testing.T) {
 	require.NoError(t, <-ran)
 	require.EqualValues(t, 5, kept.last(), "the last checkpoint is saved before Run returns")
 	require.True(t, slices.IsSorted(kept.all))
-	failed := p.Failures().List(pipeline.LetterFilter{})
+	failed := p.Failures().List(letters.Filter{})
 	require.Len(t, failed, 1, "the failure of a command that only its checkpoint waits for leaves a letter")
 	require.Equal(t, 3, failed[0].Command)
 	require.Equal(t, reason.Error, failed[0].Reason)

@@ -20,6 +20,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -39,16 +40,16 @@ func gated(t *testing.T, opts ...stage.Option) (s *stage.Stage[int], held, letGo
 
 func TestAFullStageFollowsItsOverflowRule(t *testing.T) {
 	rows := map[string]struct {
-		rule     stage.OverflowRule
+		rule     overflow.Rule
 		refused  error           // of Submit, for the fourth command
 		ends     map[int]error   // of the tickets of the first three commands
 		reasons  []reason.Reason // of dead letters
 		answered uint64          // commands that are shed without a letter
 		accepted uint64
 	}{
-		"reject refuses the new command":       {stage.Reject, stage.ErrFull, nil, nil, 0, 3},
-		"drop newest sheds the new command":    {stage.DropNewest, nil, nil, []reason.Reason{reason.Newest}, 0, 4},
-		"drop oldest sheds the oldest command": {stage.DropOldest, nil, map[int]error{1: stage.ErrShed}, nil, 1, 4},
+		"reject refuses the new command":       {overflow.Reject, stage.ErrFull, nil, nil, 0, 3},
+		"drop newest sheds the new command":    {overflow.DropNewest, nil, nil, []reason.Reason{reason.Newest}, 0, 4},
+		"drop oldest sheds the oldest command": {overflow.DropOldest, nil, map[int]error{1: stage.ErrShed}, nil, 1, 4},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -116,7 +117,7 @@ func TestAfterAHardStopAWorkerStartsNoFurtherCommandOfItsBatch(t *testing.T) {
 				sum := p.Snapshot()
 				require.EqualValues(t, 4-kind.done, sum.DeadLettered)
 				require.EqualValues(t, 4-kind.done, sum.Stages[0].Counts.DeadLettered)
-				require.Len(t, p.DeadLetters().List(pipeline.LetterFilter{}), 4-kind.done)
+				require.Len(t, p.DeadLetters().List(letters.Filter{}), 4-kind.done)
 				atRest(t, p)
 			})
 		})

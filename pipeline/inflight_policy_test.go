@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // A shop bears 400 orders a second and gets 200, then ten times what it bears for ten seconds, then 200 again. The laws learn of it at their
@@ -40,7 +41,7 @@ func TestInFlightHelpsLawsThatLearnAtTheirTicks(t *testing.T) {
 				check := stage.Func("check", func(_ context.Context, at time.Time) behaviour.Outcome {
 					time.Sleep(20 * time.Millisecond)
 					return behaviour.Forward(pack, at)
-				}, stage.Workers(8, 8), stage.Out(pack), stage.Overflow(stage.Reject))
+				}, stage.Workers(8, 8), stage.Out(pack), stage.Overflow(overflow.Reject))
 				p := bubble(t, check, pack, pipeline.Control(law, policy.InFlight{Within: 300 * time.Millisecond, Interval: tick}))
 				admitted := 0
 				send := func(rate int, length time.Duration) (done int) {

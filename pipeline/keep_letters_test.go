@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -43,7 +44,7 @@ func TestLettersSurviveARestartBehindACheckpointThatHasPassedThem(t *testing.T) 
 		for i := range hooks {
 			hooks[i] = &hook{i, []byte(fmt.Sprint("body ", i))}
 		}
-		return start(t, pipeline.KeepLettersIn(dir), pipeline.Feed("hooks", post, source.Checkpoint(source.Slice(hooks), position.Load(),
+		return start(t, pipeline.KeepLetters(letters.Options{Dir: dir}), pipeline.Feed("hooks", post, source.Checkpoint(source.Slice(hooks), position.Load(),
 			func(_ context.Context, at int64) error { position.Store(at); return nil })))
 	}
 	p := open()
@@ -52,17 +53,17 @@ func TestLettersSurviveARestartBehindACheckpointThatHasPassedThem(t *testing.T) 
 	require.EqualValues(t, 20, position.Load())
 
 	p = open()
-	letters := p.Failures().List(pipeline.LetterFilter{OldestFirst: true})
-	require.Len(t, letters, 20)
-	require.Equal(t, "post", letters[0].Stage)
-	require.Equal(t, reason.Error, letters[0].Reason)
-	require.EqualValues(t, 20, letters[0].Seen)
-	require.ErrorContains(t, letters[0].Err, "hook ")
-	require.False(t, letters[0].At.IsZero())
+	list := p.Failures().List(letters.Filter{OldestFirst: true})
+	require.Len(t, list, 20)
+	require.Equal(t, "post", list[0].Stage)
+	require.Equal(t, reason.Error, list[0].Reason)
+	require.EqualValues(t, 20, list[0].Seen)
+	require.ErrorContains(t, list[0].Err, "hook ")
+	require.False(t, list[0].At.IsZero())
 	require.Len(t, p.Failures().Groups(), 1)
 	up.Store(true)
-	require.True(t, p.Failures().Drop(letters[0].ID))
-	n, err := p.Failures().RetryAll(context.Background(), pipeline.LetterFilter{})
+	require.True(t, p.Failures().Drop(list[0].ID))
+	n, err := p.Failures().RetryAll(context.Background(), letters.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, 19, n)
 	require.NoError(t, p.Stop(soon(t)))
@@ -84,7 +85,7 @@ func TestCommandsThatAHardStopEndsBehindACheckpointAreNoLettersOfTheNextProcess(
 		return context.Cause(ctx)
 	}, stage.Workers(2, 2))
 	feed := source.Checkpoint(source.Slice(make([]int, 50)), 0, func(_ context.Context, at int64) error { position.Store(at); return nil })
-	p := start(t, pipeline.KeepLettersIn(dir), pipeline.Feed("feed", s, feed))
+	p := start(t, pipeline.KeepLetters(letters.Options{Dir: dir}), pipeline.Feed("feed", s, feed))
 	<-begun
 	<-begun
 	ended, stop := context.WithCancel(context.Background())
@@ -93,7 +94,7 @@ func TestCommandsThatAHardStopEndsBehindACheckpointAreNoLettersOfTheNextProcess(
 	require.Zero(t, position.Load())
 	require.Positive(t, p.DeadLetters().Len(), "the letters are there until the process ends")
 
-	p = start(t, pipeline.KeepLettersIn(dir), stage.Sink("s", func(context.Context, int) error { return nil }))
+	p = start(t, pipeline.KeepLetters(letters.Options{Dir: dir}), stage.Sink("s", func(context.Context, int) error { return nil }))
 	require.Zero(t, p.DeadLetters().Len())
 	require.Zero(t, p.Failures().Len())
 	require.NoError(t, p.Stop(soon(t)))
@@ -104,27 +105,27 @@ type webhook struct{ url string }
 
 func TestCommandsThatJSONDoesNotKeepNeedACodec(t *testing.T) {
 	post := stage.Sink("post", func(context.Context, webhook) error { return errNo })
-	_, err := pipeline.New("test", post, pipeline.KeepLettersIn(t.TempDir()))
+	_, err := pipeline.New("test", post, pipeline.KeepLetters(letters.Options{Dir: t.TempDir()}))
 	require.ErrorContains(t, err, `stage "post"`)
 	require.ErrorContains(t, err, "pipeline_test.webhook.url is unexported")
-	require.ErrorContains(t, err, "pipeline.LetterCodec")
+	require.ErrorContains(t, err, "letters.Type")
 
 	dir := t.TempDir()
-	codec := pipeline.LetterCodec(func(w webhook) ([]byte, error) {
+	codec := letters.Type[webhook]{Encode: func(w webhook) ([]byte, error) {
 		if w.url == "bad" {
 			panic("no URL")
 		}
 		return []byte(w.url), nil
-	}, func(b []byte) (webhook, error) { return webhook{string(b)}, nil })
+	}, Decode: func(b []byte) (webhook, error) { return webhook{string(b)}, nil }}
 	for round := range 2 {
 		post = stage.Sink("post", func(context.Context, webhook) error { return errNo }, stage.Workers(1, 1))
-		p := start(t, post, pipeline.KeepLettersIn(dir), codec)
+		p := start(t, post, pipeline.KeepLetters(letters.Options{Dir: dir}), codec)
 		if round == 0 {
 			require.NoError(t, post.Submit(t.Context(), webhook{"good"}))
 			require.NoError(t, post.Submit(t.Context(), webhook{"bad"}))
 		}
 		require.NoError(t, p.Stop(soon(t)))
-		list := p.Failures().List(pipeline.LetterFilter{OldestFirst: true})
+		list := p.Failures().List(letters.Filter{OldestFirst: true})
 		require.Len(t, list, 2)
 		require.Equal(t, webhook{"good"}, list[0].Command)
 		if round == 1 {
@@ -138,12 +139,12 @@ func TestACommandThatJSONWouldChangeIsNotInTheFileOfALetter(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 2 {
 		post := stage.Sink("post", func(context.Context, string) error { return errNo })
-		p := start(t, post, pipeline.KeepLettersIn(dir))
+		p := start(t, post, pipeline.KeepLetters(letters.Options{Dir: dir}))
 		if round == 0 {
 			require.NoError(t, post.Submit(t.Context(), "caf\xe9"))
 		}
 		require.NoError(t, p.Stop(soon(t)))
-		list := p.Failures().List(pipeline.LetterFilter{})
+		list := p.Failures().List(letters.Filter{})
 		require.Len(t, list, 1)
 		var lines strings.Builder
 		require.NoError(t, p.Failures().Export(&lines))
@@ -160,17 +161,17 @@ func TestACommandThatJSONWouldChangeIsNotInTheFileOfALetter(t *testing.T) {
 
 func TestFaultsOfKeptLetters(t *testing.T) {
 	s := stage.Sink("s", func(context.Context, int) error { return nil })
-	_, err := pipeline.New("test", s, pipeline.KeepLettersIn(""))
-	require.ErrorContains(t, err, "KeepLettersIn: the directory has no name")
-	_, err = pipeline.New("test", s, pipeline.LetterCodec[int](nil, nil))
-	require.ErrorContains(t, err, "LetterCodec[int]: a function is nil")
+	_, err := pipeline.New("test", s, letters.Type[int]{Size: func(int) int { return 1 }, Encode: func(int) ([]byte, error) { return nil, nil }})
+	require.ErrorContains(t, err, "letters.Type[int]: Encode and Decode belong together, and one is nil")
+	_, err = pipeline.New("test", s, letters.Type[int]{Decode: func([]byte) (int, error) { return 0, nil }})
+	require.ErrorContains(t, err, "letters.Type[int]: Encode and Decode belong together, and one is nil")
 
-	_, err = pipeline.New("test", s, pipeline.KeepLetters(0), pipeline.KeepLettersIn(t.TempDir()))
-	require.ErrorContains(t, err, "KeepLetters: 0 keeps no letters")
+	_, err = pipeline.New("test", s, pipeline.KeepLetters(letters.Options{Most: -1, Dir: t.TempDir()}))
+	require.ErrorContains(t, err, "KeepLetters: Most: -1 keeps no letters")
 
 	dir := t.TempDir()
-	p := start(t, s, pipeline.KeepLettersIn(dir))
-	q, err := pipeline.New("other", stage.Sink("s", func(context.Context, int) error { return nil }), quiet, pipeline.KeepLettersIn(dir))
+	p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}))
+	q, err := pipeline.New("other", stage.Sink("s", func(context.Context, int) error { return nil }), quiet, pipeline.KeepLetters(letters.Options{Dir: dir}))
 	require.NoError(t, err)
 	_, err = q.Failures().Import(strings.NewReader(""))
 	require.NoError(t, err)
@@ -188,7 +189,7 @@ func TestACheckpointWaitsForTheLettersBeforeIt(t *testing.T) {
 	var saved atomic.Int64
 	began := make(chan struct{})
 	s := stage.Sink("s", func(context.Context, int) error { <-began; return errNo })
-	p := start(t, s, pipeline.KeepLettersIn(dir), pipeline.Feed("f", s, source.Checkpoint(source.Slice([]int{1}), 0,
+	p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}), pipeline.Feed("f", s, source.Checkpoint(source.Slice([]int{1}), 0,
 		func(context.Context, int64) error {
 			text, err := os.ReadFile(filepath.Join(dir, "failures"))
 			require.NoError(t, err)
@@ -208,7 +209,7 @@ func TestASourceThatHearsOfEndsKeepsItsOwnDeadLetters(t *testing.T) {
 	heard := make(chan error, 1)
 	for _, want := range []int{1, 0} {
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("no") })
-		p := start(t, s, pipeline.KeepLettersIn(dir))
+		p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}))
 		if want == 1 {
 			require.NoError(t, p.Add(t.Context(), pipeline.Feed("f", s, source.Ends(func(_ context.Context, submit func(int, func(error)) error) error {
 				return submit(1, func(err error) { heard <- err })

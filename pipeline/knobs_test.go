@@ -21,6 +21,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -822,7 +823,7 @@ func TestAStageThatRejectsRefusesAtItsLimit(t *testing.T) {
 	for name, scope := range scopes {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
-				s := newLock("s", stage.Workers(1, 1), stage.Overflow(stage.Reject))
+				s := newLock("s", stage.Workers(1, 1), stage.Overflow(overflow.Reject))
 				p := bubble(t, s, pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { controller.KnobLimit.Set(d, scope, 2, "test") })))
 				submit(t, s, 1, 2)
 				require.ErrorIs(t, s.Submit(t.Context(), 3), stage.ErrFull)

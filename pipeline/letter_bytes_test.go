@@ -10,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -43,14 +44,14 @@ func TestLettersOfLargeCommandsAreBoundedInMemory(t *testing.T) {
 		"by default": {make: func() any { return make([]byte, each) }},
 		"as the user says": {
 			make: func() any { return &upload{body: make([]byte, each)} },
-			parts: []pipeline.Part{pipeline.LetterSize(func(cmd any) int {
+			parts: []pipeline.Part{letters.Type[any]{Size: func(cmd any) int {
 				return cmd.(*upload).size()
-			})},
+			}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stage.Func("s", fail)
-			p := run(t, append(row.parts, s, pipeline.KeepLetters(many), pipeline.KeepLetterBytes(bound))...)
+			p := run(t, append(row.parts, s, pipeline.KeepLetters(letters.Options{Most: many, Bytes: bound}))...)
 			before := heapInUse()
 			for range many {
 				require.NoError(t, s.Submit(t.Context(), row.make()))
@@ -65,9 +66,9 @@ func TestLettersOfLargeCommandsAreBoundedInMemory(t *testing.T) {
 
 func TestBoundsOfLettersThatCannotBeAreRefused(t *testing.T) {
 	for want, part := range map[string]pipeline.Part{
-		"KeepLetterBytes: -1 must not be negative":      pipeline.KeepLetterBytes(-1),
-		"LetterSize[string]: the function is nil":       pipeline.LetterSize[string](nil),
-		"LetterSize[interface {}]: the function is nil": pipeline.LetterSize[any](nil),
+		"KeepLetters: Bytes: -2 must be -1, for none, or more": pipeline.KeepLetters(letters.Options{Bytes: -2}),
+		"letters.Type[string]: all functions are nil":          letters.Type[string]{},
+		"letters.Type[interface {}]: all functions are nil":    letters.Type[any]{},
 	} {
 		s := stage.Func("s", func(context.Context, any) behaviour.Outcome { return behaviour.OK(nil) })
 		_, err := pipeline.New("test", s, quiet, part)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 )
@@ -26,7 +27,7 @@ func TestCommandsOfFeedsThatAHardStopEndsAreNoLettersIfThePipelineHasACheckpoint
 			numbers[i] = i
 		}
 		return first, []pipeline.Part{
-			first.To(second), pipeline.KeepLettersIn(filepath.Join(dir, "letters")), pipeline.Grace(100 * time.Millisecond),
+			first.To(second), pipeline.KeepLetters(letters.Options{Dir: filepath.Join(dir, "letters")}), pipeline.Grace(100 * time.Millisecond),
 			pipeline.Checkpoint(filepath.Join(dir, "checkpoint"), time.Hour), pipeline.Feed("feed", first, source.Slice(numbers)),
 		}
 	}
@@ -48,10 +49,10 @@ func TestCommandsOfFeedsThatAHardStopEndsAreNoLettersIfThePipelineHasACheckpoint
 	p = start(t, all2...)
 	eventually(t, "the feed is exhausted", func() bool { return p.Snapshot().Feeds[0].State == "exhausted" })
 	require.Zero(t, p.Failures().Len())
-	letters := p.DeadLetters().List(pipeline.LetterFilter{})
-	require.Len(t, letters, 1)
-	require.Equal(t, own, letters[0].Command)
-	_, err := p.DeadLetters().RetryAll(t.Context(), pipeline.LetterFilter{})
+	list := p.DeadLetters().List(letters.Filter{})
+	require.Len(t, list, 1)
+	require.Equal(t, own, list[0].Command)
+	_, err := p.DeadLetters().RetryAll(t.Context(), letters.Filter{})
 	require.NoError(t, err)
 	require.NoError(t, p.Stop(soon(t)))
 	close(done)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -34,7 +35,7 @@ func TestAStopReportsLettersThatAreNotOnTheDisk(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	s := stage.Sink("s", func(context.Context, int) error { return errNo })
-	p := start(t, s, pipeline.KeepLettersIn(dir), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}), pipeline.Logger(slog.New(slog.DiscardHandler)))
 	readOnly(t, filepath.Join(dir, "failures"))
 	for i := range 3 {
 		require.NoError(t, s.Submit(t.Context(), i))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/window"
@@ -17,8 +18,8 @@ import (
 
 // kept returns the commands of all letters of a pipeline.
 func kept(p *pipeline.Pipeline) (commands []any) {
-	for _, of := range []*pipeline.Letters{p.Failures(), p.DeadLetters(), p.Quarantine()} {
-		for _, l := range of.List(pipeline.LetterFilter{}) {
+	for _, of := range []*letters.Store{p.Failures(), p.DeadLetters(), p.Quarantine()} {
+		for _, l := range of.List(letters.Filter{}) {
 			commands = append(commands, l.Command)
 		}
 	}
@@ -32,7 +33,7 @@ func untilStopped[C any](ctx context.Context, _ C) error {
 }
 
 func TestLettersThatAHardStopFindsInTheirRetryAreThereAgain(t *testing.T) {
-	const letters = 40
+	const many = 40
 	let := make(chan struct{})
 	defer close(let)
 	for name, handle := range map[string]func(context.Context, int) error{
@@ -42,20 +43,20 @@ func TestLettersThatAHardStopFindsInTheirRetryAreThereAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := stage.Sink("s", func(context.Context, int) error { return errNo })
-			p := start(t, s, pipeline.KeepLettersIn(dir))
-			for i := range letters {
+			p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}))
+			for i := range many {
 				require.NoError(t, s.Submit(t.Context(), i))
 			}
 			require.NoError(t, p.Stop(soon(t)))
 			s = stage.Sink("s", handle)
-			p = start(t, s, pipeline.KeepLettersIn(dir), pipeline.Grace(10*time.Millisecond))
-			n, err := p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{})
+			p = start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}), pipeline.Grace(10*time.Millisecond))
+			n, err := p.Failures().RetryAll(t.Context(), letters.Filter{})
 			require.NoError(t, err)
-			require.Equal(t, letters, n)
+			require.Equal(t, many, n)
 			require.Error(t, p.Stop(gone()))
 			s = stage.Sink("s", func(context.Context, int) error { return nil })
-			p = start(t, s, pipeline.KeepLettersIn(dir))
-			require.Len(t, kept(p), letters)
+			p = start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}))
+			require.Len(t, kept(p), many)
 			require.NoError(t, p.Stop(soon(t)))
 		})
 	}
@@ -86,7 +87,7 @@ func TestACommandThatIsNowhereElseIsInALetterWhateverElseIsInItsWindow(t *testin
 			<-ctx.Done()
 			return nil
 		}
-		parts := []pipeline.Part{pairs.To(slow), pipeline.KeepLettersIn(dir)}
+		parts := []pipeline.Part{pairs.To(slow), pipeline.KeepLetters(letters.Options{Dir: dir})}
 		if checkpoint {
 			parts = append(parts, pipeline.Feed("in", pairs, in), pipeline.Checkpoint(filepath.Join(dir, "checkpoint"), time.Hour))
 		} else {
@@ -142,7 +143,7 @@ func TestAWindowWhoseCommandsAllComeAgainIsInNoLetter(t *testing.T) {
 			open := func() (*pipeline.Pipeline, *stage.Stage[window.Window[string, []string]]) {
 				pairs := window.By("pairs", func(string) string { return "" }, window.Bounds[string]{Count: 2})
 				slow := stage.Sink("slow", untilStopped[window.Window[string, []string]], stage.Workers(1, 1))
-				parts := []pipeline.Part{pairs.To(slow), pipeline.KeepLettersIn(dir)}
+				parts := []pipeline.Part{pairs.To(slow), pipeline.KeepLetters(letters.Options{Dir: dir})}
 				in := source.Slice([]string{"one", "two"})
 				if checkpoint {
 					parts = append(parts, pipeline.Checkpoint(filepath.Join(dir, "checkpoint"), time.Hour))
@@ -169,7 +170,7 @@ func TestAWindowOfALetterIsThereAgainAfterAHardStopInItsRetry(t *testing.T) {
 		count := window.Aggregate("count", func(int) int { return 0 }, func(n, _ int) int { return n + 1 }, window.Bounds[int]{Count: 3})
 		add := stage.Sink("add", sink, stage.Workers(1, 1))
 		route := count.Route(func(window.Window[int, int], int) int { return way }, add)
-		return start(t, route, pipeline.KeepLettersIn(dir)), count, add.Stage
+		return start(t, route, pipeline.KeepLetters(letters.Options{Dir: dir})), count, add.Stage
 	}
 	p, count, _ := open(untilStopped[window.Window[int, int]], 7) // there is no such way
 	for i := range 3 {
@@ -178,15 +179,15 @@ func TestAWindowOfALetterIsThereAgainAfterAHardStopInItsRetry(t *testing.T) {
 	eventually(t, "a letter", func() bool { return len(kept(p)) == 1 })
 	require.NoError(t, p.Stop(soon(t)))
 	p, _, add := open(untilStopped[window.Window[int, int]], 0)
-	n, err := p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{})
+	n, err := p.Failures().RetryAll(t.Context(), letters.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	eventually(t, "the window is on its way", func() bool { return add.Snapshot().Counts.Accepted == 1 })
 	_ = p.Stop(gone())
 	sum := 0
 	p, _, add = open(func(_ context.Context, w window.Window[int, int]) error { sum += w.Value; return nil }, 0)
-	for _, of := range []*pipeline.Letters{p.Failures(), p.DeadLetters()} {
-		_, err = of.RetryAll(t.Context(), pipeline.LetterFilter{})
+	for _, of := range []*letters.Store{p.Failures(), p.DeadLetters()} {
+		_, err = of.RetryAll(t.Context(), letters.Filter{})
 		require.NoError(t, err)
 	}
 	require.NoError(t, p.Stop(soon(t)))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -52,7 +53,7 @@ func TestOfABatchOnlyTheCommandThatHangsIsMissingInTheNextProcess(t *testing.T) 
 				}
 				return nil
 			}, append(c.opts, stage.Workers(1, 1), stage.Capacity(2*all))...)
-			p := start(t, s, pipeline.KeepLettersIn(dir), pipeline.Grace(100*time.Millisecond))
+			p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}), pipeline.Grace(100*time.Millisecond))
 			for i := range all {
 				require.NoError(t, s.Submit(t.Context(), hook{ID: i}))
 			}
@@ -61,10 +62,10 @@ func TestOfABatchOnlyTheCommandThatHangsIsMissingInTheNextProcess(t *testing.T) 
 			stopNow(t, p)
 
 			s = stage.Sink("s", func(context.Context, hook) error { return nil })
-			p = start(t, s, pipeline.KeepLettersIn(dir))
+			p = start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}))
 			defer func() { require.NoError(t, p.Stop(soon(t))) }()
 			missing, there := 0, map[int]bool{}
-			for _, l := range p.DeadLetters().List(pipeline.LetterFilter{}) {
+			for _, l := range p.DeadLetters().List(letters.Filter{}) {
 				if l.Missing != nil {
 					missing++
 					require.ErrorContains(t, l.Err, stage.ErrStuck.Error())
@@ -106,15 +107,15 @@ func TestOfABatchThatAHandlerHasWholeAllCommandsAreMissing(t *testing.T) {
 	h := hangingBatch{make(chan int, 10), make(chan struct{})}
 	defer close(h.let)
 	s := stage.New("s", h, stage.Workers(1, 1))
-	p := start(t, s, pipeline.KeepLettersIn(dir), pipeline.Grace(100*time.Millisecond))
+	p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}), pipeline.Grace(100*time.Millisecond))
 	_, err := s.SubmitAll(t.Context(), 1, 2, 3, 4, 5)
 	require.NoError(t, err)
 	n := <-h.begun
 	stopNow(t, p)
-	p = start(t, stage.Sink("s", func(context.Context, int) error { return nil }), pipeline.KeepLettersIn(dir))
+	p = start(t, stage.Sink("s", func(context.Context, int) error { return nil }), pipeline.KeepLetters(letters.Options{Dir: dir}))
 	defer func() { require.NoError(t, p.Stop(soon(t))) }()
 	missing := 0
-	for _, l := range p.DeadLetters().List(pipeline.LetterFilter{}) {
+	for _, l := range p.DeadLetters().List(letters.Filter{}) {
 		if l.Missing != nil {
 			missing++
 		}
@@ -160,7 +161,7 @@ func TestACommandWhoseHandlerReturnsLateIsThereInTheNextProcess(t *testing.T) {
 				dir := t.TempDir()
 				let := make(chan struct{})
 				s := hung(let, stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond), stage.Retry(stage.RetryPolicy{Attempts: attempts}))
-				p := start(t, s, pipeline.KeepLettersIn(dir))
+				p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}))
 				submitted := 0
 				eventually(t, "the letter is there", func() bool {
 					if p.Failures().Len() == submitted { // the first, or the time limit of the one before was over before its handler was called
@@ -186,7 +187,7 @@ func TestACommandWhoseHandlerReturnsDuringAHardStopIsThereInTheNextProcess(t *te
 				dir := t.TempDir()
 				let := make(chan struct{})
 				s := hung(let, opts...)
-				p := start(t, s, pipeline.KeepLettersIn(dir), pipeline.Grace(50*time.Millisecond), pipeline.DeadLetters(func(stage.DeadLetter) {
+				p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}), pipeline.Grace(50*time.Millisecond), pipeline.DeadLetters(func(stage.DeadLetter) {
 					close(let)
 					eventually(t, "the handler has returned", func() bool { return s.Snapshot().Workers.Abandoned == 0 })
 				}))
@@ -200,12 +201,12 @@ func TestACommandWhoseHandlerReturnsDuringAHardStopIsThereInTheNextProcess(t *te
 }
 
 // letterOf returns the command of the one letter that the next process finds in a directory.
-func letterOf(t *testing.T, dir string, store func(*pipeline.Pipeline) *pipeline.Letters) hook {
+func letterOf(t *testing.T, dir string, store func(*pipeline.Pipeline) *letters.Store) hook {
 	t.Helper()
-	p := start(t, stage.Sink("s", func(context.Context, hook) error { return nil }), pipeline.KeepLettersIn(dir))
+	p := start(t, stage.Sink("s", func(context.Context, hook) error { return nil }), pipeline.KeepLetters(letters.Options{Dir: dir}))
 	defer func() { require.NoError(t, p.Stop(soon(t))) }()
-	letters := store(p).List(pipeline.LetterFilter{})
-	require.Len(t, letters, 1)
-	require.NoError(t, letters[0].Missing)
-	return letters[0].Command.(hook)
+	list := store(p).List(letters.Filter{})
+	require.Len(t, list, 1)
+	require.NoError(t, list[0].Missing)
+	return list[0].Command.(hook)
 }

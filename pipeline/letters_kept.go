@@ -8,126 +8,93 @@ import (
 	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/letters"
+	stores "github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// KeepLettersIn keeps the letters of the pipeline in a directory, so that they
-// outlive the process: [Pipeline.DeadLetters], [Pipeline.Quarantine] and
-// [Pipeline.Failures] have them again when the pipeline is started anew, until
-// they are retried or dropped, or evicted: each store keeps 16,384 letters and
-// 64 MiB of commands unless [KeepLetters] and [KeepLetterBytes] say otherwise,
-// and the log says when it has dropped some. Without the directory a stop logs
-// how many letters end with the process.
+// KeepLetters sets how many letters the stores [Pipeline.DeadLetters],
+// [Pipeline.Quarantine] and [Pipeline.Failures] keep, how much memory their
+// commands may take, and in which directory they outlive the process:
 //
-// A letter is written before the ticket of its command ends, and before a
-// checkpoint passes it. It survives the process, however that ends. A power cut
-// may cost the letters since the last checkpoint, which syncs the files; so
-// does a stop. A letter that cannot be written, since the disk is full, is
-// logged and stays in memory; it is written later, and until then no checkpoint
-// is saved. If it cannot be written before the stop ends, the error of the stop
-// says how many letters that are: see Unwritten of [StopError].
+//	pipeline.KeepLetters(letters.Options{Dir: "letters"})
 //
-// Commands are written as JSON, or as a [LetterCodec] says. [New] refuses a
-// stage whose commands JSON does not keep: commands with functions, channels,
-// interfaces, or unexported fields. The same is true of the windows of a
-// window.Aggregate, which its letters have. A command whose handler has not
-// returned is not read: its letter is written without it, and with it when the
-// handler returns. If that is not before the end of the stop, the letter comes
-// back without its command; see Missing of [Letter]. Of a batch that is the
-// command that the handler has not returned from, or the whole batch of a
-// [behaviour.Batcher]; the commands behind it come back whole, and so do the
-// commands before it whose ends were not counted yet: they were handled, and
-// the error says so. JSON would change a string that is not UTF-8: the letter
-// of a command with one comes back without it, too. After a restart the error
-// of a letter is a text, and its stack and fingerprint are unchanged. A letter
-// of a stage that is not there any more, or takes another type, stays, and can
-// be dropped.
-//
-// The directory is made if it is not there, readable for its owner only: it has
-// whole commands. [Pipeline.Start] opens it, and locks it until the pipeline
-// has stopped; its error names the directory and the file. Each pipeline needs
-// a directory of its own. The files are about as large as their letters, twice
-// that and 1 MiB at most, for each of the three stores. A record that a killed
-// process has not written whole is removed; a file that is damaged in the
-// middle is copied to a file with the ending .damaged, and the letters that can
-// be read are kept.
-//
-// Commands that a hard stop ends and that the next process has from a
-// checkpoint, one of [Checkpoint] or of source.Checkpoint, leave no letters in
-// the directory. Nor do commands of a source that keeps its own dead letters,
-// such as an inlet of adapter/nats or a topic of adapter/watermill.
-func KeepLettersIn(dir string) Part {
-	return once("KeepLettersIn", func(s *settings) {
-		if dir == "" {
-			s.flaw("KeepLettersIn", "the directory has no name")
-			return
+// By default each store keeps 1,024 letters and 64 MiB of commands, in memory.
+// A [letters.Type] beside it says how commands of one type are measured and
+// written.
+func KeepLetters(o letters.Options) Part {
+	return once("KeepLetters", func(s *settings) {
+		s.keep = o
+		if o.Dir != "" {
+			s.keep.Dir = filepath.Clean(o.Dir)
 		}
-		s.home = filepath.Clean(dir)
 	})
 }
 
-// LetterCodec says how commands of type C are encoded for [KeepLettersIn],
-// [Letters.Export] and [Letters.Import], in place of JSON. It holds for the
-// stages that take C, and for the windows of a window.Aggregate of that type.
-// Any number of goroutines call the functions at once; a panic counts as an
-// error.
-func LetterCodec[C any](encode func(C) ([]byte, error), decode func([]byte) (C, error)) Part {
-	of := reflect.TypeFor[C]()
-	name := fmt.Sprintf("LetterCodec[%v]", of)
+// letterType is a [letters.Type] of any type.
+type letterType interface {
+	LetterType(seal part.Seal) part.LetterType
+}
+
+// withType returns the option of how letters of commands of one type are
+// measured and written.
+func withType(t part.LetterType) Part {
+	name := fmt.Sprintf("letters.Type[%v]", t.Of)
 	return once(name, func(s *settings) {
-		if encode == nil || decode == nil {
-			s.flaw(name, "a function is nil")
+		switch {
+		case (t.Encode == nil) != (t.Decode == nil):
+			s.flaw(name, "Encode and Decode belong together, and one is nil")
+			return
+		case t.Size == nil && t.Encode == nil:
+			s.flaw(name, "all functions are nil")
 			return
 		}
-		if s.codecs == nil {
-			s.codecs = map[reflect.Type]letters.Codec{}
+		if s.types == nil {
+			s.types = map[reflect.Type]part.LetterType{}
 		}
-		s.codecs[of] = letters.Codec{
-			Type: of,
-			Encode: func(cmd any) ([]byte, error) {
-				c, _ := cmd.(C) // a nil command of an interface type is none
-				return encode(c)
-			},
-			Decode: func(data []byte) (any, error) { return decode(data) },
-		}
+		s.types[t.Of] = t
 	})
 }
 
 // bound returns how much each store keeps.
-func (s *settings) bound() letters.Bound {
-	bound := s.keep
-	switch {
-	case bound.Letters != unset:
-	case s.home != "":
-		bound.Letters = defaultLettersKept
-	default:
-		bound.Letters = defaultLetters
+func (s *settings) bound() stores.Bound {
+	most := defaultLetters
+	if s.keep.Dir != "" {
+		most = defaultLettersKept
 	}
-	return bound
+	return stores.Bound{Letters: orNone(s.keep.Most, most), Bytes: orNone(s.keep.Bytes, defaultLetterBytes)}
+}
+
+// orNone returns a bound of which 0 is the default, and less than 0 is none.
+func orNone[N int | int64](n, byDefault N) N {
+	if n == 0 {
+		return byDefault
+	}
+	return max(n, 0)
 }
 
 // codecFor returns the codec for the letters of a stage.
-func (s *settings) codecFor(c *engine.Core) (letters.Codec, error) {
+func (s *settings) codecFor(c *engine.Core) (stores.Codec, error) {
 	codec, err := s.codecOf(c.Spec().Type())
 	sums := c.Inbox().Config().Summer()
 	if err != nil || sums == nil {
 		return codec, err
 	}
 	if of := sums.SumType(); of != nil && of != c.Spec().Type() {
-		var other letters.Codec
+		var other stores.Codec
 		other, err = s.codecOf(of)
 		codec.Sums = &other
 	}
 	return codec, err
 }
 
-func (s *settings) codecOf(of reflect.Type) (letters.Codec, error) {
-	if codec, ok := s.codecs[of]; ok {
-		return codec, nil
+func (s *settings) codecOf(of reflect.Type) (stores.Codec, error) {
+	if t := s.types[of]; t.Encode != nil {
+		return stores.Codec{Type: of, Encode: t.Encode, Decode: t.Decode}, nil
 	}
-	return letters.JSON(of)
+	return stores.JSON(of)
 }
 
 // withSum replaces the command of a letter by the result that its handler could

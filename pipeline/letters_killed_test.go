@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -38,10 +39,10 @@ func TestALetterThatWasEvictedForItsRetrySurvivesTheKillOfTheProcessInTheRetry(t
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	s := stage.Sink("s", func(context.Context, int) error { return nil })
-	p := start(t, s, pipeline.KeepLettersIn(dir))
+	p := start(t, s, pipeline.KeepLetters(letters.Options{Dir: dir}))
 	defer func() { require.NoError(t, p.Stop(soon(t))) }()
 	var commands []any
-	for _, l := range p.Failures().List(pipeline.LetterFilter{OldestFirst: true}) {
+	for _, l := range p.Failures().List(letters.Filter{OldestFirst: true}) {
 		commands = append(commands, l.Command)
 	}
 	require.Contains(t, commands, 1)
@@ -66,13 +67,13 @@ func TestRetriesALetterUntilItIsKilled(t *testing.T) {
 		return errNo
 	}, stage.Workers(1, 1), stage.Capacity(1))
 	other := stage.Sink("other", func(context.Context, int) error { return errNo })
-	p := start(t, s, other, pipeline.KeepLettersIn(dir), pipeline.KeepLetters(1))
+	p := start(t, s, other, pipeline.KeepLetters(letters.Options{Dir: dir, Most: 1}))
 	ends := func(n int) { eventually(t, "it has failed", func() bool { return p.Snapshot().Failed == uint64(n) }) }
 	require.NoError(t, s.Submit(t.Context(), 1))
 	ends(1)
-	letters := func() []pipeline.Letter { return p.Failures().List(pipeline.LetterFilter{}) }
-	eventually(t, "its letter is kept", func() bool { return len(letters()) == 1 })
-	letter := letters()[0].ID
+	list := func() []letters.Letter { return p.Failures().List(letters.Filter{}) }
+	eventually(t, "its letter is kept", func() bool { return len(list()) == 1 })
+	letter := list()[0].ID
 	require.NoError(t, s.Submit(t.Context(), 2))
 	<-blocked
 	require.NoError(t, s.Submit(t.Context(), 4))

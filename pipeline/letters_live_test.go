@@ -17,7 +17,9 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -33,11 +35,11 @@ func (m *mended) HandleCommand(_ context.Context, cmd int) behaviour.Outcome {
 
 func (m *mended) Version() string { return "v7" }
 
-func only(t *testing.T, l *pipeline.Letters) pipeline.Letter {
+func only(t *testing.T, l *letters.Store) letters.Letter {
 	t.Helper()
-	letters := l.List(pipeline.LetterFilter{})
-	require.Len(t, letters, 1)
-	return letters[0]
+	list := l.List(letters.Filter{})
+	require.Len(t, list, 1)
+	return list[0]
 }
 
 func TestAPoisonCommandIsQuarantinedAndMayBeRetriedWhenTheHandlerIsFixed(t *testing.T) {
@@ -61,7 +63,7 @@ func TestAPoisonCommandIsQuarantinedAndMayBeRetriedWhenTheHandlerIsFixed(t *test
 	require.Zero(t, p.DeadLetters().Len())
 
 	require.NoError(t, q.Retry(t.Context(), letter.ID))
-	eventually(t, "a letter of the same crash", func() bool { return q.Len() == 1 && q.List(pipeline.LetterFilter{})[0].ID == 2 })
+	eventually(t, "a letter of the same crash", func() bool { return q.Len() == 1 && q.List(letters.Filter{})[0].ID == 2 })
 	second := only(t, q)
 	require.Equal(t, letter.Fingerprint, second.Fingerprint)
 	require.EqualValues(t, 2, second.Seen)
@@ -85,7 +87,7 @@ func TestShedCommandsAndThoseThatAStopLeavesAreDeadLetters(t *testing.T) {
 		case <-ctx.Done():
 		}
 		return behaviour.OK(cmd)
-	}), stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(stage.DropOldest))
+	}), stage.Workers(1, 1), stage.Capacity(2), stage.Overflow(overflow.DropOldest))
 	p := start(t, s)
 	require.NoError(t, s.Submit(t.Context(), 0))
 	eventually(t, "the first in hand", func() bool { return p.Snapshot().Stages[0].Queue.InHand == 1 })
@@ -98,7 +100,7 @@ func TestShedCommandsAndThoseThatAStopLeavesAreDeadLetters(t *testing.T) {
 	cancel()
 	require.Error(t, p.Stop(hard))
 	reasons := map[reason.Reason]int{}
-	for _, letter := range dead.List(pipeline.LetterFilter{}) {
+	for _, letter := range dead.List(letters.Filter{}) {
 		reasons[letter.Reason]++
 		require.Empty(t, letter.Fingerprint)
 		require.ErrorIs(t, dead.Retry(t.Context(), letter.ID), stage.ErrClosed, "nothing is retried after the stop")
@@ -113,7 +115,7 @@ func TestShedCommandsAndThoseThatAStopLeavesAreDeadLetters(t *testing.T) {
 }
 
 func TestARetryIsCheckedLikeAnyCommand(t *testing.T) {
-	numbers := stage.New("numbers", fn(poison), stage.Overflow(stage.Reject))
+	numbers := stage.New("numbers", fn(poison), stage.Overflow(overflow.Reject))
 	all := stage.Func("all", func(_ context.Context, cmd any) behaviour.Outcome {
 		if cmd == nil {
 			panic("nil")
@@ -128,7 +130,7 @@ func TestARetryIsCheckedLikeAnyCommand(t *testing.T) {
 	q := p.Quarantine()
 	eventually(t, "three letters", func() bool { return q.Len() == 3 })
 	require.NoError(t, p.Remove(soon(t), gone))
-	id := func(stage string) uint64 { return q.List(pipeline.LetterFilter{Stage: stage})[0].ID }
+	id := func(stage string) uint64 { return q.List(letters.Filter{Stage: stage})[0].ID }
 
 	for name, row := range map[string]struct {
 		cmd  any
@@ -151,7 +153,7 @@ func TestARetryIsCheckedLikeAnyCommand(t *testing.T) {
 
 	require.NoError(t, q.RetryAs(t.Context(), id("numbers"), 1))
 	require.NoError(t, q.Retry(t.Context(), id("all")), "nil is a command of a stage that takes all")
-	eventually(t, "the nil to come back", func() bool { return q.Len() == 2 && q.List(pipeline.LetterFilter{})[0].ID == 4 })
+	eventually(t, "the nil to come back", func() bool { return q.Len() == 2 && q.List(letters.Filter{})[0].ID == 4 })
 	require.NoError(t, p.Drain(soon(t)))
 	require.ErrorIs(t, q.Retry(t.Context(), id("all")), stage.ErrClosed)
 	require.EqualValues(t, 3, p.Snapshot().Stages[0].Reasons.Rejected[reason.Type])
@@ -181,9 +183,9 @@ func TestALetterIsInTheStoreWhenTheSubscriberIsCalled(t *testing.T) {
 }
 
 func TestKeepLettersSetsTheBound(t *testing.T) {
-	for _, bound := range []int{0, 1, 3} {
+	for most, bound := range map[int]int{-1: 0, 1: 1, 3: 3, 0: 5} {
 		s := stage.New("s", fn(poison), stage.Restart(stage.RestartPolicy{Limit: 1000}))
-		p := start(t, s, pipeline.KeepLetters(bound))
+		p := start(t, s, pipeline.KeepLetters(letters.Options{Most: most}))
 		for i := range 5 {
 			require.NoError(t, s.Submit(t.Context(), -1-i))
 		}
@@ -192,15 +194,15 @@ func TestKeepLettersSetsTheBound(t *testing.T) {
 		require.EqualValues(t, 5-bound, p.Quarantine().Dropped())
 		require.EqualValues(t, 5, p.Quarantine().Groups()[0].Seen)
 	}
-	_, err := pipeline.New("test", stage.New("s", fn(poison)), pipeline.KeepLetters(-1))
-	require.EqualError(t, err, `pipeline "test": KeepLetters: -1 must not be negative`)
+	_, err := pipeline.New("test", stage.New("s", fn(poison)), pipeline.KeepLetters(letters.Options{Most: -2}))
+	require.EqualError(t, err, `pipeline "test": KeepLetters: Most: -2 must be -1, for none, or more`)
 }
 
 func TestEvictedLettersAreLoggedAlsoAtTheEnd(t *testing.T) {
 	var mu sync.Mutex
 	var out bytes.Buffer
 	s := stage.New("s", fn(poison), stage.Restart(stage.RestartPolicy{Limit: 1000}))
-	p := start(t, s, pipeline.KeepLetters(1), pipeline.Logger(slog.New(slog.NewJSONHandler(guarded{&mu, &out}, nil))))
+	p := start(t, s, pipeline.KeepLetters(letters.Options{Most: 1}), pipeline.Logger(slog.New(slog.NewJSONHandler(guarded{&mu, &out}, nil))))
 	for i := range 5 {
 		require.NoError(t, s.Submit(t.Context(), -1-i))
 	}
@@ -230,7 +232,7 @@ func TestEvictedLettersThatAFunctionGotAreNotLogged(t *testing.T) {
 		var got atomic.Int64
 		s := stage.New("s", fn(poison), stage.Restart(stage.RestartPolicy{Limit: 1000}))
 		fails := stage.Sink("fails", func(context.Context, int) error { return errNo })
-		p := start(t, s, fails, pipeline.KeepLetters(1), pipeline.Logger(slog.New(slog.NewJSONHandler(guarded{&mu, &out}, nil))),
+		p := start(t, s, fails, pipeline.KeepLetters(letters.Options{Most: 1}), pipeline.Logger(slog.New(slog.NewJSONHandler(guarded{&mu, &out}, nil))),
 			subscribe(func(stage.DeadLetter) { got.Add(1) }))
 		for i := range 5 {
 			require.NoError(t, s.Submit(t.Context(), -1-i))
@@ -282,7 +284,7 @@ func TestTheLawHoldsWhileAllLettersAreRetriedRepeatedly(t *testing.T) {
 	for range 3 {
 		wg.Go(func() {
 			for p.Snapshot().Replied < commands {
-				_, err := p.Quarantine().RetryAll(t.Context(), pipeline.LetterFilter{})
+				_, err := p.Quarantine().RetryAll(t.Context(), letters.Filter{})
 				require.NoError(t, err)
 				require.True(t, p.Snapshot().Balanced())
 			}
@@ -296,12 +298,12 @@ func TestTheLawHoldsWhileAllLettersAreRetriedRepeatedly(t *testing.T) {
 
 // BenchmarkShedding sheds commands as fast as one submitter can submit them.
 func BenchmarkShedding(b *testing.B) {
-	for _, keep := range []int{0, 1024} {
+	for _, keep := range []int{-1, 1024} {
 		b.Run(fmt.Sprintf("keep=%d", keep), func(b *testing.B) {
 			gate := make(chan struct{})
 			s := stage.Func("s", func(context.Context, *int) behaviour.Outcome { <-gate; return behaviour.OK(nil) },
-				stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
-			p, err := pipeline.New("shed", s, quiet, pipeline.System(system()), pipeline.Control(policy.Fixed{}), pipeline.KeepLetters(keep))
+				stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.DropNewest))
+			p, err := pipeline.New("shed", s, quiet, pipeline.System(system()), pipeline.Control(policy.Fixed{}), pipeline.KeepLetters(letters.Options{Most: keep}))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -355,11 +357,11 @@ func TestQuarantinedCommandsAreAnsweredByAFixedVersion(t *testing.T) {
 	require.NoError(t, err)
 	q := p.Quarantine()
 	eventually(t, "all tens to be in quarantine", func() bool { return q.Len() == 10 })
-	require.Equal(t, "v1", q.List(pipeline.LetterFilter{})[0].Version)
+	require.Equal(t, "v1", q.List(letters.Filter{})[0].Version)
 
 	up, err := s.Upgrade(t.Context(), r.factory("v2", nil))
 	require.NoError(t, err)
-	n, err := q.RetryAll(t.Context(), pipeline.LetterFilter{})
+	n, err := q.RetryAll(t.Context(), letters.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, 10, n)
 	require.NoError(t, p.Drain(soon(t)))
@@ -378,7 +380,7 @@ func TestLettersWhoseSubscriberCrashesAreLogged(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		log := &scribe{lines: map[string]int{}}
 		s := stage.New("s", fn(poison), stage.Restart(stage.RestartPolicy{Limit: 1000}))
-		p := bubble(t, s, pipeline.Logger(slog.New(log)), pipeline.KeepLetters(0),
+		p := bubble(t, s, pipeline.Logger(slog.New(log)), pipeline.KeepLetters(letters.Options{Most: -1}),
 			pipeline.DeadLetters(func(stage.DeadLetter) { panic("subscriber") }))
 		for range 100 {
 			_, err := stage.Call[int](t.Context(), s, -1)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/window"
@@ -54,7 +55,7 @@ func TestARetryPassesOnTheSumThatALetterHasInTheNextProcessToo(t *testing.T) {
 			c := &tallied{wrong: wrong}
 			c.broken.Store(true)
 			open := func() *pipeline.Pipeline {
-				return start(t, append(c.parts(window.Bounds[int]{Count: each}), pipeline.KeepLettersIn(dir),
+				return start(t, append(c.parts(window.Bounds[int]{Count: each}), pipeline.KeepLetters(letters.Options{Dir: dir}),
 					pipeline.Feed("numbers", c.of, source.Checkpoint(source.Slice(make([]int, all)), position.Load(),
 						func(_ context.Context, at int64) error { position.Store(at); return nil })))...)
 			}
@@ -64,13 +65,13 @@ func TestARetryPassesOnTheSumThatALetterHasInTheNextProcessToo(t *testing.T) {
 			require.EqualValues(t, all, position.Load())
 
 			p = open()
-			letters := p.Failures().List(pipeline.LetterFilter{})
-			require.Len(t, letters, all/each)
-			for _, l := range letters {
+			list := p.Failures().List(letters.Filter{})
+			require.Len(t, list, all/each)
+			for _, l := range list {
 				require.NoError(t, l.Missing)
 				require.Equal(t, each, l.Command.(window.Window[string, int]).Value)
 			}
-			n, err := p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{}) // in vain
+			n, err := p.Failures().RetryAll(t.Context(), letters.Filter{}) // in vain
 			require.NoError(t, err)
 			require.Equal(t, all/each, n)
 			eventually(t, "the letters are there again", func() bool { return p.Failures().Len() == all/each })
@@ -78,7 +79,7 @@ func TestARetryPassesOnTheSumThatALetterHasInTheNextProcessToo(t *testing.T) {
 
 			c.broken.Store(false)
 			p = open()
-			n, err = p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{})
+			n, err = p.Failures().RetryAll(t.Context(), letters.Filter{})
 			require.NoError(t, err)
 			require.Equal(t, all/each, n)
 			require.NoError(t, p.Stop(soon(t)))
@@ -97,7 +98,7 @@ func TestARetryPassesOnTheSumThatALetterHas(t *testing.T) {
 		require.NoError(t, c.of.Submit(t.Context(), 1))
 	}
 	require.Equal(t, 3, (<-heard).(window.Window[string, int]).Value)
-	letter := p.Failures().List(pipeline.LetterFilter{})[0]
+	letter := p.Failures().List(letters.Filter{})[0]
 	var lost *window.LostError
 	require.ErrorAs(t, letter.Err, &lost)
 	require.Equal(t, lost.Window, letter.Command)
@@ -110,7 +111,7 @@ func TestARetryPassesOnTheSumThatALetterHas(t *testing.T) {
 	n, err := p.Failures().Import(&exported)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	_, err = p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{})
+	_, err = p.Failures().RetryAll(t.Context(), letters.Filter{})
 	require.NoError(t, err)
 	require.NoError(t, p.Stop(soon(t)))
 	require.EqualValues(t, 6, c.sum.Load())
@@ -132,11 +133,11 @@ func TestARetryThatAStopEndsLeavesALetterWithItsSum(t *testing.T) {
 		require.NoError(t, c.of.Submit(t.Context(), 1))
 	}
 	<-begun
-	n, err := p.Failures().RetryAll(t.Context(), pipeline.LetterFilter{})
+	n, err := p.Failures().RetryAll(t.Context(), letters.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	stopNow(t, p)
-	sums := p.DeadLetters().List(pipeline.LetterFilter{If: func(l pipeline.Letter) bool {
+	sums := p.DeadLetters().List(letters.Filter{If: func(l letters.Letter) bool {
 		w, ok := l.Command.(window.Window[string, int])
 		return ok && w.Value == 3
 	}})
@@ -147,6 +148,6 @@ func TestARetryThatAStopEndsLeavesALetterWithItsSum(t *testing.T) {
 func TestASumThatJSONDoesNotKeepIsRefusedWithADirectoryOfLetters(t *testing.T) {
 	of := window.Aggregate("sum", func(int) string { return "" }, func(n chan int, _ int) chan int { return n }, window.Bounds[int]{Count: 3})
 	route := of.To(stage.Sink("len", func(context.Context, window.Window[string, chan int]) error { return nil }))
-	_, err := pipeline.New("test", route, pipeline.KeepLettersIn(t.TempDir()))
-	require.ErrorContains(t, err, `stage "sum": KeepLettersIn cannot keep its commands: JSON does not keep all of window.Window[string,chan int]`)
+	_, err := pipeline.New("test", route, pipeline.KeepLetters(letters.Options{Dir: t.TempDir()}))
+	require.ErrorContains(t, err, `stage "sum": KeepLetters cannot keep its commands in a directory: JSON does not keep all of window.Window[string,chan int]`)
 }

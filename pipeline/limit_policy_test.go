@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // database answers four calls at once, each in ten milliseconds. Others wait for it.
@@ -44,7 +45,7 @@ func TestALimitKeepsADatabaseAtItsCapacityAndItsCallsShort(t *testing.T) {
 		db := &database{slots: make(chan struct{}, 4)}
 		var answers []int
 		save := stage.Sink("save", func(_ context.Context, n int) error { answers = append(answers, n); return nil }, stage.Workers(1, 1))
-		call := stage.Map("call", db.call, stage.Blocking(), stage.Workers(64, 64), stage.Overflow(stage.Reject))
+		call := stage.Map("call", db.call, stage.Blocking(), stage.Workers(64, 64), stage.Overflow(overflow.Reject))
 		p := bubble(t, call.To(save), pipeline.Control(policy.Fixed{}, policy.Limit{}))
 		var want []int
 		for n := range 60 * 800 { // 800 a second

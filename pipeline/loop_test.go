@@ -20,7 +20,9 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -82,8 +84,8 @@ func TestALoopThatFansOutLosesNoCommand(t *testing.T) {
 	ways := map[string]func(context.Context, *tree, int) behaviour.Outcome{
 		"emitted": byEmit, "emitted and forwarded": byForward,
 	}
-	rules := map[string]stage.OverflowRule{
-		"wait": stage.Wait, "reject": stage.Reject, "drop newest": stage.DropNewest, "drop oldest": stage.DropOldest,
+	rules := map[string]overflow.Rule{
+		"wait": overflow.Wait, "reject": overflow.Reject, "drop newest": overflow.DropNewest, "drop oldest": overflow.DropOldest,
 	}
 	depth := 14
 	if fewer(2) < 2 {
@@ -138,7 +140,7 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 				var heard atomic.Int64
 				tr := &tree{depth: 12, back: way}
 				tr.start(t, []stage.Option{stage.Capacity(16)}, pipeline.MaxInFlight(200),
-					pipeline.KeepLetters(1<<16), pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))),
+					pipeline.KeepLetters(letters.Options{Most: 1 << 16}), pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))),
 					pipeline.DeadLetters(func(stage.DeadLetter) { heard.Add(1) }))
 				require.NoError(t, tr.a.Submit(t.Context(), 0))
 				require.NoError(t, tr.p.Stop(t.Context()))
@@ -148,16 +150,16 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 				require.ErrorIs(t, tr.err, stage.ErrMaxInFlight)
 				require.ErrorContains(t, tr.err, "pipeline.MaxInFlight (200)")
 				require.ErrorContains(t, tr.err, `stage "a"`)
-				letters := tr.p.DeadLetters().List(pipeline.LetterFilter{Reason: reason.MaxInFlight})
-				require.EqualValues(t, len(letters), uint64(tr.refused.Load())+sn.Shed, sn.Law())
-				require.EqualValues(t, len(letters), heard.Load())
+				list := tr.p.DeadLetters().List(letters.Filter{Reason: reason.MaxInFlight})
+				require.EqualValues(t, len(list), uint64(tr.refused.Load())+sn.Shed, sn.Law())
+				require.EqualValues(t, len(list), heard.Load())
 				lost := 0 // the commands of the trees below refused ones
-				for _, l := range letters {
+				for _, l := range list {
 					lost += 1<<(tr.depth-l.Command.(int)+1) - 1
 				}
 				require.Equal(t, 1<<(tr.depth+1)-1, int(tr.nodes.Load())+lost, "each command was handled or is below a letter")
 				require.Equal(t, 2, strings.Count(log.String(), "msg=\"commands refused"), "one line in a second, and one at the end")
-				require.Regexp(t, fmt.Sprintf("left_out=%d", len(letters)-1), log.String())
+				require.Regexp(t, fmt.Sprintf("left_out=%d", len(list)-1), log.String())
 			})
 		})
 	}

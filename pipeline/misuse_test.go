@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 )
 
 func identity(name string) *stage.Flow[int, int] {
@@ -41,7 +42,7 @@ func TestNewSaysWhichFlowOrFeedIsWrong(t *testing.T) {
 	}{
 		"the same target twice":          {func() pipeline.Part { c := identity("c"); return identity("a").To(c, c) }(), `stage "a": To: target 2 is stage "c", which is a target already`},
 		"the same target again":          {func() pipeline.Part { a, c := identity("a"), identity("c"); a.To(c); return a.To(c) }(), `stage "a": To: target 1 is stage "c", which is a target already`},
-		"the same target of a route":     {func() pipeline.Part { c := identity("c"); return identity("a").Route(stage.RoundRobin[int](), c, c) }(), `stage "a": Route: target 2 is stage "c", which is a target already`},
+		"the same target of a route":     {func() pipeline.Part { c := identity("c"); return identity("a").Route(route.RoundRobin[int](), c, c) }(), `stage "a": Route: target 2 is stage "c", which is a target already`},
 		"a chain that begins with nil":   {stage.Chain[int, int, int](nil, identity("s")), `stage "s": Chain: the first flow ` + unmade},
 		"a chain that ends with nil":     {stage.Chain[int, int, int](identity("s"), nil), `stage "s": Chain: the second flow ` + unmade},
 		"a chain of zero flows":          {stage.Chain(zero(), zero()), `stage "Chain": Chain: both flows are nil`},
@@ -83,7 +84,7 @@ func TestAPipelineThatRunsSaysWhereAStageIsThatItDoesNotHave(t *testing.T) {
 	zero := new(stage.Flow[int, int])
 	for says, err := range map[string]error{
 		`stage "a": To: target 2 is stage "c", which is a target already`:    p.Rewire(ctx, a.To(c, c)),
-		`stage "a": Route: target 2 is stage "c", which is a target already`: p.Rewire(ctx, a.Route(stage.RoundRobin[int](), c, c)),
+		`stage "a": Route: target 2 is stage "c", which is a target already`: p.Rewire(ctx, a.Route(route.RoundRobin[int](), c, c)),
 		`To: the flow is nil, or was not made with`:                          p.Rewire(ctx, zero.To(c)),
 		`stage "a": To: target 1 is nil`:                                     p.Rewire(ctx, a.To(zero)),
 		`stage "a2": is not part of this pipeline, but of "other"`:           p.Rewire(ctx, a2.To(b2)),

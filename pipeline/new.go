@@ -12,8 +12,10 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/letters"
+	stores "github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/pipeline/letters"
+	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -32,23 +34,23 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.life.init(name)
 	p.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
 	p.limiter = logs.NewLimiter(p.log)
-	box := letters.NewBox(p.set.bound(), p.logWithout(p.set.letters), p.logWithout(p.set.failures), p.resubmit)
-	if p.set.sizes != nil {
+	box := stores.NewBox(p.set.bound(), p.logWithout(p.set.letters), p.logWithout(p.set.failures), p.resubmit)
+	if p.set.types != nil {
 		box.Measure(p.sizeOf)
 	}
-	if p.set.home != "" {
+	if p.set.keep.Dir != "" {
 		box.Await()
 	}
 	codecs := p.codecOf
 	p.letters = mail{
 		box:      box,
-		notifier: letters.NewNotifier(p.limiter, letters.Log{Show: p.set.show, Key: p.keyOf}, p.set.letters, p.set.failures),
-		dead:     Letters{box.Dead, codecs}, quarantine: Letters{box.Quarantine, codecs}, failures: Letters{box.Failures, codecs},
+		notifier: stores.NewNotifier(p.limiter, stores.Log{Show: p.set.show, Key: p.keyOf}, p.set.letters, p.set.failures),
+		dead:     public(box.Dead, codecs), quarantine: public(box.Quarantine, codecs), failures: public(box.Failures, codecs),
 	}
 	p.host = &inbox.Pipeline{
 		Name: name,
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
-		Follows: p.set.home != "",
+		Follows: p.set.keep.Dir != "",
 		Keep:    func(end inbox.Ending) uint64 { return p.keep(withSum(end)) },
 		Ended:   func(end inbox.Ending) { p.ended(withoutUse(withSum(end))) },
 		Full:    p.filled, Slowed: p.slowed, Recovered: p.recovered,
@@ -81,11 +83,16 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	return p, nil
 }
 
+// public returns a store as users know it.
+func public(inner *stores.Store, codecs stores.Codecs) *letters.Store {
+	return stores.Public(inner, codecs).(*letters.Store)
+}
+
 // logWithout returns the log for letters that a store drops. If functions are
 // subscribed to the letters, that is none: they got them all. But letters in
 // files are there to be retried, so their loss is logged in any case.
 func (p *Pipeline) logWithout(subscribers []func(stage.DeadLetter)) *slog.Logger {
-	if len(subscribers) > 0 && p.set.home == "" {
+	if len(subscribers) > 0 && p.set.keep.Dir == "" {
 		return slog.New(slog.DiscardHandler)
 	}
 	return p.log
@@ -206,7 +213,7 @@ func (p *Pipeline) relay(plan *plan) {
 		if r.line != nil {
 			send = sendBy(r.line)
 		}
-		if l, ok := r.line.(Caller); ok && !c.Spec().IsKeyed() {
+		if l, ok := r.line.(remote.Caller); ok && !c.Spec().IsKeyed() {
 			call = l.Call
 		}
 		c.Relay(r.process, send, call, r.why)
@@ -215,7 +222,7 @@ func (p *Pipeline) relay(plan *plan) {
 
 // sendBy returns the function by which commands are sent on a line. The
 // contexts of the commands stay behind if the line does not take them.
-func sendBy(l Line) engine.Send {
+func sendBy(l remote.Line) engine.Send {
 	if l, ok := l.(interface {
 		SendWith(ctx context.Context, cmds []any, of []context.Context) []error
 	}); ok {

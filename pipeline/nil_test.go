@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -41,9 +42,9 @@ func TestANilContextPanicsAtOnceAndChangesNothing(t *testing.T) {
 		"pipeline: Drain":          func() { _ = p.Drain(none, s) },
 		"pipeline: Add":            func() { _ = p.Add(none, stage.Func("fresh", echo[int])) },
 		"pipeline: Remove":         func() { _ = p.Remove(none, other) },
-		"pipeline: Retry":          func() { _ = p.DeadLetters().Retry(none, 1) },
-		"pipeline: RetryAs":        func() { _ = p.DeadLetters().RetryAs(none, 1, 2) },
-		"pipeline: RetryAll":       func() { _, _ = p.DeadLetters().RetryAll(none, pipeline.LetterFilter{}) },
+		"letters: Retry":           func() { _ = p.DeadLetters().Retry(none, 1) },
+		"letters: RetryAs":         func() { _ = p.DeadLetters().RetryAs(none, 1, 2) },
+		"letters: RetryAll":        func() { _, _ = p.DeadLetters().RetryAll(none, letters.Filter{}) },
 		"supervisor: Start":        func() { _, _ = supervisor.Start(none, nil, supervisor.Spec{}) },
 		"supervisor: Run":          func() { _ = supervisor.Run(none, supervisor.Spec{}) },
 		"supervisor: Add":          func() { _, _ = tree.Add(none, supervisor.Service("s", (*pipeline.Pipeline)(nil).Run)) },

@@ -9,7 +9,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/letters"
+	stores "github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -108,7 +108,7 @@ func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended fun
 
 // crashed logs a crash of a handler after which the command is tried again;
 // workers call it for every crash. One that ends its command is logged with the
-// letter, see [letters.Notifier.NotifyCrash], so that a crash has one line.
+// letter, see [stores.Notifier.NotifyCrash], so that a crash has one line.
 func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
 	p.died(e.Stage)
 	if again {
@@ -131,13 +131,13 @@ func (p *Pipeline) recovered(in *inbox.Inbox, crashes int) {
 }
 
 // codecOf returns the codec for the letters of the stage of that name.
-func (p *Pipeline) codecOf(name string) (letters.Codec, error) {
+func (p *Pipeline) codecOf(name string) (stores.Codec, error) {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
 			return p.set.codecFor(c)
 		}
 	}
-	return letters.Codec{}, fmt.Errorf("stage %q: %w", name, ErrNotPart)
+	return stores.Codec{}, fmt.Errorf("stage %q: %w", name, ErrNotPart)
 }
 
 // sizeOf returns the size of a command of the stage of that name, if the user
@@ -145,7 +145,7 @@ func (p *Pipeline) codecOf(name string) (letters.Codec, error) {
 func (p *Pipeline) sizeOf(name string, cmd any) (bytes int, ok bool) {
 	for _, c := range p.stages().stages {
 		if c.Name() == name {
-			if size := p.set.sizes[c.Spec().Type()]; size != nil {
+			if size := p.set.types[c.Spec().Type()].Size; size != nil {
 				return size(cmd), true
 			}
 		}
@@ -155,17 +155,17 @@ func (p *Pipeline) sizeOf(name string, cmd any) (bytes int, ok bool) {
 
 // openLetters reads the letters of earlier processes.
 func (p *Pipeline) openLetters() error {
-	if p.set.home == "" {
+	if p.set.keep.Dir == "" {
 		return nil
 	}
-	return p.letters.box.Open(letters.Home{Dir: p.set.home, Pipeline: p.life.name, Codecs: p.codecOf, Log: p.log})
+	return p.letters.box.Open(stores.Home{Dir: p.set.keep.Dir, Pipeline: p.life.name, Codecs: p.codecOf, Log: p.log})
 }
 
 // closeLetters ends the stores of letters. It returns how many letters could
 // not be written to their files, and why.
 func (p *Pipeline) closeLetters() (unwritten int, err error) {
 	if unwritten, err = p.letters.box.Close(); err != nil {
-		p.log.Error("letters are lost: their files could not be written", "directory", p.set.home, "letters", unwritten, "reason", err)
+		p.log.Error("letters are lost: their files could not be written", "directory", p.set.keep.Dir, "letters", unwritten, "reason", err)
 	}
 	return unwritten, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -110,7 +111,7 @@ func TestAnObjectiveIsHeldWhileAServiceIsSlow(t *testing.T) {
 			}
 			return nil
 		}, stage.Workers(8, 8), stage.Blocking())
-		p := bubble(t, ask, pipeline.Control(policy.Objective{Within: within}), pipeline.KeepLetters(1000))
+		p := bubble(t, ask, pipeline.Control(policy.Objective{Within: within}), pipeline.KeepLetters(letters.Options{Most: 1000}))
 		send := func(length time.Duration) (admitted, done int) {
 			mu.Lock()
 			before := answered
@@ -144,7 +145,7 @@ func TestAnObjectiveIsHeldWhileAServiceIsSlow(t *testing.T) {
 		require.NoError(t, p.Drain(t.Context()))
 		require.Less(t, late, 5)
 		snapshot := p.Snapshot().Stages[0]
-		require.Len(t, p.DeadLetters().List(pipeline.LetterFilter{Reason: reason.Expired}), int(snapshot.Reasons.Shed[reason.Expired]))
+		require.Len(t, p.DeadLetters().List(letters.Filter{Reason: reason.Expired}), int(snapshot.Reasons.Shed[reason.Expired]))
 		require.Less(t, snapshot.Reasons.Shed[reason.Expired], uint64(2*320), "what came in the first two seconds")
 		require.Zero(t, noted(t, p, "sojourn").After, "nothing is dropped any more")
 		end(t, p)

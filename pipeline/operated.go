@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
+	stores "github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/link"
 )
 
@@ -191,7 +192,9 @@ func (o operated) Reopen(who string, stages []string) (uint64, error) {
 }
 
 func (o operated) Retry(ctx context.Context, store any, id uint64, ended func(error)) error {
-	return store.(*Letters).store.RetryThen(ctx, id, ended)
+	of, box := &o.p.letters, o.p.letters.box
+	inner := map[any]*stores.Store{of.dead: box.Dead, of.quarantine: box.Quarantine, of.failures: box.Failures}
+	return inner[store].RetryThen(ctx, id, ended)
 }
 
 func (o operated) Decode(stage string, text []byte) (any, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -385,7 +386,7 @@ func TestACommandThatExpiresOrWhoseCallerLeftHoldsBackNoOther(t *testing.T) {
 }
 
 func TestAnOrderedStageThatDropsKeepsTheOrderOfTheRest(t *testing.T) {
-	for _, rule := range []stage.OverflowRule{stage.Reject, stage.DropNewest, stage.DropOldest} {
+	for _, rule := range []overflow.Rule{overflow.Reject, overflow.DropNewest, overflow.DropOldest} {
 		end := newRecord()
 		u := &unsteady{to: end.Stage, fail: true, pause: func(context.Context) { time.Sleep(50 * time.Microsecond) }}
 		st := stage.New[int]("ordered", u, stage.Ordered(), stage.Workers(4, 4), stage.Capacity(8), stage.Overflow(rule),

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"reflect"
 	"time"
@@ -14,9 +13,9 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -45,7 +44,6 @@ const (
 	minGrace            = 100 * time.Millisecond
 	defaultLetters      = 1024
 	defaultLettersKept  = 16_384 // in files
-	unset               = math.MinInt
 	defaultLetterBytes  = 64 << 20
 	defaultMaxInFlight  = 1 << 20
 )
@@ -64,10 +62,8 @@ type settings struct {
 	backoff   supervisor.Backoff
 	drain     time.Duration
 	grace     time.Duration
-	keep      letters.Bound
-	sizes     map[reflect.Type]func(any) int // of commands in letters
-	home      string                         // the directory of the letters; empty if they are in memory only
-	codecs    map[reflect.Type]letters.Codec
+	keep      letters.Options
+	types     map[reflect.Type]part.LetterType // of commands in letters
 	inFlight  int
 	controls  int            // how often Control was given
 	given     map[string]int // how often each option was given that New takes once
@@ -112,7 +108,6 @@ func defaults() settings {
 		log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		drain:    defaultDrainTimeout,
 		grace:    defaultGrace,
-		keep:     letters.Bound{Letters: unset, Bytes: defaultLetterBytes},
 		inFlight: defaultMaxInFlight,
 	}
 }
@@ -238,66 +233,17 @@ func Failures(f func(stage.DeadLetter)) Part {
 
 // ShowCommands makes the log show commands. By default its lines about
 // failures, dead letters and crashes have the type of the command, its key if
-// the stage is keyed, and the number of its letter, by which [Letters.Get]
-// finds it: the command may have personal data in it, and the program may still
+// the stage is keyed, and the number of its letter, by which
+// [letters.Store.Get] finds it: the command may have personal data in it, and the program may still
 // be changing it. With ShowCommands they have a value as well: the result of
 // the command's LogValue method if it is a [slog.LogValuer], else its text as
 // %+v writes it, 512 bytes at most. The command is read then, so it must not be
 // changed after it was submitted. One whose handler has not returned is not
 // shown.
 //
-// Keys, errors, panics, and the output of [Letters.Export] may contain parts of
+// Keys, errors, panics, and the output of [letters.Store.Export] may contain parts of
 // a command in any case.
 func ShowCommands() Part { return option(func(s *settings) { s.show = true }) }
-
-// KeepLetters sets how many letters each of the stores [Pipeline.DeadLetters],
-// [Pipeline.Quarantine] and [Pipeline.Failures] keeps. The default is 1,024,
-// and 16,384 with [KeepLettersIn]; 0 means none, and New refuses that with
-// KeepLettersIn. [KeepLetterBytes] bounds the memory of their commands. A full
-// store drops an old letter for a new one, and logs how many it has dropped,
-// unless a function of [DeadLetters] or [Failures] got them. With KeepLettersIn
-// it logs that in any case: at the first, and whenever the number has doubled.
-func KeepLetters(n int) Part { return once("KeepLetters", func(s *settings) { s.keep.Letters = n }) }
-
-// KeepLetterBytes sets how many bytes the commands in each of the stores of
-// [KeepLetters] may have together. The default is 64 MiB. At the bound letters
-// are dropped as from a store that has too many, first of the stage and cause
-// whose commands are the largest together. A command that is larger than the
-// bound is not kept; its letter is, with a Missing that says so: with 0,
-// letters without commands.
-//
-// The size of a command is an estimate that reads no memory which the program
-// may still change: the value itself with the strings, slices and arrays in it,
-// but not the data behind pointers, in maps, or behind the elements of slices;
-// see [LetterSize]. With [KeepLettersIn] it is the size in the file, if that is
-// larger.
-func KeepLetterBytes(n int64) Part {
-	return once("KeepLetterBytes", func(s *settings) { s.keep.Bytes = n })
-}
-
-// LetterSize says how many bytes of memory a command of type C takes, for
-// [KeepLetterBytes]: for commands whose data is behind pointers or in maps. It
-// holds for the stages that take C. Goroutines that end commands call the
-// function, any number at once and not while a handler still has the command,
-// so it must be quick; if the program changes commands that have ended, the
-// function must take its locks. If it panics, the estimate holds.
-func LetterSize[C any](size func(C) int) Part {
-	of := reflect.TypeFor[C]()
-	name := fmt.Sprintf("LetterSize[%v]", of)
-	return once(name, func(s *settings) {
-		if size == nil {
-			s.flaw(name, "the function is nil")
-			return
-		}
-		if s.sizes == nil {
-			s.sizes = map[reflect.Type]func(any) int{}
-		}
-		s.sizes[of] = func(cmd any) int {
-			c, _ := cmd.(C) // a nil command of an interface type is none
-			return size(c)
-		}
-	})
-}
 
 // MaxInFlight bounds the commands in flight that loops may add to; the default
 // is 1<<20, about a million. A command that a stage forwards or emits along an

@@ -12,8 +12,9 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/letters"
+	stores "github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/pipeline/letters"
 )
 
 // Pipeline is a set of stages that are checked, started and stopped together.
@@ -45,9 +46,9 @@ type Pipeline struct {
 
 // mail keeps and delivers letters.
 type mail struct {
-	box                        *letters.Box
-	notifier                   *letters.Notifier
-	dead, quarantine, failures Letters // the stores of box
+	box                        *stores.Box
+	notifier                   *stores.Notifier
+	dead, quarantine, failures *letters.Store // the stores of box
 }
 
 // Name returns the pipeline's name.
@@ -104,11 +105,11 @@ func (p *Pipeline) Journal() []controller.Change { return p.control.Journal() }
 // ticket, is only counted: see Answered of [Snapshot]. So is one whose source
 // hears of its end. The option [DeadLetters] subscribes a function to all of
 // them, including those in quarantine.
-func (p *Pipeline) DeadLetters() *Letters { return &p.letters.dead }
+func (p *Pipeline) DeadLetters() *letters.Store { return p.letters.dead }
 
 // Quarantine returns the store of commands that crashed their handlers in each
 // of the attempts that they were allowed.
-func (p *Pipeline) Quarantine() *Letters { return &p.letters.quarantine }
+func (p *Pipeline) Quarantine() *letters.Store { return p.letters.quarantine }
 
 // Failures returns the store of failed commands, those whose handlers answered
 // with an error, that no caller can name: commands that were submitted without
@@ -117,8 +118,8 @@ func (p *Pipeline) Quarantine() *Letters { return &p.letters.quarantine }
 // attempts that they were allowed, if that is more than one. Commands whose
 // caller's context has ended, and the commands that follow from them, are not
 // among them. The letters are grouped by the kind of their error: see
-// [Letter]'s Fingerprint. The option [Failures] subscribes a function to them.
-func (p *Pipeline) Failures() *Letters { return &p.letters.failures }
+// [letters.Letter]'s Fingerprint. The option [Failures] subscribes a function to them.
+func (p *Pipeline) Failures() *letters.Store { return p.letters.failures }
 
 // edge is an edge from a stage to an inbox.
 type edge struct {

@@ -9,12 +9,13 @@ import (
 
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/source"
 )
 
 // placement is a part that says which processes of the mapping this one is.
 type placement struct {
-	carrier   Carrier
+	carrier   remote.Carrier
 	processes []string
 }
 
@@ -50,12 +51,12 @@ func (placement) Part(part.Seal) {}
 // A command has ended here, and its [stage.Ticket] with it, when it and all
 // that it has emitted cannot be lost any more. A command whose caller waits for
 // a result, with [stage.Call] or [stage.Stage.Ask], is not sent: the other
-// process is called, if the carrier's line is a [Caller], and the command ends
+// process is called, if the carrier's line is a [remote.Caller], and the command ends
 // here with the result or error of its end there. A call is in memory only, and
 // happens at most once. A call has the deadline of its caller, and ends with
 // it. Commands that are sent take along a deadline of [stage.WithDeadline], and
 // values as package stage/headers says, if the line has the method SendWith; see
-// [Line]. All else of contexts stays behind. When the carrier is full or away the queue fills,
+// [remote.Line]. All else of contexts stays behind. When the carrier is full or away the queue fills,
 // and callers and stages before it wait, or are refused, as its rule says.
 //
 // A [stage.Keyed] takes no calls from other processes: [stage.Call] and Ask of
@@ -92,18 +93,18 @@ func (placement) Part(part.Seal) {}
 // [Pipeline.Run] does not return when the feeds of this process are exhausted
 // if other processes may send something. Stages that [Pipeline.Add] adds run
 // here.
-func RunsHere(carrier Carrier, processes ...string) Part { return placement{carrier, processes} }
+func RunsHere(carrier remote.Carrier, processes ...string) Part { return placement{carrier, processes} }
 
 // relayed is a stage that runs in another process.
 type relayed struct {
 	process string
-	line    Line  // nil: no commands can be sent there
-	why     error // of a stage without a line
+	line    remote.Line // nil: no commands can be sent there
+	why     error       // of a stage without a line
 }
 
 // line is a line of one stage.
 type line struct {
-	Line
+	remote.Line
 
 	stage string
 }
@@ -212,7 +213,7 @@ func (p *placing) checkKeys(here []string) {
 // lay makes the lines of the stages that commands come to from other processes.
 // It adds a feed for each of them that runs here, and drops the given feeds of
 // stages that run elsewhere.
-func (p *placing) lay(carrier Carrier) {
+func (p *placing) lay(carrier remote.Carrier) {
 	led := p.ledTo()
 	p.feeds = slices.DeleteFunc(p.feeds, func(f *fed) bool { _, away := p.away[f.core]; return away })
 	for _, c := range p.stages {
@@ -240,7 +241,7 @@ func (p *placing) lay(carrier Carrier) {
 }
 
 // layTo returns the line of a stage.
-func layTo(carrier Carrier, c *engine.Core) (l Line, err error) {
+func layTo(carrier remote.Carrier, c *engine.Core) (l remote.Line, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the carrier panicked: %v", v)
@@ -280,7 +281,7 @@ func (p *placing) ledTo() map[*engine.Core]bool {
 }
 
 // addFeed adds the feed of a stage that is fed by other processes.
-func (p *placing) addFeed(c *engine.Core, l Line) {
+func (p *placing) addFeed(c *engine.Core, l remote.Line) {
 	f := &fed{name: "from other processes: " + c.Name(), core: c, carried: true}
 	f.run = source.Ends(func(ctx context.Context, submit func(cmd any, ended func(error)) error) error {
 		return answering(ctx, c, l, func(ctx context.Context) error {
@@ -298,8 +299,8 @@ func (p *placing) addFeed(c *engine.Core, l Line) {
 
 // answering answers calls of a stage while a function feeds it. The first of
 // the two that fails ends both.
-func answering(ctx context.Context, c *engine.Core, l Line, feed func(ctx context.Context) error) error {
-	caller, ok := l.(Caller)
+func answering(ctx context.Context, c *engine.Core, l remote.Line, feed func(ctx context.Context) error) error {
+	caller, ok := l.(remote.Caller)
 	if !ok || c.Spec().IsKeyed() {
 		return feed(ctx)
 	}
@@ -323,7 +324,7 @@ func answering(ctx context.Context, c *engine.Core, l Line, feed func(ctx contex
 }
 
 // answer answers calls. A panic is an error.
-func answer(ctx context.Context, l Caller, c *engine.Core) (err error) {
+func answer(ctx context.Context, l remote.Caller, c *engine.Core) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the carrier panicked: %v", v)

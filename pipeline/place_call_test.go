@@ -16,6 +16,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -34,14 +35,14 @@ type callees struct {
 	ends atomic.Int32                    // how often Answer returns before its time, from now on
 }
 
-func (x exchange) Line(name string, of reflect.Type, key func(any) uint64) (pipeline.Line, error) {
+func (x exchange) Line(name string, of reflect.Type, key func(any) uint64) (remote.Line, error) {
 	l, err := x.brokerProcess.Line(name, of, key)
 	return &callLine{l, name, x.calls}, err
 }
 
 // callLine is a line that takes calls.
 type callLine struct {
-	pipeline.Line
+	remote.Line
 
 	stage string
 	*callees

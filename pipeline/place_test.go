@@ -21,8 +21,10 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -412,7 +414,7 @@ func TestTheCapacityOfAKeyHoldsWhereTheStageRuns(t *testing.T) {
 				<-open
 				return behaviour.OK(nil)
 			})
-		}, stage.Capacity(8), stage.KeyCapacity(1), stage.Overflow(stage.Reject))
+		}, stage.Capacity(8), stage.KeyCapacity(1), stage.Overflow(overflow.Reject))
 		front := stage.Sink("front", func(context.Context, int) error { return nil })
 		p, err := pipeline.New("test", quiet, front, keyed, pipeline.Assign("a", "front"), pipeline.Assign("b", "keyed"), pipeline.Entry(front, keyed),
 			pipeline.RunsHere(b.process(), process))
@@ -571,13 +573,13 @@ type mistaken struct {
 	ends chan error
 }
 
-func (c mistaken) Line(name string, of reflect.Type, key func(any) uint64) (pipeline.Line, error) {
+func (c mistaken) Line(name string, of reflect.Type, key func(any) uint64) (remote.Line, error) {
 	l, err := c.brokerProcess.Line(name, of, key)
 	return mistakenLine{l, c.ends}, err
 }
 
 type mistakenLine struct {
-	pipeline.Line
+	remote.Line
 
 	ends chan error
 }
@@ -611,7 +613,7 @@ func TestACommandOfAWrongTypeFailsAndTheNextIsHandled(t *testing.T) {
 // refusing is a carrier that carries nothing.
 type refusing struct{ panics, none bool }
 
-func (r refusing) Line(string, reflect.Type, func(any) uint64) (pipeline.Line, error) {
+func (r refusing) Line(string, reflect.Type, func(any) uint64) (remote.Line, error) {
 	switch {
 	case r.panics:
 		panic("oh")
@@ -625,12 +627,12 @@ func (r refusing) Line(string, reflect.Type, func(any) uint64) (pipeline.Line, e
 // closed is a carrier whose lines do not open.
 type closed struct{ *brokerProcess }
 
-func (c closed) Line(name string, of reflect.Type, key func(any) uint64) (pipeline.Line, error) {
+func (c closed) Line(name string, of reflect.Type, key func(any) uint64) (remote.Line, error) {
 	l, err := c.brokerProcess.Line(name, of, key)
 	return closedLine{l}, err
 }
 
-type closedLine struct{ pipeline.Line }
+type closedLine struct{ remote.Line }
 
 func (closedLine) Open(context.Context) error { return errors.New("closed today") }
 
@@ -871,12 +873,12 @@ func TestAPipelineInSeveralProcessesDoesWhatOneProcessDoes(t *testing.T) {
 // patient is a carrier whose lines open when their context ends.
 type patient struct{ *brokerProcess }
 
-func (c patient) Line(name string, of reflect.Type, key func(any) uint64) (pipeline.Line, error) {
+func (c patient) Line(name string, of reflect.Type, key func(any) uint64) (remote.Line, error) {
 	l, err := c.brokerProcess.Line(name, of, key)
 	return patientLine{l}, err
 }
 
-type patientLine struct{ pipeline.Line }
+type patientLine struct{ remote.Line }
 
 func (patientLine) Open(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 

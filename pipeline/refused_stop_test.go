@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -51,9 +52,9 @@ func TestASoftStopWaitsForRefusedCommandsUntilItsContextEnds(t *testing.T) {
 				require.ErrorContains(t, report, "1 waiting for a retry")
 				require.EqualValues(t, 1, snap.DeadLettered)
 				require.ErrorIs(t, ticket.Err(), stage.ErrStopped)
-				letters := p.DeadLetters().List(pipeline.LetterFilter{})
-				require.Len(t, letters, 1, "it can be retried in the next process")
-				require.Equal(t, 1, letters[0].Command)
+				list := p.DeadLetters().List(letters.Filter{})
+				require.Len(t, list, 1, "it can be retried in the next process")
+				require.Equal(t, 1, list[0].Command)
 			})
 		})
 	}

@@ -149,8 +149,8 @@ type StopError struct {
 	// those did not return in time. The letters were logged instead, and kept:
 	// see [Pipeline.DeadLetters].
 	Unheard int
-	// Unwritten is how many letters could not be written to the directory of
-	// [KeepLettersIn], and end with the process. The error wraps the reason,
+	// Unwritten is how many letters could not be written to their directory, see
+	// [KeepLetters], and end with the process. The error wraps the reason,
 	// which is the operating system's, such as a full disk. With a reason and
 	// an Unwritten of 0 all letters were written, and might not survive a power
 	// cut.

@@ -16,6 +16,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 )
 
 // hop is a command on its way: its number, and the stage that it comes from.
@@ -73,7 +74,7 @@ func (m *maze) crossing(t *rapid.T) *crossing {
 	if kind == "flow" || kind == "ordered" {
 		f := stage.Map(name, func(_ context.Context, h hop) (hop, error) { return m.at(name, h), nil }, opts...)
 		return &crossing{f.Stage, func(to ...behaviour.Target[hop]) pipeline.Part {
-			return f.Route(stage.RoundRobin[hop](), to...)
+			return f.Route(route.RoundRobin[hop](), to...)
 		}}
 	}
 	out := behaviour.NewPort[hop]("out")

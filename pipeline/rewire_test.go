@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 )
 
 // double returns a flow that doubles.
@@ -53,7 +54,7 @@ func TestARewiredPortOrFlowLeadsElsewhere(t *testing.T) {
 		require.NoError(t, p.Rewire(t.Context(), pipeline.Subgraph(pipeline.Wire(out, b), flow.To(b, c))))
 		require.Equal(t, "b", callTold(t, first, &said))
 		require.Equal(t, "b c", callTold(t, flow.Stage, &said))
-		require.NoError(t, p.Rewire(t.Context(), flow.Route(stage.RoundRobin[int](), a, b)))
+		require.NoError(t, p.Rewire(t.Context(), flow.Route(route.RoundRobin[int](), a, b)))
 		require.Equal(t, "a", callTold(t, flow.Stage, &said))
 		require.Equal(t, "b", callTold(t, flow.Stage, &said))
 		require.NoError(t, p.Rewire(t.Context(), flow.To(c)))

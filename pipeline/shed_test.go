@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // bundle is a command of some importance.
@@ -36,7 +37,7 @@ func TestShedPacksAllImportantBundlesUnderOverload(t *testing.T) {
 			took[p.number] = time.Since(came[p.number])
 			return nil
 		}, stage.Workers(2, 2), stage.Capacity(512))
-		check := stage.Map("check", func(_ context.Context, p bundle) (bundle, error) { return p, nil }, stage.Capacity(64), stage.Overflow(stage.Reject))
+		check := stage.Map("check", func(_ context.Context, p bundle) (bundle, error) { return p, nil }, stage.Capacity(64), stage.Overflow(overflow.Reject))
 		p := startAlone(t, check.To(pack), pipeline.Control(policy.Backlog{}, policy.Shed{}))
 
 		number := 0

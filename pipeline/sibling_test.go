@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // fork is a stage with one worker that forwards even numbers to a stuck stage, and odd ones to a healthy stage.
@@ -83,7 +84,7 @@ func TestAStuckTargetDoesNotStopItsHealthySibling(t *testing.T) {
 // Commands that wait for the stuck stage keep their slots, so the capacity of the stage that forwards them is their bound.
 func TestCommandsThatWaitForAStuckTargetCountAgainstTheCapacity(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
-		f := newFork(t, []stage.Option{stage.Capacity(10), stage.Overflow(stage.Reject)})
+		f := newFork(t, []stage.Option{stage.Capacity(10), stage.Overflow(overflow.Reject)})
 		require.NoError(t, f.split.Submit(t.Context(), 1))
 		synctest.Wait()
 		accepted := 0

@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // The goroutine that ends a command, such as a submitter's, counts it as ended before it delivers the letter. Stop waits for these
@@ -19,7 +20,7 @@ func TestAfterStopASubscriberHasAllLettersOfUnansweredCommands(t *testing.T) {
 	for range 300 {
 		var heard atomic.Uint64
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) },
-			stage.Capacity(1), stage.Overflow(stage.DropOldest))
+			stage.Capacity(1), stage.Overflow(overflow.DropOldest))
 		p := start(t, s, pipeline.DeadLetters(func(stage.DeadLetter) { heard.Add(1) }))
 		var submitters sync.WaitGroup
 		for range 4 {

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -410,11 +411,11 @@ func TestALetterOfAStuckHandlerSaysWhereItIsStuckAndWithWhichCommand(t *testing.
 	<-begun
 	require.Error(t, p.Stop(gone()))
 	close(let)
-	letters := p.DeadLetters().List(pipeline.LetterFilter{})
-	require.Len(t, letters, 1)
-	require.ErrorIs(t, letters[0].Err, stage.ErrStopped)
-	require.ErrorIs(t, letters[0].Err, stage.ErrStuck)
-	require.Regexp(t, `stage "s": .*handler is stuck for \d+(\.\d+)?m?s in pipeline_test\..* stuck_test.go:\d+$`, letters[0].Err.Error())
+	list := p.DeadLetters().List(letters.Filter{})
+	require.Len(t, list, 1)
+	require.ErrorIs(t, list[0].Err, stage.ErrStopped)
+	require.ErrorIs(t, list[0].Err, stage.ErrStuck)
+	require.Regexp(t, `stage "s": .*handler is stuck for \d+(\.\d+)?m?s in pipeline_test\..* stuck_test.go:\d+$`, list[0].Err.Error())
 	lines.mu.Lock()
 	defer lines.mu.Unlock()
 	require.Regexp(t, `msg="dead letter" .* stage=s reason=stopped .* command=\*pipeline_test.order letter=1 key=ann`, out.String())

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -38,11 +39,11 @@ func TestSubmitAllAcceptsTheSameCommandsAsManySubmits(t *testing.T) {
 	}{
 		"capacity for all":                     {opts: []stage.Option{stage.Capacity(n)}, accepted: n},
 		"a full stage that waits":              {accepted: room, err: context.DeadlineExceeded},
-		"a stage that refuses":                 {opts: []stage.Option{stage.Overflow(stage.Reject)}, accepted: room, err: stage.ErrFull},
-		"a stage that drops the newest":        {opts: []stage.Option{stage.Overflow(stage.DropNewest)}, accepted: n},
-		"a stage that drops the oldest":        {opts: []stage.Option{stage.Overflow(stage.DropOldest)}, accepted: n},
+		"a stage that refuses":                 {opts: []stage.Option{stage.Overflow(overflow.Reject)}, accepted: room, err: stage.ErrFull},
+		"a stage that drops the newest":        {opts: []stage.Option{stage.Overflow(overflow.DropNewest)}, accepted: n},
+		"a stage that drops the oldest":        {opts: []stage.Option{stage.Overflow(overflow.DropOldest)}, accepted: n},
 		"in the order of their priority":       {opts: []stage.Option{stage.Capacity(n), stage.Discipline(queue.Priority{})}, accepted: n},
-		"urgent ones, with capacity for a few": {opts: []stage.Option{stage.Discipline(queue.Priority{}), stage.Overflow(stage.Reject)}, accepted: room, err: stage.ErrFull},
+		"urgent ones, with capacity for a few": {opts: []stage.Option{stage.Discipline(queue.Priority{}), stage.Overflow(overflow.Reject)}, accepted: room, err: stage.ErrFull},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {

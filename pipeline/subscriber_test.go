@@ -13,14 +13,16 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
 // sheds returns a pipeline of a stage that accepts one command, which waits, and sheds all others.
 func sheds(t *testing.T, parts ...pipeline.Part) (p *pipeline.Pipeline, shed func(n int), resume func()) {
 	t.Helper()
-	s := stage.Func("s", echo[int], stage.Capacity(1), stage.Overflow(stage.DropNewest))
+	s := stage.Func("s", echo[int], stage.Capacity(1), stage.Overflow(overflow.DropNewest))
 	p = bubble(t, append(parts, s)...)
 	require.NoError(t, p.Pause(s))
 	require.NoError(t, s.Submit(t.Context(), -1))
@@ -36,7 +38,7 @@ func TestAHardStopStartsNoGoroutineForEachLetterOfASlowSubscriber(t *testing.T) 
 	commands := fewer(20_000)
 	block := make(chan struct{})
 	s := stage.Func("s", echo[int], stage.Capacity(commands))
-	p := start(t, s, pipeline.Grace(0), pipeline.KeepLetters(commands), pipeline.DeadLetters(func(stage.DeadLetter) { <-block }))
+	p := start(t, s, pipeline.Grace(0), pipeline.KeepLetters(letters.Options{Most: commands}), pipeline.DeadLetters(func(stage.DeadLetter) { <-block }))
 	require.NoError(t, p.Pause(s))
 	_, err := s.SubmitAll(t.Context(), make([]int, commands)...)
 	require.NoError(t, err)
@@ -75,7 +77,7 @@ func TestASubscriberThatDoesNotReturnHoldsUpThePipelineOnceForFiveSeconds(t *tes
 		log := &scribe{lines: map[string]int{}}
 		block := make(chan struct{})
 		var told atomic.Int64
-		p, shed, resume := sheds(t, pipeline.Logger(slog.New(log)), pipeline.KeepLetters(5000), pipeline.DeadLetters(func(stage.DeadLetter) {
+		p, shed, resume := sheds(t, pipeline.Logger(slog.New(log)), pipeline.KeepLetters(letters.Options{Most: 5000}), pipeline.DeadLetters(func(stage.DeadLetter) {
 			<-block
 			told.Add(1)
 		}))
@@ -165,7 +167,7 @@ func TestASubscriberMayRetryTheLetterThatItIsCalledFor(t *testing.T) {
 			stage.Restart(stage.RestartPolicy{Limit: 1000}))
 		p = bubble(t, s, pipeline.DeadLetters(func(stage.DeadLetter) {
 			if told.Add(1) <= 100 {
-				for _, l := range p.Quarantine().List(pipeline.LetterFilter{}) {
+				for _, l := range p.Quarantine().List(letters.Filter{}) {
 					require.NoError(t, p.Quarantine().Retry(t.Context(), l.ID))
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -95,9 +96,9 @@ func requireShed(t *testing.T, first, then func(*testing.T, *pipeline.Pipeline),
 				end := p.Snapshot()
 				require.EqualValues(t, 2, end.Replied)
 				require.EqualValues(t, 2, end.Stages[0].Reasons.Shed[reason.Expired])
-				letters := p.DeadLetters().List(pipeline.LetterFilter{Reason: reason.Expired, OldestFirst: true})
-				require.Len(t, letters, 1, "the caller of the other has its error")
-				require.Equal(t, "old too", letters[0].Command)
+				list := p.DeadLetters().List(letters.Filter{Reason: reason.Expired, OldestFirst: true})
+				require.Len(t, list, 1, "the caller of the other has its error")
+				require.Equal(t, "old too", list[0].Command)
 				require.EqualValues(t, 1, end.Answered)
 				require.NoError(t, p.Stop(context.Background()))
 				atRest(t, p)

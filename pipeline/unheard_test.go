@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // handlers that do not return when their pipeline stops hard. Each counts itself in, and returns when let is closed.
@@ -101,7 +102,7 @@ func TestLettersWhoseGoroutinesWaitForASubscriberAtAHardStopAreUnheard(t *testin
 	for range 5 {
 		let := make(chan struct{})
 		var heard atomic.Uint64
-		s := stage.Func("s", echo[int], stage.Capacity(1), stage.Overflow(stage.DropNewest))
+		s := stage.Func("s", echo[int], stage.Capacity(1), stage.Overflow(overflow.DropNewest))
 		p := start(t, s, pipeline.Grace(5*time.Millisecond), pipeline.DeadLetters(func(stage.DeadLetter) { heard.Add(1); <-let }))
 		require.NoError(t, p.Pause(s))
 		for i := range 1 + queued {

@@ -16,8 +16,10 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/supervisor"
 	"github.com/golda-dev/golda/window"
@@ -125,7 +127,7 @@ func TestNewRefusesEachValueThatWouldNotWork(t *testing.T) {
 // The options of each property are given once, whichever it is.
 func TestNoOptionOfAStageIsGivenTwice(t *testing.T) {
 	for name, o := range map[string]stage.Option{
-		"Workers": stage.Workers(1, 2), "Instances": stage.Instances(2), "Capacity": stage.Capacity(2), "Overflow": stage.Overflow(stage.Reject),
+		"Workers": stage.Workers(1, 2), "Instances": stage.Instances(2), "Capacity": stage.Capacity(2), "Overflow": stage.Overflow(overflow.Reject),
 		"Discipline": stage.Discipline(queue.LIFO{}), "Batch": stage.Batch(2), "Linger": stage.Linger(1), "Retry": stage.Retry(stage.RetryPolicy{Attempts: 2}),
 		"Restart": stage.Restart(stage.RestartPolicy{Limit: 3}), "Timeout": stage.Timeout(time.Minute), "TTL": stage.TTL(time.Minute),
 		"ExpiresAt": stage.ExpiresAt(func(int) time.Time { return time.Time{} }), "Rate": stage.Rate(1, time.Second, 1),
@@ -145,16 +147,18 @@ func TestNoOptionOfAStageIsGivenTwice(t *testing.T) {
 
 // An option of a pipeline is given once, too, unless it adds to what is there. The two may be in different Joins.
 func TestNoOptionOfAPipelineIsGivenTwice(t *testing.T) {
-	letters, f := t.TempDir(), func(stage.DeadLetter) {}
+	dir, f := t.TempDir(), func(stage.DeadLetter) {}
 	s := func() pipeline.Part { return stage.Func("s", echo[int]) }
 	for name, o := range map[string]pipeline.Part{
 		"Logger": quiet, "System": pipeline.System(system()), "Intensity": pipeline.Intensity(1, time.Second),
 		"Supervise": pipeline.Supervise(supervisor.OneForOne), "Backoff": pipeline.Backoff(supervisor.Backoff{First: 1, Max: 1}),
 		"DrainTimeout": pipeline.DrainTimeout(time.Second), "Grace": pipeline.Grace(time.Second), "MaxInFlight": pipeline.MaxInFlight(5),
-		"KeepLetters": pipeline.KeepLetters(5), "KeepLetterBytes": pipeline.KeepLetterBytes(5), "KeepLettersIn": pipeline.KeepLettersIn(letters),
-		"LetterSize[int]":  pipeline.LetterSize(func(int) int { return 1 }),
-		"LetterCodec[int]": pipeline.LetterCodec(func(int) ([]byte, error) { return nil, nil }, func([]byte) (int, error) { return 0, nil }),
-		"Checkpoint":       pipeline.Subgraph(pipeline.Checkpoint("file", time.Second)),
+		"KeepLetters": pipeline.KeepLetters(letters.Options{Most: 5, Bytes: 5, Dir: dir}),
+		"letters.Type[int]": letters.Type[int]{
+			Size:   func(int) int { return 1 },
+			Encode: func(int) ([]byte, error) { return nil, nil }, Decode: func([]byte) (int, error) { return 0, nil },
+		},
+		"Checkpoint": pipeline.Subgraph(pipeline.Checkpoint("file", time.Second)),
 	} {
 		_, err := pipeline.New("p", s(), o, pipeline.Subgraph(o))
 		require.ErrorContains(t, err, fmt.Sprintf(`pipeline "p": %s: is given twice`, name), name)

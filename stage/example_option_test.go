@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/stage/route"
 )
 
 // router is a behaviour with two ports. The pipeline wires them, and draws them, since the stage declares them with Out.
@@ -74,8 +75,8 @@ func ExampleChain() {
 	// 0 <nil>
 }
 
-// ByKey sends all results with the same key to one stage; RoundRobin takes the stages in turn.
-func ExampleByKey() {
+// A function picks the stage of each result: route.ByKey sends all results with the same key to one stage; route.RoundRobin takes the stages in turn.
+func ExampleFlow_Route_pick() {
 	printer := func(name string) *stage.Flow[string, struct{}] {
 		return stage.Sink(name, func(_ context.Context, word string) error {
 			fmt.Println(name, word)
@@ -84,11 +85,11 @@ func ExampleByKey() {
 	}
 	words := stage.Map("words", func(_ context.Context, w string) (string, error) { return w, nil }, stage.Workers(1, 1))
 	left, right := printer("left"), printer("right")
-	defer must(words.Route(stage.RoundRobin[string](), left, right))()
+	defer must(words.Route(route.RoundRobin[string](), left, right))()
 	for _, w := range []string{"a", "b", "c", "d"} {
 		_, _ = words.Call(context.Background(), w)
 	}
-	pick := stage.ByKey(strings.ToLower)
+	pick := route.ByKey(strings.ToLower)
 	fmt.Println(pick("ann", 2) == pick("Ann", 2))
 	// Output:
 	// left a

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // quiet keeps the examples' crashes out of the standard error.
@@ -140,7 +141,7 @@ func ExampleOverflow() {
 	busy := stage.Func("busy", func(context.Context, int) behaviour.Outcome {
 		<-held
 		return behaviour.OK(nil)
-	}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.Reject))
+	}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.Reject))
 	defer must(busy)()
 	defer close(held)
 
@@ -218,7 +219,7 @@ func ExampleOverloaded() {
 	resize := stage.Func("resize", func(context.Context, string) behaviour.Outcome {
 		<-release
 		return behaviour.OK(nil)
-	}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.Reject))
+	}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.Reject))
 	defer must(resize)()
 	defer close(release)
 

@@ -39,7 +39,7 @@ import (
 // up other keys: if the stages before are Fair, too, with a bound for handlers,
 // no more workers than that wait with commands of one key. If all slots of the
 // stage are taken, all wait, and first come, first served. A full stage that
-// drops the oldest command ([DropOldest]) drops the oldest of the key with the
+// drops the oldest command (DropOldest) drops the oldest of the key with the
 // most commands for its weight, of the 256 keys that it looks at.
 //
 // A command that is tried again goes to the end of its key's queue, and has a

@@ -20,8 +20,10 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/window"
@@ -303,7 +305,7 @@ func busyFair(t *testing.T, opts ...stage.Option) (s *stage.Stage[item], p *pipe
 
 func TestATenantWithAFullShareIsRefusedAndOthersAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, _ := busyFair(t, stage.Capacity(8), stage.Overflow(stage.Reject))
+		s, p, _ := busyFair(t, stage.Capacity(8), stage.Overflow(overflow.Reject))
 		n, err := s.SubmitAll(t.Context(), make([]item, 8)...)
 		require.ErrorIs(t, err, stage.ErrFull)
 		require.ErrorContains(t, err, "2 of its commands wait, as many as KeyCapacity allows")
@@ -337,7 +339,7 @@ func TestCallersThatWaitForTheirShareHoldUpNoOther(t *testing.T) {
 func TestAFullFairStageDropsOfTheTenantWithTheMostCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shed []item
-		s, p, handled := busyFair(t, stage.Capacity(8), stage.KeyCapacity(7), stage.Overflow(stage.DropOldest))
+		s, p, handled := busyFair(t, stage.Capacity(8), stage.KeyCapacity(7), stage.Overflow(overflow.DropOldest))
 		for i := range 20 {
 			require.NoError(t, s.Submit(t.Context(), item{1, i}))
 		}
@@ -346,7 +348,7 @@ func TestAFullFairStageDropsOfTheTenantWithTheMostCommands(t *testing.T) {
 		require.NoError(t, s.Submit(t.Context(), item{3, 1}))
 		require.EqualValues(t, 15, s.Snapshot().Reasons.Shed[reason.Oldest])
 		require.NoError(t, p.Drain(t.Context()))
-		for _, l := range p.Quarantine().List(pipeline.LetterFilter{}) {
+		for _, l := range p.Quarantine().List(letters.Filter{}) {
 			shed = append(shed, l.Command.(item))
 		}
 		require.NotContains(t, shed, item{2, 0})
@@ -550,7 +552,7 @@ func TestATenantThatSendsHalfOfAllTakesNothingFromAThousandOthers(t *testing.T) 
 				quiet = append(quiet, time.Duration(time.Now().UnixNano()-int64(i.n)))
 			}
 			return behaviour.OK(nil)
-		}, stage.Fair(keyOf, nil, 0), stage.Workers(16, 16), stage.Overflow(stage.Reject))
+		}, stage.Fair(keyOf, nil, 0), stage.Workers(16, 16), stage.Overflow(overflow.Reject))
 		p := run(t, s, pipeline.Control(policy.Fixed{}))
 		draw := rand.New(rand.NewPCG(1, 2))
 		zipf := rand.NewZipf(draw, 1.1, 10, tenants-1)

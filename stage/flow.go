@@ -3,8 +3,6 @@ package stage
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
-	"sync/atomic"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
@@ -156,8 +154,8 @@ func (f *Flow[In, Out]) To(target behaviour.Target[Out], more ...behaviour.Targe
 
 // Route has the flow send each result to one of several stages. Pick chooses
 // it: it returns the number, from 0, of one of n targets, and n is at least 1;
-// see [RoundRobin] and [ByKey]. Pick is called by many workers at once, and must
-// not change the result. A number outside 0 to n-1 is the command's error
+// see package stage/route. Pick is called by many workers at once, and must not
+// change the result. A number outside 0 to n-1 is the command's error
 // outcome. A flow has one Route or any number of To. The returned part is used like the part of [Flow.To]; once the flow
 // belongs to a pipeline, it is for pipeline.Pipeline.Rewire.
 func (f *Flow[In, Out]) Route(pick func(out Out, n int) int, targets ...behaviour.Target[Out]) part.Part {
@@ -248,20 +246,4 @@ func unchained[In, Out any](name, problem string) *Flow[In, Out] {
 	f := newFlow(name, "Chain", false, newResults[Out](), nil, func(context.Context, In) behaviour.Outcome { return behaviour.OK(nil) })
 	f.end.of.flaw("Chain", problem)
 	return f
-}
-
-// RoundRobin picks the targets in turn.
-func RoundRobin[Out any]() func(out Out, n int) int {
-	var last atomic.Uint64
-	return func(_ Out, n int) int { return int((last.Add(1) - 1) % uint64(n)) }
-}
-
-// ByKey picks one target for all results with the same key. It returns nil if
-// the key is nil, and pipeline.New refuses that.
-func ByKey[Out any, K comparable](key func(out Out) K) func(out Out, n int) int {
-	if key == nil {
-		return nil
-	}
-	seed := maphash.MakeSeed()
-	return func(out Out, n int) int { return int(maphash.Comparable(seed, key(out)) % uint64(n)) }
 }

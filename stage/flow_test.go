@@ -15,6 +15,7 @@ import (
 
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 )
 
 func atoi(_ context.Context, s string) (int, error) { return strconv.Atoi(s) }
@@ -144,9 +145,9 @@ func TestARoutePicksOneTarget(t *testing.T) {
 		want []int // how many of 0 to 8 each of three targets gets; nil: see the code
 		err  bool
 	}{
-		"in turn":                  {pick: stage.RoundRobin[int](), want: []int{3, 3, 3}},
+		"in turn":                  {pick: route.RoundRobin[int](), want: []int{3, 3, 3}},
 		"by a function":            {pick: func(n, _ int) int { return min(n/4, 1) }, want: []int{4, 5, 0}},
-		"by key, all of one key":   {pick: stage.ByKey(func(int) string { return "k" })},
+		"by key, all of one key":   {pick: route.ByKey(func(int) string { return "k" })},
 		"outside the targets":      {pick: func(_, n int) int { return n }, want: []int{0, 0, 0}, err: true},
 		"below zero":               {pick: func(int, int) int { return -1 }, want: []int{0, 0, 0}, err: true},
 		"a pick that panics fails": {pick: func(int, int) int { panic("pick") }, want: []int{0, 0, 0}, err: true},
@@ -212,12 +213,12 @@ func TestWhatIsWrongWithAFlowIsReportedWhenThePipelineIsMade(t *testing.T) {
 		"a nil target":            {func() pipeline.Part { return stage.Map("f", atoi).To(nil) }, "target 1 is nil"},
 		"a nil flow as a target":  {func() pipeline.Part { return stage.Map("f", atoi).To((*stage.Flow[int, int])(nil)) }, "target 1 is nil"},
 		"a nil flow as a part":    {func() pipeline.Part { return (*stage.Flow[int, int])(nil) }, "is nil"},
-		"a Route without targets": {func() pipeline.Part { return stage.Map("f", atoi).Route(stage.RoundRobin[int]()) }, "there is no target"},
+		"a Route without targets": {func() pipeline.Part { return stage.Map("f", atoi).Route(route.RoundRobin[int]()) }, "there is no target"},
 		"a nil Pick":              {func() pipeline.Part { return stage.Map("f", atoi).Route(nil, sink()) }, "the function is nil"},
-		"a nil key":               {func() pipeline.Part { return stage.Map("f", atoi).Route(stage.ByKey[int, int](nil), sink()) }, "the function is nil"},
+		"a nil key":               {func() pipeline.Part { return stage.Map("f", atoi).Route(route.ByKey[int, int](nil), sink()) }, "the function is nil"},
 		"a Route beside a To": {func() pipeline.Part {
 			f := stage.Map("f", atoi)
-			return pipeline.Subgraph(f.To(sink()), f.Route(stage.RoundRobin[int](), sink()))
+			return pipeline.Subgraph(f.To(sink()), f.Route(route.RoundRobin[int](), sink()))
 		}, "one Route, or any number of To"},
 		"a To of a stage that runs": {func() pipeline.Part {
 			f := stage.Map("f", atoi)

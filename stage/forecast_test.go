@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -52,7 +53,7 @@ func TestARefusalPredictsTheWaitWithinAFactorOfTwo(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				started := make(chan timed, 1<<16)
 				opts := append([]stage.Option{
-					stage.Workers(c.workers, c.workers), stage.Capacity(40), stage.Overflow(stage.Reject), stage.Batch(1),
+					stage.Workers(c.workers, c.workers), stage.Capacity(40), stage.Overflow(overflow.Reject), stage.Batch(1),
 				}, c.opts...)
 				work := stage.Map("work", func(_ context.Context, cmd timed) (timed, error) {
 					started <- cmd
@@ -125,7 +126,7 @@ func TestAFullStageOfWhichNothingIsKnownAsksForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		s := stage.Sink("wait", func(context.Context, int) error { <-end; return nil },
-			stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.Reject))
+			stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.Reject))
 		p, err := pipeline.New("forecast", s, pipeline.Control(policy.Fixed{}))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 // Guard holds back the commands of a method while g does not hold: they wait in
@@ -64,31 +65,17 @@ func Guard(method string, g guard.Guard) Option {
 	}
 }
 
-// MethodSnapshot is the state of one method of a stage with guards, see
-// [Guard].
-type MethodSnapshot struct {
-	guard.Counters
-
-	Method   string
-	Held     bool          // commands wait, and guards hold back all of them
-	Holds    uint64        // how often that began
-	HeldTime time.Duration // for how long that was so, in all
-	RunTime  time.Duration // for how long commands were current, added up
-	// HeldDuring is the part of HeldTime that began while commands of another
-	// method, or of the same, were current, by method. It says which methods
-	// collide.
-	HeldDuring map[string]time.Duration
-}
-
-func methodSnapshots(all []line.GuardAccounts) []MethodSnapshot {
+func methodSnapshots(all []line.GuardAccounts) []stats.Method {
 	if len(all) == 0 {
 		return nil
 	}
-	methods := make([]MethodSnapshot, len(all))
+	methods := make([]stats.Method, len(all))
 	for i, a := range all {
-		methods[i] = MethodSnapshot{a.Counters, a.Method, a.Held, a.Holds, a.Wait, a.Run, a.During}
+		methods[i] = stats.Method{
+			Counters: a.Counters, Method: a.Method, Held: a.Held, Holds: a.Holds, HeldTime: a.Wait, RunTime: a.Run, HeldDuring: a.During,
+		}
 	}
-	slices.SortFunc(methods, func(a, b MethodSnapshot) int { return strings.Compare(a.Method, b.Method) })
+	slices.SortFunc(methods, func(a, b stats.Method) int { return strings.Compare(a.Method, b.Method) })
 	return methods
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/stage/stats"
 )
 
 // put and get are the methods of a buffer.
@@ -55,10 +56,10 @@ func buffer(size int, opts ...stage.Option) *stage.Stage[any] {
 }
 
 // method returns the accounts of one method.
-func method(s stage.Snapshot, name string) stage.MethodSnapshot {
-	i := slices.IndexFunc(s.Methods, func(m stage.MethodSnapshot) bool { return m.Method == name })
+func method(s stage.Snapshot, name string) stats.Method {
+	i := slices.IndexFunc(s.Methods, func(m stats.Method) bool { return m.Method == name })
 	if i < 0 {
-		return stage.MethodSnapshot{}
+		return stats.Method{}
 	}
 	return s.Methods[i]
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // hot is a key whose commands come faster than they are handled.
@@ -111,7 +112,7 @@ func forwarder(name string, to *stage.Stage[item], opts ...stage.Option) *stage.
 
 // One key floods the stage by one way. Commands of other keys come straight to the stage.
 func TestAHotKeyHoldsUpNoOtherKey(t *testing.T) {
-	rules := map[string]stage.OverflowRule{"wait": stage.Wait, "reject": stage.Reject, "oldest": stage.DropOldest, "newest": stage.DropNewest}
+	rules := map[string]overflow.Rule{"wait": overflow.Wait, "reject": overflow.Reject, "oldest": overflow.DropOldest, "newest": overflow.DropNewest}
 	n := 0
 	for way, by := range ways {
 		most := 4 + 3

@@ -61,7 +61,7 @@ import (
 //
 // The instances cannot be Batchers. A keyed stage has an order of its own, so
 // it takes no [Discipline], and policies do not change its order. It cannot be
-// upgraded. Of a full stage that drops the oldest command ([DropOldest]), it is
+// upgraded. Of a full stage that drops the oldest command (DropOldest), it is
 // the oldest of some key. For a state that several keys share, return the same
 // key for them, such as a hash modulo a number. [RateBy] bounds how often
 // commands of one key are handled.

@@ -18,7 +18,9 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 )
 
 // tallies counts lines by key.
@@ -159,7 +161,7 @@ var keyedBy = map[string]struct {
 	"Route by key": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {
 		read := stage.Map("read", func(_ context.Context, line string) (string, error) { return line, nil }, opts...)
 		save := func(_ context.Context, line string) error { t.add(line); return nil }
-		return read.Stage, read.Route(stage.ByKey(hostOf), stage.Sink("left", save), stage.Sink("right", save))
+		return read.Stage, read.Route(route.ByKey(hostOf), stage.Sink("left", save), stage.Sink("right", save))
 	}, "the line has no host"},
 }
 
@@ -209,9 +211,9 @@ func TestLinesWithoutAKeyAreLettersAndAllOthersAreCounted(t *testing.T) {
 							synctest.Wait()
 							time.Sleep(time.Minute)
 							require.Equal(t, want, got.counted(), "every good line is counted, while the stage is up")
-							letters := p.Quarantine().List(pipeline.LetterFilter{})
-							require.Len(t, letters, bad)
-							for _, l := range letters {
+							list := p.Quarantine().List(letters.Filter{})
+							require.Len(t, list, bad)
+							for _, l := range list {
 								require.ErrorContains(t, l.Err, one.says)
 								require.Equal(t, tries, l.Attempts)
 								require.Equal(t, "bad", l.Command)

@@ -16,15 +16,16 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
 func TestGetsThatWereGivenUpDoNotKeepPutsOutOfTheBuffer(t *testing.T) {
-	for _, overflow := range []stage.OverflowRule{stage.Wait, stage.Reject, stage.DropOldest} {
+	for _, rule := range []overflow.Rule{overflow.Wait, overflow.Reject, overflow.DropOldest} {
 		synctest.Test(t, func(t *testing.T) {
 			const capacity = 4
-			b := buffer(2, stage.Capacity(capacity), stage.Overflow(overflow))
+			b := buffer(2, stage.Capacity(capacity), stage.Overflow(rule))
 			p, err := pipeline.New("test", b, quiet)
 			require.NoError(t, err)
 			require.NoError(t, p.Start(t.Context()))

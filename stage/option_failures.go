@@ -20,7 +20,7 @@ const (
 // A command that waits for its next try holds no worker. It keeps its slot and
 // counts against the stage's [Capacity]: a stage that is full of retries waits,
 // refuses or drops at its entry as its [Overflow] rule says, and no retry is
-// ever refused. ([DropOldest] drops no command that waits for its next try.)
+// ever refused. (DropOldest drops no command that waits for its next try.)
 //
 // When its time has come, the command goes behind the commands that are queued,
 // and behind those that wait for a slot: it gives its own slot to the first of

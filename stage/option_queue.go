@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -50,27 +51,9 @@ func KeyCapacity(n int) Option {
 	return func(s *settings) { s.engine.Inbox.KeyCapacity, s.boundsKeys = n, true }
 }
 
-// OverflowRule says what a full stage does with one more command.
-type OverflowRule uint8
-
-// The four rules. A command that waits or is refused was not accepted. A
-// command that is dropped was accepted.
-const (
-	// Wait makes a submitter wait for a free slot until its context ends, and
-	// parks the workers of stages that forward to this one.
-	Wait = OverflowRule(inbox.Wait)
-	// Reject refuses a submitter with [ErrFull]. A command that another stage
-	// forwards is shed.
-	Reject = OverflowRule(inbox.Reject)
-	// DropNewest accepts the command and sheds it.
-	DropNewest = OverflowRule(inbox.DropNewest)
-	// DropOldest accepts the command and sheds the command that has been in the
-	// queue for longest.
-	DropOldest = OverflowRule(inbox.DropOldest)
-)
-
-// Overflow sets what the stage does when it is full. The default is [Wait].
-func Overflow(rule OverflowRule) Option {
+// Overflow sets what the stage does when it is full. The default is
+// [overflow.Wait].
+func Overflow(rule overflow.Rule) Option {
 	return once("Overflow", func(s *settings) { s.engine.Inbox.Overflow = inbox.Overflow(rule) })
 }
 
@@ -104,8 +87,8 @@ func Discipline(d queue.Discipline) Option {
 //
 // The order of the queue is fixed: a stage with Ordered takes no [Discipline],
 // and policies do not change its order. A [Keyed] stage cannot have Ordered; it
-// keeps the order of each key. A full stage with [DropOldest] drops no command
-// that was started before and has come back.
+// keeps the order of each key. A full stage with [overflow.DropOldest] drops no
+// command that was started before and has come back.
 func Ordered() Option { return func(s *settings) { s.engine.Inbox.Ordered = true } }
 
 // Batch sets the most commands that a worker takes at once. The default is 256.

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -65,7 +66,7 @@ func TestAnErrorMaySayItselfThatItMeansOverload(t *testing.T) {
 func TestACommandThatIsDroppedOnArrivalIsOverloadOfItsOwnReason(t *testing.T) {
 	gate := make(chan struct{})
 	s := stage.Func("s", func(context.Context, int) behaviour.Outcome { <-gate; return behaviour.OK(nil) },
-		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
+		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.DropNewest))
 	p, err := pipeline.New("p", s)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))

@@ -44,7 +44,7 @@ type Snapshot struct {
 		Moved    uint64
 	}
 
-	Methods []MethodSnapshot // methods of a stage with a [Guard], by name
+	Methods []stats.Method // methods of a stage with a [Guard], by name
 }
 
 // Balanced reports whether the stage's law holds.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -14,6 +15,6 @@ var _ = []any{
 	(*stage.Stage[int]).Submit, (*stage.Stage[int]).SubmitAll, (*stage.Stage[int]).Ask, stage.Call[int, int], stage.Workers,
 	behaviour.NewPort[int], (*behaviour.Port[int]).Submit, (*behaviour.Port[int]).Name, (*behaviour.Port[int]).Wired,
 	behaviour.Emit[int], behaviour.Forward[int],
-	pipeline.Group, pipeline.Wire[int], (*pipeline.Letters).Retry, (*pipeline.Letters).RetryAll,
+	pipeline.Group, pipeline.Wire[int], (*letters.Store).Retry, (*letters.Store).RetryAll,
 	context.WithoutCancel,
 }

@@ -21,10 +21,10 @@ var Submit = &analysis.Analyzer{
 // handsOver are the methods and functions that hand work over, by package and
 // name. The last result of each is an error.
 var handsOver = map[string][]string{
-	module + "stage":        {"Submit", "SubmitAll", "Ask", "Call"},
-	module + "behaviour":    {"Submit", "Emit"},
-	module + "pipeline":     {"Retry", "RetryAll", "RetryAs", "Import"},
-	module + "adapter/nats": {"Publish", "PublishOnce", "Retry", "Drop"},
+	module + "stage":            {"Submit", "SubmitAll", "Ask", "Call"},
+	module + "behaviour":        {"Submit", "Emit"},
+	module + "pipeline/letters": {"Retry", "RetryAll", "RetryAs", "Import"},
+	module + "adapter/nats":     {"Publish", "PublishOnce", "Retry", "Drop"},
 }
 
 func runSubmit(p *analysis.Pass) (any, error) {

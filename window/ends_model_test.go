@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/window"
 )
 
@@ -141,7 +142,7 @@ type modelForm struct {
 
 func sinkOf[T any](m *witness, open func(T) []word) *stage.Flow[T, struct{}] {
 	return stage.Sink("sink", func(ctx context.Context, v T) error { return m.handle(ctx, open(v)) },
-		stage.Workers(1, 1), stage.Timeout(10*time.Second), stage.Overflow(stage.DropOldest), stage.Capacity(2))
+		stage.Workers(1, 1), stage.Timeout(10*time.Second), stage.Overflow(overflow.DropOldest), stage.Capacity(2))
 }
 
 func formThat[T any](make func(window.Bounds[word], []stage.Option) *stage.Flow[word, T], open func(T) []word) modelForm {

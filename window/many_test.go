@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/window"
 )
@@ -111,10 +112,10 @@ func TestASumWhoseFirstCommandLeavesWhileAddHangsIsInItsLetter(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		b.submit("a4", "a5")
 		time.Sleep(time.Hour)
-		letters := b.p.Failures().List(pipeline.LetterFilter{})
-		require.Len(t, letters, 1)
+		list := b.p.Failures().List(letters.Filter{})
+		require.Len(t, list, 1)
 		var lost *window.LostError
-		require.ErrorAs(t, letters[0].Err, &lost)
+		require.ErrorAs(t, list[0].Err, &lost)
 		require.ErrorIs(t, lost, stage.ErrTimeout)
 		got := lost.Window.(window.Window[string, int])
 		assert.Equal(t, 3, got.Value)

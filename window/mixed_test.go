@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
 // mixture is a form of which a window gets commands of a source, of a caller that waits, and of one that does not.
 type mixture interface {
-	mix(t *testing.T, fault string, fedFirst bool, letters int)
-	mixOpen(t *testing.T, letters int)
+	mix(t *testing.T, fault string, fedFirst bool, left int)
+	mixOpen(t *testing.T, left int)
 }
 
 // stopped ends the context of a stop, which is hard then.
@@ -30,19 +31,19 @@ func stopped(t *testing.T) context.Context {
 
 // mix lets a window of four commands fail, and requires that each of the four ends as if it had failed alone: the source hears of its
 // two, and delivers them again; the caller gets the error; the command without a caller leaves a letter.
-func (f formOf[T]) mix(t *testing.T, fault string, fedFirst bool, letters int) {
+func (f formOf[T]) mix(t *testing.T, fault string, fedFirst bool, left int) {
 	t.Helper()
-	f.mixBehind(t, nil, fault, fedFirst, letters)
+	f.mixBehind(t, nil, fault, fedFirst, left)
 }
 
 // mixOpen does the same with a hard stop while the window is open: a handler of a stage before it keeps the drain from closing it.
-func (f formOf[T]) mixOpen(t *testing.T, letters int) {
+func (f formOf[T]) mixOpen(t *testing.T, left int) {
 	t.Helper()
 	blocked := stage.Filter("blocked", func(ctx context.Context, _ word) (bool, error) { <-ctx.Done(); return false, nil })
-	f.mixBehind(t, blocked, "a stop", true, letters)
+	f.mixBehind(t, blocked, "a stop", true, left)
 }
 
-func (f formOf[T]) mixBehind(t *testing.T, blocked *stage.Flow[word, word], fault string, fedFirst bool, letters int) {
+func (f formOf[T]) mixBehind(t *testing.T, blocked *stage.Flow[word, word], fault string, fedFirst bool, left int) {
 	t.Helper()
 	l := &ledger[T]{open: f.open, texts: map[string]int{}}
 	of, open, failed := f.of(), make(chan struct{}), false
@@ -98,14 +99,14 @@ func (f formOf[T]) mixBehind(t *testing.T, blocked *stage.Flow[word, word], faul
 		require.NotEmpty(t, b.errs[w.text], w.text)
 	}
 	require.Empty(t, b.acknowledged())
-	stores := []*pipeline.Letters{p.Failures(), p.Quarantine(), p.DeadLetters()}
-	require.Equal(t, letters, stores[0].Len()+stores[1].Len()+stores[2].Len())
+	stores := []*letters.Store{p.Failures(), p.Quarantine(), p.DeadLetters()}
+	require.Equal(t, left, stores[0].Len()+stores[1].Len()+stores[2].Len())
 	if fault != "a stop" {
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, textsOf(messages(2)), b.acknowledged())
 		require.NotContains(t, l.handled(), "submitted")
 		for _, s := range stores {
-			_, err := s.RetryAll(t.Context(), pipeline.LetterFilter{})
+			_, err := s.RetryAll(t.Context(), letters.Filter{})
 			require.NoError(t, err)
 		}
 		synctest.Wait()
@@ -128,12 +129,12 @@ func TestCommandsOfASourceAndOfCallersInOneWindowEndEachInItsWay(t *testing.T) {
 		}
 	}
 	for name, f := range forms(5) { // the window is open when the stop comes, which leaves letters of calls, too
-		letters := 2
+		left := 2
 		if name == "Aggregate" {
-			letters = 1 // of the sum
+			left = 1 // of the sum
 		}
 		t.Run(name+"/a stop of an open window", func(t *testing.T) {
-			virtual(t, func(t *testing.T) { f.(mixture).mixOpen(t, letters) })
+			virtual(t, func(t *testing.T) { f.(mixture).mixOpen(t, left) })
 		})
 	}
 }

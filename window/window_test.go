@@ -15,7 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 	"github.com/golda-dev/golda/window"
 )
 
@@ -353,8 +355,8 @@ func TestAFunctionThatPanicsCostsItsCommandOnly(t *testing.T) {
 				require.Len(t, b.raw, 1)
 				assert.Equal(t, want, textOf(b.raw[0]))
 				b.stop()
-				letters := b.p.Quarantine().Len() + b.p.Failures().Len()
-				assert.Equal(t, map[bool]int{true: 2, false: 1}[name == "first and key"], letters)
+				list := b.p.Quarantine().Len() + b.p.Failures().Len()
+				assert.Equal(t, map[bool]int{true: 2, false: 1}[name == "first and key"], list)
 			})
 		})
 	}
@@ -596,9 +598,9 @@ func TestAHardStopLeavesALetterOfEachCommand(t *testing.T) {
 				assert.Zero(t, snap.InFlight)
 				assert.Zero(t, snap.Failed, "a command in an open window was not handled")
 				assert.EqualValues(t, test.letters, snap.DeadLettered)
-				letters := p.DeadLetters().List(pipeline.LetterFilter{})
-				assert.Len(t, letters, test.letters)
-				for _, l := range letters {
+				list := p.DeadLetters().List(letters.Filter{})
+				assert.Len(t, list, test.letters)
+				for _, l := range list {
 					assert.ErrorIs(t, l.Err, stage.ErrStopped)
 				}
 			})
@@ -674,7 +676,7 @@ func TestAWindowThatLeadsNowhereIsRefused(t *testing.T) {
 		require.EqualError(t, err, `stage "w": window: leads nowhere: name the stages for its results with To`, name)
 	}
 	of := window.By("w", key, b)
-	_, err := pipeline.New("test", of, of.Route(stage.RoundRobin[window.Window[string, []word]](), stage.Sink("s", func(context.Context, window.Window[string, []word]) error { return nil })))
+	_, err := pipeline.New("test", of, of.Route(route.RoundRobin[window.Window[string, []word]](), stage.Sink("s", func(context.Context, window.Window[string, []word]) error { return nil })))
 	require.NoError(t, err)
 	_, err = pipeline.New("test", window.By("w", key, b).To(nil))
 	require.EqualError(t, err, `stage "w": To: target 1 is nil`, "that is what to mend")

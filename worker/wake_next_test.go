@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // goroutine returns a name for the calling goroutine that no other goroutine has.
@@ -150,7 +151,7 @@ func TestTheNextStageDoesNotWaitForASubscriberOfDroppedCommands(t *testing.T) {
 		full := stage.Func("full", func(context.Context, string) behaviour.Outcome {
 			<-stuck
 			return behaviour.OK(nil)
-		}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
+		}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.DropNewest))
 		a := stage.Func("a", func(ctx context.Context, cmd string) behaviour.Outcome {
 			if cmd == "both ways" {
 				require.NoError(t, behaviour.Emit(ctx, full, cmd))

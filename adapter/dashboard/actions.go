@@ -22,6 +22,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/pipeline/operate"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -197,11 +198,11 @@ func (r *request) stages() (names []string, err error) {
 
 // filter returns the letters that a request is about. It never selects all by
 // omission.
-func (r *request) filter() (pipeline.LetterFilter, error) {
+func (r *request) filter() (letters.Filter, error) {
 	if r.Stage == "" && r.Fingerprint == "" && !r.All {
-		return pipeline.LetterFilter{}, errors.New("name a stage or a fingerprint, or say that all are meant")
+		return letters.Filter{}, errors.New("name a stage or a fingerprint, or say that all are meant")
 	}
-	return pipeline.LetterFilter{Stage: r.Stage, Fingerprint: r.Fingerprint, Reason: reason.Reason(r.Reason)}, nil
+	return letters.Filter{Stage: r.Stage, Fingerprint: r.Fingerprint, Reason: reason.Reason(r.Reason)}, nil
 }
 
 // act carries out an action.
@@ -355,11 +356,11 @@ func refused(err error) error {
 		return slices.ContainsFunc(some, func(e error) bool { return errors.Is(err, e) })
 	}
 	switch {
-	case is(pipeline.ErrNotPart, pipeline.ErrNoLetter):
+	case is(pipeline.ErrNotPart, letters.ErrNotFound):
 		status, title = http.StatusNotFound, "not found"
 	case is(context.DeadlineExceeded, context.Canceled):
 		status, title = http.StatusGatewayTimeout, "the action has not ended in time"
-	case is(pipeline.ErrNotRunning, pipeline.ErrStopped, pipeline.ErrReopened, pipeline.ErrRetrying, operate.ErrFailedAgain, errRacing):
+	case is(pipeline.ErrNotRunning, pipeline.ErrStopped, pipeline.ErrReopened, letters.ErrRetrying, operate.ErrFailedAgain, errRacing):
 		status, title = http.StatusConflict, "the action is not possible now"
 	}
 	return &requestError{status, title, err}

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -97,7 +98,7 @@ func changeOf(c controller.Change, began time.Time) api.Change {
 }
 
 // store returns a store of letters, nil if there is none of that name.
-func (l *live) store(name string) *pipeline.Letters {
+func (l *live) store(name string) *letters.Store {
 	switch storeOf(name) {
 	case dead:
 		return l.p.DeadLetters()
@@ -115,7 +116,7 @@ func (l *live) letters(store string, since uint64, limit int) (api.Letters, bool
 	if of == nil {
 		return api.Letters{}, false
 	}
-	list := of.List(pipeline.LetterFilter{OldestFirst: true, Limit: limit, If: func(x pipeline.Letter) bool { return x.ID > since }})
+	list := of.List(letters.Filter{OldestFirst: true, Limit: limit, If: func(x letters.Letter) bool { return x.ID > since }})
 	all := api.Letters{Store: store, Last: since, Total: of.Len(), Letters: make([]api.Letter, 0, len(list))}
 	for _, x := range list {
 		all.Letters = append(all.Letters, l.letter(x))
@@ -127,7 +128,7 @@ func (l *live) letters(store string, since uint64, limit int) (api.Letters, bool
 // letter returns a letter as JSON has it. A letter writes itself safely,
 // whatever its command and its error are. Without payloads it is written
 // without the command.
-func (l *live) letter(x pipeline.Letter) api.Letter {
+func (l *live) letter(x letters.Letter) api.Letter {
 	kind := fmt.Sprintf("%T", x.Command)
 	if !l.options.Payloads {
 		x.Command = nil

@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/pipeline/tap"
 )
 
@@ -286,7 +286,7 @@ func (l *live) text(cmd any) string {
 	case l.options.Show != nil:
 		return l.options.Show(cmd)
 	}
-	var x pipeline.Letter // writes its command safely, whatever that is
+	var x letters.Letter // writes its command safely, whatever that is
 	x.Command = cmd
 	letter := l.letter(x)
 	if text, ok := letter.Command.(json.RawMessage); ok {

@@ -2,7 +2,7 @@
 // server and a pipeline that start and stop together, and functions for stages
 // that send commands to other servers. It needs nothing but net/http.
 //
-//	price := stage.Map("price", quote, stage.Overflow(stage.Reject)) // func(context.Context, Order) (Quote, error)
+//	price := stage.Map("price", quote, stage.Overflow(overflow.Reject)) // func(context.Context, Order) (Quote, error)
 //	p, err := pipeline.New("shop", price)
 //	mux.Handle("POST /quotes", stagehttp.New(price.Call))
 //	err = stagehttp.Run(ctx, &http.Server{Addr: ":8080", Handler: mux, ReadTimeout: 5 * time.Second}, p)
@@ -13,7 +13,7 @@
 // the command is accepted, and [Stream] with any number of results. The
 // handlers of the command have the values of the request's context; except with
 // Accept the command ends when the client goes away. A stage whose queue is
-// full waits for a free slot, or, with stage.Overflow(stage.Reject), refuses:
+// full waits for a free slot, or, with stage.Overflow(overflow.Reject), refuses:
 // then the answer is 503 at once.
 //
 // # Statuses

@@ -15,6 +15,7 @@ import (
 	stagehttp "github.com/golda-dev/golda/adapter/http"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 func check(err error) {
@@ -44,7 +45,7 @@ func ExampleNew() {
 			return Quote{}, errNothing
 		}
 		return Quote{o.Pieces * 250}, nil
-	}, stage.Overflow(stage.Reject))
+	}, stage.Overflow(overflow.Reject))
 	p, err := pipeline.New("shop", price)
 	check(err)
 	check(p.Start(context.Background()))

@@ -26,6 +26,7 @@ import (
 	stagehttp "github.com/golda-dev/golda/adapter/http"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -213,7 +214,7 @@ func TestACrashIsAnswered500WithoutItsStackOrValue(t *testing.T) {
 func TestAFullStageAnswers503WithRetryAfterAtOnce(t *testing.T) {
 	open := make(chan struct{})
 	s := stage.Map("slow", func(_ context.Context, o order) (receipt, error) { <-open; return receipt{Item: o.Item}, nil },
-		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.Reject))
+		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.Reject))
 	start(t, s)
 	h := stagehttp.New(s.Call)
 	url := serve(t, h)

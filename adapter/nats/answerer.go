@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/internal/bigstack"
-	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -262,7 +262,7 @@ func (a *answerer) run(ctx context.Context, q called) (reply, error) {
 	}
 	result, err := a.handle(ctx, cmd, passedOn)
 	switch {
-	case errors.Is(err, pipeline.ErrNotBegun):
+	case errors.Is(err, remote.ErrNotBegun):
 		return reply{}, fmt.Errorf("%w: %w", errLeaving, err)
 	case errors.Is(err, errLeaving):
 		return reply{}, begun{err}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/kept"
-	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/remote"
 )
 
 // Carrier carries commands between the processes of a pipeline, for
@@ -152,7 +152,7 @@ func (c *Carrier) CheckPipeline(name string) error {
 }
 
 // Line is for package pipeline.
-func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) uint64) (pipeline.Line, error) {
+func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) uint64) (remote.Line, error) {
 	if len(c.faults) > 0 {
 		return nil, errors.Join(c.faults...)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/adapter/nats"
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -58,7 +59,7 @@ type archive struct {
 }
 
 // newArchive makes the pipeline as a process has it.
-func newArchive(t *testing.T, carrier pipeline.Carrier, process string, read func(scan) (page, error), done *pages) *archive {
+func newArchive(t *testing.T, carrier remote.Carrier, process string, read func(scan) (page, error), done *pages) *archive {
 	t.Helper()
 	a := &archive{}
 	a.load = stage.Map("load", func(_ context.Context, s scan) (scan, error) { return s, nil }, stage.Capacity(16))

@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -262,7 +263,7 @@ var promisesOfCalls = []struct {
 		require.Empty(t, w.due)
 	}},
 	{
-		"a full stage refuses", []stage.Option{stage.Capacity(1), stage.Instances(1), stage.Overflow(stage.Reject)},
+		"a full stage refuses", []stage.Option{stage.Capacity(1), stage.Instances(1), stage.Overflow(overflow.Reject)},
 		func(t *testing.T, w *workshop) {
 			var calls sync.WaitGroup
 			var full, done atomic.Int32

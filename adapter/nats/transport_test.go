@@ -19,6 +19,7 @@ import (
 	"github.com/golda-dev/golda/coordination/transport/transporttest"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -120,7 +121,7 @@ func TestAFullStageRefusesACallOfAnotherNode(t *testing.T) {
 				running <- none{}
 				<-release
 				return behaviour.OK(v)
-			}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.Reject))
+			}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.Reject))
 			p, err := pipeline.New("p", slow, quiet)
 			require.NoError(t, err)
 			require.NoError(t, p.Start(t.Context()))

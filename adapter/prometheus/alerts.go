@@ -148,7 +148,7 @@ func (a Alerts) rules() []rule {
 		{
 			"GoldaLettersDropped", `increase(golda_letters_dropped_total{$}[15m]) > 0`, 0, critical,
 			`{{ $labels.pipeline }}: the store {{ $labels.store }} was full and has lost letters.`,
-			`These commands are lost. Retry or drop letters, or raise pipeline.KeepLetters and pipeline.KeepLetterBytes.`, nil,
+			`These commands are lost. Retry or drop letters, or raise the bounds of pipeline.KeepLetters.`, nil,
 		},
 		{
 			"GoldaOverload", fmt.Sprintf("(sum without (reason) (rate(golda_stage_rejected_total{$,reason=~\"full|rate|policy|disabled\"}[5m])) + sum without (reason) (rate(golda_stage_shed_total{$}[5m])))\n"+

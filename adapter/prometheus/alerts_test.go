@@ -27,8 +27,10 @@ import (
 
 	goldaprom "github.com/golda-dev/golda/adapter/prometheus"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // promtool runs promtool, and returns its output. Without promtool the test is
@@ -413,7 +415,7 @@ func TestTheRulesReportARecordedOutageAndNothingElse(t *testing.T) {
 					}
 					return nil
 				},
-				parts: []pipeline.Part{pipeline.KeepLetters(100)},
+				parts: []pipeline.Part{pipeline.KeepLetters(letters.Options{Most: 100})},
 			},
 			soon: []string{"GoldaCrashes stage=save", "GoldaDeadLetters stage=save"},
 			late: []string{"GoldaCrashes stage=save", "GoldaDeadLetters stage=save", "GoldaLettersDropped store=quarantine"},
@@ -422,7 +424,7 @@ func TestTheRulesReportARecordedOutageAndNothingElse(t *testing.T) {
 			name: "an overload",
 			outage: outage{
 				broken: func(context.Context, int) error { time.Sleep(3 * time.Second); return nil },
-				opts:   []stage.Option{stage.Overflow(stage.DropNewest)},
+				opts:   []stage.Option{stage.Overflow(overflow.DropNewest)},
 			},
 			late: []string{"GoldaBottleneck stage=save", "GoldaLettersDropped store=dead_letters", "GoldaOverload stage=save"},
 		},

@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -35,7 +36,7 @@ type Collector struct {
 	ofOne   []series[stage.Snapshot]
 	ofPool  []series[pipeline.Pool]
 	ofFeed  []series[pipeline.FeedSnapshot]
-	ofStore []series[pipeline.Letters]
+	ofStore []series[letters.Store]
 	byWhy   []reasons
 	times   []*prometheus.Desc // of histograms
 	moved   *prometheus.Desc   // of edges

@@ -3,33 +3,33 @@ package prometheus
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 )
 
 // withLetters is a [Source] that keeps letters: a *pipeline.Pipeline.
 type withLetters interface {
-	DeadLetters() *pipeline.Letters
-	Quarantine() *pipeline.Letters
-	Failures() *pipeline.Letters
+	DeadLetters() *letters.Store
+	Quarantine() *letters.Store
+	Failures() *letters.Store
 }
 
 var stores = []struct {
 	name string
-	of   func(withLetters) *pipeline.Letters
+	of   func(withLetters) *letters.Store
 }{
 	{"dead_letters", withLetters.DeadLetters},
 	{"failures", withLetters.Failures},
 	{"quarantine", withLetters.Quarantine},
 }
 
-var letterMetrics = []metric[pipeline.Letters]{
+var letterMetrics = []metric[letters.Store]{
 	{
 		"golda_letters", "Letters in a store: dead_letters, failures or quarantine.",
-		gauge, func(l *pipeline.Letters) float64 { return float64(l.Len()) },
+		gauge, func(l *letters.Store) float64 { return float64(l.Len()) },
 	},
 	{
 		"golda_letters_dropped_total", "Letters that a full store has evicted: their commands are lost.",
-		counter, func(l *pipeline.Letters) float64 { return float64(l.Dropped()) },
+		counter, func(l *letters.Store) float64 { return float64(l.Dropped()) },
 	},
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // The pipeline has three stages with all kinds of outcomes: results, errors, crashes, retries, emitted commands, and a
@@ -135,7 +136,7 @@ func busy(t *testing.T) (*pipeline.Pipeline, *stage.Stage[int]) {
 	}), stage.Out(toThird), stage.Capacity(64))
 	third := stage.New("third", behaviour.Func[int](func(_ context.Context, n int) behaviour.Outcome {
 		return behaviour.OK(strings.Repeat("x", n))
-	}), stage.Capacity(8), stage.Workers(1, 1), stage.Overflow(stage.DropOldest))
+	}), stage.Capacity(8), stage.Workers(1, 1), stage.Overflow(overflow.DropOldest))
 
 	p, err := pipeline.New("busy", first, second, third,
 		pipeline.Wire(toSecond, second), pipeline.Wire(toThird, third))

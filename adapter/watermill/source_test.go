@@ -24,6 +24,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -166,10 +167,10 @@ func TestAMessageWhoseCommandWasNotHandledIsNotLost(t *testing.T) {
 		first, last []stage.Option
 		again, dead bool // some are delivered again; all become dead letters
 	}{
-		"the stage that is fed refuses":             {first: []stage.Option{stage.Capacity(1), stage.Overflow(stage.Reject)}},
-		"the stage that is fed drops the oldest":    {first: []stage.Option{stage.Capacity(1), stage.Overflow(stage.DropOldest)}, again: true},
-		"the stage behind it refuses":               {last: []stage.Option{stage.Capacity(1), stage.Overflow(stage.Reject)}, again: true},
-		"the stage behind it drops the oldest":      {last: []stage.Option{stage.Capacity(1), stage.Overflow(stage.DropOldest)}, again: true},
+		"the stage that is fed refuses":             {first: []stage.Option{stage.Capacity(1), stage.Overflow(overflow.Reject)}},
+		"the stage that is fed drops the oldest":    {first: []stage.Option{stage.Capacity(1), stage.Overflow(overflow.DropOldest)}, again: true},
+		"the stage behind it refuses":               {last: []stage.Option{stage.Capacity(1), stage.Overflow(overflow.Reject)}, again: true},
+		"the stage behind it drops the oldest":      {last: []stage.Option{stage.Capacity(1), stage.Overflow(overflow.DropOldest)}, again: true},
 		"the command has no time in the first one":  {first: []stage.Option{stage.TTL(1)}, dead: true},
 		"the command has no time in the second one": {last: []stage.Option{stage.TTL(1)}, dead: true},
 	} {

@@ -55,7 +55,7 @@ import (
 // stage.Overflow of the stage: the submitter gets an error that is
 // stage.ErrPolicy, and a feed submits the command again later. Gates do not see
 // commands that other stages forward: a stage that must discard these has
-// stage.Overflow(stage.DropNewest) and stage.Capacity(100).
+// stage.Overflow(overflow.DropNewest) and stage.Capacity(100).
 //
 // [Welsh] is Sandstorm, the program of the paper, with its defaults: it samples
 // every two seconds, adds one worker for 1000 waiting commands, but only at

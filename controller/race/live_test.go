@@ -20,7 +20,9 @@ import (
 	"github.com/golda-dev/golda/controller/race"
 	"github.com/golda-dev/golda/controller/simulator"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -60,7 +62,7 @@ func fast(to *stage.Flow[time.Time, struct{}], opts ...stage.Option) pipeline.Pa
 	return stage.Func("accept", func(_ context.Context, at time.Time) behaviour.Outcome {
 		time.Sleep(milli)
 		return behaviour.Forward(to, at)
-	}, append(opts, stage.Capacity(256), stage.Overflow(stage.Reject), stage.Out(to))...)
+	}, append(opts, stage.Capacity(256), stage.Overflow(overflow.Reject), stage.Out(to))...)
 }
 
 var five = map[string]known{
@@ -69,7 +71,7 @@ var five = map[string]known{
 	"handlers that wait, and too few workers": {
 		make: func(done func(time.Time)) []pipeline.Part {
 			return []pipeline.Part{
-				stage.Sink("fetch", work(40*milli, done), stage.Workers(2, 32), stage.Blocking(), stage.Capacity(256), stage.Overflow(stage.Reject)),
+				stage.Sink("fetch", work(40*milli, done), stage.Workers(2, 32), stage.Blocking(), stage.Capacity(256), stage.Overflow(overflow.Reject)),
 			}
 		},
 		rate: steady(100), within: 500 * milli, present: policy.Fixed{},
@@ -81,7 +83,7 @@ var five = map[string]known{
 	"an overload that no worker can be added for": {
 		make: func(done func(time.Time)) []pipeline.Part {
 			return []pipeline.Part{
-				stage.Sink("query", work(40*milli, done), stage.Workers(2, 2), stage.Blocking(), stage.Capacity(256), stage.Overflow(stage.Reject)),
+				stage.Sink("query", work(40*milli, done), stage.Workers(2, 2), stage.Blocking(), stage.Capacity(256), stage.Overflow(overflow.Reject)),
 			}
 		},
 		rate: steady(100), within: 500 * milli, present: policy.Backlog{},
@@ -183,7 +185,7 @@ func load(ctx context.Context, first pipeline.Part, rate func(time.Duration) flo
 
 func started(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
-	p, err := pipeline.New("p", append(parts, pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.KeepLetters(1))...)
+	p, err := pipeline.New("p", append(parts, pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.KeepLetters(letters.Options{Most: 1}))...)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	return p
@@ -261,7 +263,7 @@ func TestTheModelHasTheEdgesTimesAndOptionsOfThePipeline(t *testing.T) {
 				return behaviour.Forward(again, at)
 			}
 			return behaviour.Forward(end, at)
-		}, stage.Workers(1, 3), stage.Blocking(), stage.Capacity(77), stage.Overflow(stage.Reject), stage.Discipline(queue.LIFO{}))
+		}, stage.Workers(1, 3), stage.Blocking(), stage.Capacity(77), stage.Overflow(overflow.Reject), stage.Discipline(queue.LIFO{}))
 		p := started(t, again, end, pipeline.Group("g", 1, 4, tries), pipeline.Control(policy.Fixed{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -12,6 +12,7 @@ import (
 	stagehttp "github.com/golda-dev/golda/adapter/http"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 type reading struct {
@@ -25,7 +26,7 @@ func Example_ingestOverHTTP() {
 			return false, errors.New("a reading without a sensor")
 		}
 		return r.Celsius > -273.15, nil
-	}, stage.Overflow(stage.Reject)) // 503 at once when the queue is full
+	}, stage.Overflow(overflow.Reject)) // 503 at once when the queue is full
 	save := stage.Sink("save", func(_ context.Context, r reading) error {
 		fmt.Println("saved", r.Sensor, r.Celsius)
 		return nil

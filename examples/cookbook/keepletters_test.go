@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -24,7 +25,7 @@ func Example_lettersThatOutliveTheProcess() {
 			fmt.Println("sent", mail)
 			return nil
 		}, stage.Workers(1, 1))
-		p, err := pipeline.New("mail", send, pipeline.KeepLettersIn(dir))
+		p, err := pipeline.New("mail", send, pipeline.KeepLetters(letters.Options{Dir: dir}))
 		check(err)
 		check(p.Start(context.Background()))
 		return send.Stage, p
@@ -36,10 +37,10 @@ func Example_lettersThatOutliveTheProcess() {
 
 	up = true
 	_, p = open()
-	for _, letter := range p.Failures().List(pipeline.LetterFilter{}) {
+	for _, letter := range p.Failures().List(letters.Filter{}) {
 		fmt.Println(letter.Stage, strconv.Quote(letter.Command.(string)), letter.Err)
 	}
-	n, err := p.Failures().RetryAll(ctx, pipeline.LetterFilter{})
+	n, err := p.Failures().RetryAll(ctx, letters.Filter{})
 	check(p.Stop(ctx))
 	fmt.Println("retried", n, err)
 	// Output:

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -33,7 +34,7 @@ func Example_replayWhatFailed() {
 		fmt.Println(g.Kept, g.Stage, g.Example.Err)
 	}
 	up.Store(true)
-	n, err := p.Failures().RetryAll(ctx, pipeline.LetterFilter{Stage: "send"})
+	n, err := p.Failures().RetryAll(ctx, letters.Filter{Stage: "send"})
 	check(p.Stop(ctx))
 	fmt.Println("retried", n, err)
 	// Output:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 type invoice struct{ tenant string }
@@ -26,7 +27,7 @@ func Example_shareAStageBetweenTenants() {
 		return nil
 	},
 		stage.Fair(invoice.Tenant, weight, 2),
-		stage.Overflow(stage.Reject), // of a tenant that has a quarter of the slots, see stage.KeyCapacity
+		stage.Overflow(overflow.Reject), // of a tenant that has a quarter of the slots, see stage.KeyCapacity
 		stage.Workers(1, 1))
 
 	p, err := pipeline.New("invoices", render)

@@ -11,6 +11,7 @@ import (
 	stagehttp "github.com/golda-dev/golda/adapter/http"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // service is a server in front of a pipeline of two stages:
@@ -28,7 +29,7 @@ type service struct {
 // newService makes the service. Workers of the stage store call store with each
 // job, several concurrently.
 func newService(c config, store func(job string), options ...pipeline.Part) (*service, error) {
-	s := &service{check: stage.Map("check", check, stage.Capacity(c.capacity), stage.Overflow(stage.Reject))}
+	s := &service{check: stage.Map("check", check, stage.Capacity(c.capacity), stage.Overflow(overflow.Reject))}
 	last := stage.Sink("store", func(_ context.Context, job string) error { store(job); return nil }, stage.Capacity(c.capacity))
 	whole := stage.Chain(s.check, last)
 	mux := http.NewServeMux()

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/controller/lab"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -83,7 +84,7 @@ func (w workload) build(control pipeline.Part, length time.Duration) (*pipeline.
 			opts = append(opts, stage.Blocking(), stage.Workers(w.steps[i].bounds()))
 		}
 		if w.peak > 0 && i == 0 {
-			opts = append(opts, stage.Overflow(stage.Reject))
+			opts = append(opts, stage.Overflow(overflow.Reject))
 		}
 		next = stage.Func(w.steps[i].name, w.handler(i, next, again), opts...)
 		parts = append(parts, next)

@@ -8,6 +8,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -29,7 +30,7 @@ func analyse(ctx context.Context, log *input, crash float64, progress io.Writer)
 	parse := stage.Map("parse", parser(crash), stage.Retry(stage.RetryPolicy{Attempts: 10, If: crashed}))
 	count := stage.Keyed("count", byHost, func(host string) *counter { return &counter{host: host, into: sum} })
 	p, err := pipeline.New("loganalyser", pipeline.Feed("log", parse, log.lines), parse.To(count),
-		pipeline.Failures(reject), pipeline.DeadLetters(reject), pipeline.KeepLetters(0))
+		pipeline.Failures(reject), pipeline.DeadLetters(reject), pipeline.KeepLetters(letters.Options{Most: -1}))
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 )
 
 // fix: commands in quarantine are not lost. A command can be corrected by hand
@@ -19,7 +19,7 @@ func fix(ctx context.Context, s *story) error {
 	}
 	store := p.Quarantine()
 
-	nameless := store.List(pipeline.LetterFilter{If: func(l pipeline.Letter) bool { return l.Command.(order).item == "" }})
+	nameless := store.List(letters.Filter{If: func(l letters.Letter) bool { return l.Command.(order).item == "" }})
 	first := nameless[0]
 	o := first.Command.(order)
 	o.item = "paper"
@@ -32,20 +32,20 @@ func fix(ctx context.Context, s *story) error {
 	boxless := fingerprintAt(store, "runtime error: integer divide by zero")
 	s.didf("The division is fixed (in practice by Stage.Upgrade), and all letters with its fingerprint, %s, are retried.", boxless)
 	fixed.Store(true)
-	n, err := store.RetryAll(ctx, pipeline.LetterFilter{Fingerprint: boxless})
+	n, err := store.RetryAll(ctx, letters.Filter{Fingerprint: boxless})
 	if err != nil {
 		return err
 	}
 	s.sawf("%d letters were retried; left: %d.", n, store.Len())
 
 	s.didf("The rest cannot be fixed, and is dropped.")
-	s.sawf("%d dropped; left: %d.", store.Clear(pipeline.LetterFilter{}), store.Len())
+	s.sawf("%d dropped; left: %d.", store.Clear(letters.Filter{}), store.Len())
 	return s.end(p) //nolint:contextcheck // it stops softly although ctx has ended
 }
 
 // fingerprintAt returns the fingerprint of the group whose error contains a
 // text.
-func fingerprintAt(store *pipeline.Letters, says string) string {
+func fingerprintAt(store *letters.Store, says string) string {
 	for _, g := range store.Groups() {
 		if g.Example.Err != nil && strings.Contains(g.Example.Err.Error(), says) {
 			return g.Fingerprint

@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -66,7 +67,7 @@ func quarantine(ctx context.Context, s *story) error {
 		s.sawf("%d letters of stage %q, fingerprint %s, at %s", g.Seen, g.Stage, g.Fingerprint, place(g.Example.Stack))
 	}
 	s.didf("And letter by letter:")
-	for _, letter := range p.Quarantine().List(pipeline.LetterFilter{OldestFirst: true}) {
+	for _, letter := range p.Quarantine().List(letters.Filter{OldestFirst: true}) {
 		_, why, _ := strings.Cut(letter.Err.Error(), ": ")
 		s.sawf("%d. %v, %s", letter.ID, letter.Command, why)
 	}
@@ -77,8 +78,8 @@ func quarantine(ctx context.Context, s *story) error {
 func poisoned(ctx context.Context, s *story, fixed *atomic.Bool) (*pipeline.Pipeline, error) {
 	pack := packing(fixed)
 	all := ordersOf()
-	letters := make(chan stage.DeadLetter, len(all)) // a subscriber must not block
-	p, err := startQuietly(ctx, "quarantine", pack, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
+	list := make(chan stage.DeadLetter, len(all)) // a subscriber must not block
+	p, err := startQuietly(ctx, "quarantine", pack, pipeline.DeadLetters(func(l stage.DeadLetter) { list <- l }))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func poisoned(ctx context.Context, s *story, fixed *atomic.Bool) (*pipeline.Pipe
 		}
 	}
 	for range bad { // a letter is stored just after its caller has the error
-		<-letters
+		<-list
 	}
 	s.sawf("%d were packed, %d were not: their senders got an error.", len(all)-bad, bad)
 	return p, nil

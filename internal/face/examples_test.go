@@ -15,7 +15,7 @@ import (
 
 // shown lists the packages whose examples are a manual: each function is in one.
 var shown = []string{
-	"behaviour", "stage", "pipeline", "pipeline/bottleneck", "pipeline/tap", "source", "reexec", "window/event", "supervisor", "adapter/failsafe", "adapter/http", "adapter/nats", "adapter/nats/fleet", "adapter/prometheus", "adapter/watermill",
+	"behaviour", "stage", "stage/route", "pipeline", "pipeline/letters", "pipeline/bottleneck", "pipeline/tap", "source", "reexec", "window/event", "supervisor", "adapter/failsafe", "adapter/http", "adapter/nats", "adapter/nats/fleet", "adapter/prometheus", "adapter/watermill",
 	"controller/simulator", "controller/race", "controller/lab",
 }
 

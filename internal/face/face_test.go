@@ -22,23 +22,26 @@ const module = "github.com/golda-dev/golda"
 // budget is how many names each public package may export: types, functions, variables and constants, with each constant
 // of a group counted. Methods and fields are not counted.
 //
-// The budget of stage has 20 names for typed, keyed and ordered stages, flows of any behaviour, rates of keys, the retry budget and
-// deadlines beyond the 60 of the stages that they are made of, that of pipeline 5 for feeds beyond 40. Two names more in behaviour,
+// The budget of stage has 12 names for typed, keyed and ordered stages, flows of any behaviour, rates of keys, the retry budget and
+// deadlines beyond the 60 of the stages that they are made of, that of pipeline 5 for feeds. Two names more in behaviour,
 // and two in stage, are for state that survives a crash; one in stage refuses a call that would never end, three are for guards,
-// and one is for options that later ones replace. One more in stage, five in pipeline and five in adapter/nats are for stages that run in several processes, whose carrier a
-// user may write, and for calls of these; one more in adapter/nats reaches the store of another process. Two in pipeline are for
-// letters in files, and two for their size. Two more in pipeline are for a checkpoint with states and its error.
+// and one is for options that later ones replace. One more in stage, one in pipeline and five in adapter/nats are for stages that run in several processes, and for calls of these; one more in
+// adapter/nats reaches the store of another process. Two more in pipeline are for a checkpoint with states and its error.
 // Three more in coordination/rpc start and stop processes at other nodes. Two more in adapter/dashboard/api are the events of a tap,
 // and four more, and two in adapter/dashboard, are for the processes of a fleet.
 const budget = `
 behaviour        32
-stage            83
+stage            75
 stage/queue      18
 stage/headers    7
 stage/reason     16
-stage/stats      6
+stage/stats      7
+stage/overflow   5
+stage/route      2
 worker           14
-pipeline         54
+pipeline         40
+pipeline/letters 8
+pipeline/remote  4
 pipeline/bottleneck 12
 pipeline/tap     11
 pipeline/operate 8

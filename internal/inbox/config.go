@@ -42,10 +42,11 @@ func (*FullError) Error() string { return ErrFull.Error() }
 // Unwrap returns ErrFull.
 func (*FullError) Unwrap() error { return ErrFull }
 
-// Overflow says what a full inbox does with one more command.
+// Overflow says what a full inbox does with one more command; see package
+// stage/overflow.
 type Overflow uint8
 
-// The four choices; stage documents them.
+// The four choices; package stage/overflow documents them.
 const (
 	Wait Overflow = iota
 	Reject

@@ -47,8 +47,8 @@ worker: 8
 	loop doc
 
 pipeline: 0
-	lifecycle letters part checkpoint pools letters_kept
-	feed feeding feeds carrier place passage check
+	lifecycle part checkpoint pools letters_kept
+	feed feeding feeds place passage check
 	accounts pipeline ending snapshot report draw notify
 	new forget stages rewire states drain stop start operated doc
 

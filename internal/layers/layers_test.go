@@ -35,8 +35,10 @@ internal/steer:      controller internal/histogram internal/ring
 controller/leda:    controller
 stage/queue:        internal/ring
 stage/reason:
-stage/stats:        internal/histogram stage/reason
+stage/overflow:
+stage/route:
 coordination/guard:
+stage/stats:        coordination/guard internal/histogram stage/reason
 internal/requests:   coordination/guard
 internal/transaction: coordination/guard internal/requests
 internal/rules:      coordination/guard
@@ -98,7 +100,7 @@ internal/control:   controller stage/queue
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
-stage:              behaviour coordination/guard stage/queue stage/reason stage/stats worker
+stage:              behaviour coordination/guard stage/overflow stage/queue stage/reason stage/stats worker
                     internal/actor internal/backoff internal/command internal/crash internal/engine internal/gate internal/handling internal/line internal/link internal/part internal/plain internal/inbox
                     internal/rate internal/states internal/version
 
@@ -111,12 +113,15 @@ coordination/monitor: coordination/coroutine coordination/rpc coordination/trans
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
 window/event:       behaviour stage internal/command internal/link internal/part internal/plain internal/states
 internal/letters:   stage stage/reason internal/crash internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
+pipeline/letters:   stage stage/reason internal/letters internal/link internal/part
+pipeline/remote:    internal/engine
 pipeline:           behaviour controller controller/policy worker source stage stage/reason stage/stats supervisor
+                    pipeline/letters pipeline/remote
                     internal/actor internal/command internal/control internal/cputime internal/crash internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/lockfile internal/part internal/plain internal/states
 pipeline/bottleneck: pipeline stage
 pipeline/tap:       behaviour pipeline stage/headers
-pipeline/operate:   controller internal/link internal/plain pipeline
+pipeline/operate:   controller internal/link internal/plain pipeline pipeline/letters
 controller/race:    controller controller/policy controller/simulator stage stage/queue stage/stats pipeline
                     internal/link
 

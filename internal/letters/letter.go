@@ -9,8 +9,8 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Letter is a copy of a letter in a store. Package pipeline documents it, and
-// has a type with the same fields.
+// Letter is a copy of a letter in a store. Package pipeline/letters documents it,
+// and has a type with the same fields.
 type Letter struct {
 	stage.DeadLetter
 	ID          uint64
@@ -32,7 +32,7 @@ type missing struct {
 func (m *missing) Unwrap() error { return m.error }
 
 // Group sums up the letters of one stage, reason and fingerprint; see
-// pipeline.LetterGroup.
+// Group of package pipeline/letters.
 type Group struct {
 	Stage       string
 	Reason      reason.Reason
@@ -43,7 +43,7 @@ type Group struct {
 	Example     Letter // the newest in the store; its ID is 0 if none is
 }
 
-// Filter selects letters; see pipeline.LetterFilter.
+// Filter selects letters; see Filter of package pipeline/letters.
 type Filter struct {
 	Stage       string
 	Reason      reason.Reason

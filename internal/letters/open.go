@@ -304,7 +304,7 @@ func (l *Store) logDiscarded() {
 	}
 	l.mu.Unlock()
 	if n > 0 {
-		l.log.Warn("stopped with letters that end with the process; see pipeline.KeepLettersIn", "store", l.name, "letters", n, "of", summary(of))
+		l.log.Warn("stopped with letters that end with the process; see pipeline.KeepLetters", "store", l.name, "letters", n, "of", summary(of))
 	}
 }
 

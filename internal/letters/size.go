@@ -10,7 +10,7 @@ import (
 )
 
 // errTooLarge is why a letter in a store has no command.
-var errTooLarge = errors.New("the command is larger than the store keeps; see pipeline.KeepLetterBytes")
+var errTooLarge = errors.New("the command is larger than the store keeps; see Bytes of letters.Options")
 
 // measure sets the size of an entry. The entry loses its command if that is
 // larger than the store. Stacks do not count: crashes with the same call path

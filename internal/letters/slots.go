@@ -203,7 +203,7 @@ func (l *Store) reportLost(lost loss) {
 	if lost.dropped > 0 {
 		l.log.Warn("letters dropped: the store is full",
 			"store", l.name, "dropped", lost.dropped, "keeps", l.bound.Letters, "keeps_bytes", l.bound.Bytes,
-			"see", "pipeline.KeepLetters, pipeline.KeepLetterBytes")
+			"see", "pipeline.KeepLetters")
 	}
 	if lost.cut > 0 {
 		l.log.Warn("letters are kept without their commands, which are larger than the store",

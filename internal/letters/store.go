@@ -23,9 +23,9 @@ import (
 
 // The reasons why a letter is not retried.
 var (
-	// ErrNoLetter reports that the store does not have the letter, or no
+	// ErrNotFound reports that the store does not have the letter, or no
 	// longer.
-	ErrNoLetter = errors.New("pipeline: no such letter")
+	ErrNotFound = errors.New("pipeline: no such letter")
 	// ErrRetrying reports that the letter is being retried by another call.
 	ErrRetrying = errors.New("pipeline: the letter is being retried")
 )
@@ -164,7 +164,7 @@ func (l *Store) retry(ctx context.Context, id uint64, instead *any, ended func(e
 	i, ok := l.findLocked(id)
 	l.mu.Unlock()
 	if !ok {
-		return fmt.Errorf("letter %d: %w", id, ErrNoLetter)
+		return fmt.Errorf("letter %d: %w", id, ErrNotFound)
 	}
 	return l.retryAt(ctx, id, i, instead, ended)
 }
@@ -182,7 +182,7 @@ func (l *Store) RetryAll(ctx context.Context, f Filter) (n int, err error) {
 		switch {
 		case err == nil:
 			n++
-		case errors.Is(err, ErrNoLetter), errors.Is(err, ErrRetrying): // another call was faster
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrRetrying): // another call was faster
 		case !refused[h.Stage]:
 			refused[h.Stage] = true
 			errs = append(errs, err)
@@ -232,7 +232,7 @@ func (l *Store) claim(id uint64, i int) (dead stage.DeadLetter, missing error, c
 	s := &l.slots[i]
 	switch {
 	case s.id != id:
-		return dead, nil, nil, ErrNoLetter
+		return dead, nil, nil, ErrNotFound
 	case s.claim != nil:
 		return dead, nil, nil, ErrRetrying
 	}
@@ -338,3 +338,7 @@ const (
 	quarantineStore = "quarantine"
 	failuresStore   = "failures"
 )
+
+// Public returns a store as users know it: a *letters.Store of package
+// pipeline/letters, which sets it, so that it has no function that makes stores.
+var Public func(inner *Store, codecs Codecs) any

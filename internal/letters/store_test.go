@@ -152,7 +152,7 @@ func TestTheStoreDoesWhatASimpleModelDoes(t *testing.T) {
 				err := l.Retry(t.Context(), id)
 				switch {
 				case there < 0:
-					require.ErrorIs(t, err, ErrNoLetter, "seed %d step %d", seed, step)
+					require.ErrorIs(t, err, ErrNotFound, "seed %d step %d", seed, step)
 				case strings.HasSuffix(m.letters[there].Command.(string), "7"):
 					require.ErrorIs(t, err, errRefused, "seed %d step %d", seed, step)
 				default:
@@ -317,11 +317,11 @@ func TestARetryRemovesALetterIfAndOnlyIfItIsAccepted(t *testing.T) {
 		"edited":            {func(l *Store, ctx context.Context) error { return l.RetryAs(ctx, 2, "x") }, nil, nil, []seen{{"b", "x"}}, "a1 a3"},
 		"edited to nothing": {func(l *Store, ctx context.Context) error { return l.RetryAs(ctx, 2, nil) }, nil, nil, []seen{{"b", nil}}, "a1 a3"},
 		"edited, refused":   {func(l *Store, ctx context.Context) error { return l.RetryAs(ctx, 2, "x") }, errRefused, errRefused, []seen{{"b", "x"}}, "a1 b2 a3"},
-		"not there":         {func(l *Store, ctx context.Context) error { return l.Retry(ctx, 9) }, nil, ErrNoLetter, nil, "a1 b2 a3"},
-		"of no number":      {func(l *Store, ctx context.Context) error { return l.Retry(ctx, 0) }, nil, ErrNoLetter, nil, "a1 b2 a3"},
+		"not there":         {func(l *Store, ctx context.Context) error { return l.Retry(ctx, 9) }, nil, ErrNotFound, nil, "a1 b2 a3"},
+		"of no number":      {func(l *Store, ctx context.Context) error { return l.Retry(ctx, 0) }, nil, ErrNotFound, nil, "a1 b2 a3"},
 		"twice": {func(l *Store, ctx context.Context) error {
 			return errors.Join(l.Retry(ctx, 2), l.Retry(ctx, 2))
-		}, nil, ErrNoLetter, []seen{{"b", "2"}}, "a1 a3"},
+		}, nil, ErrNotFound, []seen{{"b", "2"}}, "a1 a3"},
 		"again after a refusal": {func(l *Store, ctx context.Context) error {
 			return errors.Join(l.Retry(ctx, 2), l.Retry(ctx, 2))
 		}, errRefused, errRefused, []seen{{"b", "2"}, {"b", "2"}}, "a1 b2 a3"},

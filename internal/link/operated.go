@@ -38,8 +38,9 @@ type Operated interface {
 	Capacity(who, stage string, slots int) (uint64, error)
 	// Policy replaces the policies, a []controller.Policy, for a time.
 	Policy(who string, policies any, d time.Duration) (uint64, error)
-	// Retry retries a letter of a *pipeline.Letters, and calls ended when its
-	// command has ended with all that was emitted on its way, with its error.
+	// Retry retries a letter of a *letters.Store of package pipeline/letters,
+	// and calls ended when its command has ended with all that was emitted on
+	// its way, with its error.
 	Retry(ctx context.Context, store any, id uint64, ended func(error)) error
 	// Decode reads a command of a stage from JSON, or as the stage's codec
 	// writes it.

@@ -4,7 +4,7 @@
 //	op := operate.New(p, "ann")
 //	_, err := op.Resize("resize", 2, 8)                              // policies decide within these bounds
 //	_, err = op.Policy(policy.SEDA{}, time.Minute)                   // then back
-//	n, _, err := op.RetryAll(ctx, operate.Failures, pipeline.LetterFilter{Stage: "save"})
+//	n, _, err := op.RetryAll(ctx, operate.Failures, letters.Filter{Stage: "save"})
 //
 // Each verb that changes something has an entry in [pipeline.Pipeline.Journal],
 // whose Policy is "operator:" and the operator's name, and whose number it
@@ -32,6 +32,7 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 )
 
 // Store names one of the stores of letters of a pipeline.
@@ -120,7 +121,7 @@ func (o *Operator) Policy(p controller.Policy, d time.Duration) (entry uint64, e
 }
 
 // letters returns a store.
-func (o *Operator) letters(s Store) (*pipeline.Letters, error) {
+func (o *Operator) letters(s Store) (*letters.Store, error) {
 	switch s {
 	case Dead:
 		return o.p.DeadLetters(), nil
@@ -134,14 +135,14 @@ func (o *Operator) letters(s Store) (*pipeline.Letters, error) {
 }
 
 // letter returns a letter of a store.
-func (o *Operator) letter(s Store, id uint64) (*pipeline.Letters, pipeline.Letter, error) {
+func (o *Operator) letter(s Store, id uint64) (*letters.Store, letters.Letter, error) {
 	all, err := o.letters(s)
 	if err != nil {
-		return nil, pipeline.Letter{}, err
+		return nil, letters.Letter{}, err
 	}
 	letter, ok := all.Get(id)
 	if !ok {
-		return nil, pipeline.Letter{}, fmt.Errorf("letter %d: %w", id, pipeline.ErrNoLetter)
+		return nil, letters.Letter{}, fmt.Errorf("letter %d: %w", id, letters.ErrNotFound)
 	}
 	return all, letter, nil
 }
@@ -151,7 +152,7 @@ func (o *Operator) note(s Store, stage, fate, why string) uint64 {
 	return o.of.Note(o.who, "letters", stage, string(s), fate, why)
 }
 
-// Retry submits the command of a letter again: see [pipeline.Letters.Retry].
+// Retry submits the command of a letter again: see [letters.Store.Retry].
 func (o *Operator) Retry(ctx context.Context, s Store, id uint64) (entry uint64, err error) {
 	link.CheckContext(ctx, "operate: Retry")
 	all, letter, err := o.letter(s, id)
@@ -169,7 +170,7 @@ func (o *Operator) Retry(ctx context.Context, s Store, id uint64) (entry uint64,
 // from it. If that has failed, the error is [ErrFailedAgain] with the reason, the
 // first letter was retried, and the others stay. RetryAll returns how many were
 // retried. Limit of the filter has no effect.
-func (o *Operator) RetryAll(ctx context.Context, s Store, f pipeline.LetterFilter) (n int, entry uint64, err error) {
+func (o *Operator) RetryAll(ctx context.Context, s Store, f letters.Filter) (n int, entry uint64, err error) {
 	link.CheckContext(ctx, "operate: RetryAll")
 	all, err := o.letters(s)
 	if err != nil {
@@ -178,7 +179,7 @@ func (o *Operator) RetryAll(ctx context.Context, s Store, f pipeline.LetterFilte
 	f.OldestFirst, f.Limit = true, 1
 	list := all.List(f)
 	if len(list) == 0 {
-		return 0, 0, fmt.Errorf("store %q: %w", string(s), pipeline.ErrNoLetter)
+		return 0, 0, fmt.Errorf("store %q: %w", string(s), letters.ErrNotFound)
 	}
 	first := list[0]
 	failed, err := o.probe(ctx, all, first.ID)
@@ -197,7 +198,7 @@ func (o *Operator) RetryAll(ctx context.Context, s Store, f pipeline.LetterFilte
 
 // probe retries a letter, waits until its command has ended, and returns its
 // error.
-func (o *Operator) probe(ctx context.Context, all *pipeline.Letters, id uint64) (failed, err error) {
+func (o *Operator) probe(ctx context.Context, all *letters.Store, id uint64) (failed, err error) {
 	ended := make(chan error, 1)
 	if err := o.of.Retry(ctx, all, id, func(err error) { ended <- err }); err != nil {
 		return nil, err
@@ -213,8 +214,8 @@ func (o *Operator) probe(ctx context.Context, all *pipeline.Letters, id uint64) 
 }
 
 // Edit submits another command in place of a letter's own, which is removed:
-// see [pipeline.Letters.RetryAs]. The command is text in JSON, or as the
-// pipeline.LetterCodec of its type writes it. A member that the type does not
+// see [letters.Store.RetryAs]. The command is text in JSON, or as the
+// [letters.Type] of its commands writes it. A member that the type does not
 // have is an error.
 func (o *Operator) Edit(ctx context.Context, s Store, id uint64, text []byte) (entry uint64, err error) {
 	link.CheckContext(ctx, "operate: Edit")
@@ -236,7 +237,7 @@ func (o *Operator) Edit(ctx context.Context, s Store, id uint64, text []byte) (e
 func (o *Operator) Drop(s Store, id uint64) (entry uint64, err error) {
 	all, letter, err := o.letter(s, id)
 	if err == nil && !all.Drop(id) {
-		err = fmt.Errorf("letter %d: %w, or its file is closed", id, pipeline.ErrNoLetter)
+		err = fmt.Errorf("letter %d: %w, or its file is closed", id, letters.ErrNotFound)
 	}
 	if err != nil {
 		return 0, err
@@ -246,18 +247,18 @@ func (o *Operator) Drop(s Store, id uint64) (entry uint64, err error) {
 
 // DropAll removes the letters that a filter selects for good, and returns how
 // many.
-func (o *Operator) DropAll(s Store, f pipeline.LetterFilter) (n int, entry uint64, err error) {
+func (o *Operator) DropAll(s Store, f letters.Filter) (n int, entry uint64, err error) {
 	all, err := o.letters(s)
 	if err != nil {
 		return 0, 0, err
 	}
 	if n = all.Clear(f); n == 0 {
-		return 0, 0, fmt.Errorf("store %q: %w", string(s), pipeline.ErrNoLetter)
+		return 0, 0, fmt.Errorf("store %q: %w", string(s), letters.ErrNotFound)
 	}
 	return n, o.note(s, f.Stage, "dropped", fmt.Sprintf("%d letters", n)), nil
 }
 
-// Export writes the letters of a store: see [pipeline.Letters.Export].
+// Export writes the letters of a store: see [letters.Store.Export].
 func (o *Operator) Export(s Store, w io.Writer) error {
 	all, err := o.letters(s)
 	if err != nil {

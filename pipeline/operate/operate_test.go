@@ -17,8 +17,10 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/pipeline/operate"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -148,7 +150,7 @@ func TestARateIsHeldAtAStageAndAtTheEntry(t *testing.T) {
 	for _, at := range []string{"work", ""} {
 		t.Run("at "+at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				work := works("work", stage.Overflow(stage.Reject), stage.Workers(8, 8))
+				work := works("work", stage.Overflow(overflow.Reject), stage.Workers(8, 8))
 				p, op := started(t, work, pipeline.Control(insists{workers: 8, capacity: 500, rate: controller.Rate{PerSecond: 1e6, Burst: 1000}}))
 				time.Sleep(time.Second)
 				accepted := func() (n int) {
@@ -462,7 +464,7 @@ func TestAllAreRetriedOnlyIfTheFirstDoesNotFail(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, 20, p.Failures().Len())
 
-		group := pipeline.LetterFilter{Stage: "save", Reason: reason.Error, Fingerprint: p.Failures().Groups()[0].Fingerprint}
+		group := letters.Filter{Stage: "save", Reason: reason.Error, Fingerprint: p.Failures().Groups()[0].Fingerprint}
 		n, number, err := op.RetryAll(t.Context(), operate.Failures, group)
 		require.ErrorIs(t, err, operate.ErrFailedAgain)
 		require.Equal(t, 1, n)
@@ -497,7 +499,7 @@ func TestARetryThatDoesNotEndHoldsTheOthers(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, _, err = op.RetryAll(ctx, operate.Failures, pipeline.LetterFilter{})
+		_, _, err = op.RetryAll(ctx, operate.Failures, letters.Filter{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 2, p.Failures().Len())
 		_, err = op.Resume("save")
@@ -517,7 +519,7 @@ func TestLettersAreEditedDroppedAndExported(t *testing.T) {
 			require.NoError(t, save.Submit(t.Context(), bought{"bad", n}))
 		}
 		time.Sleep(time.Second)
-		list := p.Failures().List(pipeline.LetterFilter{OldestFirst: true})
+		list := p.Failures().List(letters.Filter{OldestFirst: true})
 		require.Len(t, list, 4)
 
 		for text, fault := range map[string]string{`{"Item":"good"`: "unexpected EOF", `{"Itme":"good"}`: `unknown field "Itme"`, `7`: "cannot unmarshal"} {
@@ -536,11 +538,11 @@ func TestLettersAreEditedDroppedAndExported(t *testing.T) {
 		var out bytes.Buffer
 		require.NoError(t, op.Export(operate.Failures, &out))
 		require.Equal(t, 2, strings.Count(out.String(), "\n"))
-		n, _, err := op.DropAll(operate.Failures, pipeline.LetterFilter{Stage: "save"})
+		n, _, err := op.DropAll(operate.Failures, letters.Filter{Stage: "save"})
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
-		_, _, err = op.DropAll(operate.Failures, pipeline.LetterFilter{Stage: "save"})
-		require.ErrorIs(t, err, pipeline.ErrNoLetter)
+		_, _, err = op.DropAll(operate.Failures, letters.Filter{Stage: "save"})
+		require.ErrorIs(t, err, letters.ErrNotFound)
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }

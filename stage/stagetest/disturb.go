@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
 )
 
@@ -149,6 +150,6 @@ func (r *disturber) resume() {
 func (r *disturber) retryLetters() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
-	n, _ := r.Quarantine().RetryAll(ctx, pipeline.LetterFilter{Limit: 5})
+	n, _ := r.Quarantine().RetryAll(ctx, letters.Filter{Limit: 5})
 	return n > 0
 }

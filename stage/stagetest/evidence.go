@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 	"github.com/golda-dev/golda/worker"
@@ -114,8 +115,8 @@ func (t *Trial) crashes() *BreachError {
 			found = append(found, c)
 		}
 	}
-	for _, store := range []*pipeline.Letters{t.DeadLetters(), t.Quarantine()} {
-		for _, l := range store.List(pipeline.LetterFilter{}) {
+	for _, store := range []*letters.Store{t.DeadLetters(), t.Quarantine()} {
+		for _, l := range store.List(letters.Filter{}) {
 			crash, crashed := errors.AsType[*stage.CrashError](l.Err)
 			if crashed && !foreseen(t.tb, crash.Error()) {
 				found = append(found, fmt.Sprintf("%v\n%s", crash, l.Stack))
@@ -138,14 +139,14 @@ func (t *Trial) evidence() string {
 	b.WriteString(t.Snapshot().Law() + "\n")
 	for _, store := range []struct {
 		name    string
-		letters *pipeline.Letters
+		letters *letters.Store
 	}{{"dead letters", t.DeadLetters()}, {"quarantine", t.Quarantine()}, {"failures", t.Failures()}} {
-		letters := store.letters.List(pipeline.LetterFilter{})
-		if len(letters) == 0 {
+		list := store.letters.List(letters.Filter{})
+		if len(list) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "%s, %d:\n", store.name, len(letters))
-		for _, l := range letters[:min(len(letters), mostLetters)] {
+		fmt.Fprintf(&b, "%s, %d:\n", store.name, len(list))
+		for _, l := range list[:min(len(list), mostLetters)] {
 			fmt.Fprintf(&b, "  stage %q, %v at try %d of %+v: %v\n", l.Stage, l.Reason, l.Attempts, l.Command, l.Err)
 			if l.Fingerprint != "" && l.Stack != nil {
 				fmt.Fprintf(&b, "    %s\n", l.Fingerprint)

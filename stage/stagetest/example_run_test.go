@@ -12,6 +12,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
@@ -38,7 +39,7 @@ func TestAPageIsFetchedAgainUntilTheServerIsUp(t *testing.T) {
 
 // What does the program do when a stage is full?
 func TestAnOrderIsRefusedWhileTheShopIsBusy(t *testing.T) {
-	save := stage.Sink("save", func(context.Context, int) error { return nil }, stage.Capacity(10), stage.Overflow(stage.Reject))
+	save := stage.Sink("save", func(context.Context, int) error { return nil }, stage.Capacity(10), stage.Overflow(overflow.Reject))
 	p := stagetest.Run(t, save)
 
 	release := stagetest.Fill(t, p.Pipeline, save.Stage, 0)
@@ -114,7 +115,7 @@ func ExampleEnded() {
 // A stage that is full.
 func ExampleFill() {
 	_ = func(t *testing.T) {
-		save := stage.Sink("save", func(context.Context, int) error { return nil }, stage.Overflow(stage.Reject))
+		save := stage.Sink("save", func(context.Context, int) error { return nil }, stage.Overflow(overflow.Reject))
 		p := stagetest.Run(t, save)
 		release := stagetest.Fill(t, p.Pipeline, save.Stage, 0)
 		if err := save.Submit(t.Context(), 1); !errors.Is(err, stage.ErrFull) {

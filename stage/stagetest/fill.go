@@ -27,7 +27,7 @@ const fillWait = 10 * time.Second
 // meanwhile.
 //
 //	release := stagetest.Fill(t, p.Pipeline, save, order)
-//	require.ErrorIs(t, save.Submit(ctx, order), stage.ErrFull) // save has stage.Overflow(stage.Reject)
+//	require.ErrorIs(t, save.Submit(ctx, order), stage.ErrFull) // save has stage.Overflow(overflow.Reject)
 //	release()
 func Fill[C any](tb testing.TB, p *pipeline.Pipeline, s *stage.Stage[C], cmd C) (release func()) {
 	tb.Helper()

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/window"
@@ -284,11 +285,11 @@ func TestAFilledStageIsFullUntilItIsReleased(t *testing.T) {
 		opts []stage.Option
 		err  error
 	}{
-		"it rejects":            {[]stage.Option{stage.Overflow(stage.Reject)}, stage.ErrFull},
+		"it rejects":            {[]stage.Option{stage.Overflow(overflow.Reject)}, stage.ErrFull},
 		"it waits":              {nil, context.DeadlineExceeded},
-		"it drops the oldest":   {[]stage.Option{stage.Overflow(stage.DropOldest)}, nil},
-		"another discipline":    {[]stage.Option{stage.Overflow(stage.Reject), stage.Discipline(queue.LIFO{})}, stage.ErrFull},
-		"with commands in hand": {[]stage.Option{stage.Overflow(stage.Reject), stage.Workers(2, 2), stage.Batch(1)}, stage.ErrFull},
+		"it drops the oldest":   {[]stage.Option{stage.Overflow(overflow.DropOldest)}, nil},
+		"another discipline":    {[]stage.Option{stage.Overflow(overflow.Reject), stage.Discipline(queue.LIFO{})}, stage.ErrFull},
+		"with commands in hand": {[]stage.Option{stage.Overflow(overflow.Reject), stage.Workers(2, 2), stage.Batch(1)}, stage.ErrFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex

@@ -2,12 +2,13 @@
 // say how many commands and workers are there now, so their numbers rise and
 // fall. [Counts] are totals, which only grow, and [Reasons] splits some of
 // them. [Latency] is how long commands take. stage.Snapshot has one value of
-// each.
+// each, and a [Method] for each method of a stage with guards.
 package stats
 
 import (
 	"time"
 
+	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -161,3 +162,18 @@ type Latency struct {
 // after an earlier snapshot, so that P99 of the last minute can be had; Quantile
 // and Sum say more about the samples.
 type Durations = histogram.Durations
+
+// Method is the state of one method of a stage with guards, see stage.Guard.
+type Method struct {
+	guard.Counters
+
+	Method   string
+	Held     bool          // commands wait, and guards hold back all of them
+	Holds    uint64        // how often that began
+	HeldTime time.Duration // for how long that was so, in all
+	RunTime  time.Duration // for how long commands were current, added up
+	// HeldDuring is the part of HeldTime that began while commands of another
+	// method, or of the same, were current, by method. It says which methods
+	// collide.
+	HeldDuring map[string]time.Duration
+}

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/window/event"
@@ -321,7 +322,7 @@ func TestAHardStopPassesWindowsOnOrLeavesLettersOfThem(t *testing.T) {
 		<-p.Done()
 		all := e.take()
 		require.Len(t, all, 2)
-		for _, l := range p.DeadLetters().List(pipeline.LetterFilter{}) {
+		for _, l := range p.DeadLetters().List(letters.Filter{}) {
 			w := l.Command.(result)
 			done = append(done, text(w))
 			if w.Key == "a" {
@@ -353,8 +354,8 @@ func TestLateCommandsGoWhereTheyAreSent(t *testing.T) {
 		p = run(t, of, &r)
 		submit(t, of, hit{100, "a", 1}, hit{59, "a", 1})
 		synctest.Wait()
-		require.Len(t, p.Failures().List(pipeline.LetterFilter{}), 1)
-		require.ErrorIs(t, p.Failures().List(pipeline.LetterFilter{})[0].Err, event.ErrLate)
+		require.Len(t, p.Failures().List(letters.Filter{}), 1)
+		require.ErrorIs(t, p.Failures().List(letters.Filter{})[0].Err, event.ErrLate)
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
@@ -456,7 +457,7 @@ func TestACrashOfAFunctionCostsItsCommandAlone(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, p.Stop(t.Context()))
 		require.Equal(t, []string{"a[0,60) 3/2 early"}, r.take())
-		require.Len(t, p.Quarantine().List(pipeline.LetterFilter{}), 2)
+		require.Len(t, p.Quarantine().List(letters.Filter{}), 2)
 	})
 }
 

@@ -262,7 +262,7 @@ type Letters struct {
 	Letters []Letter `json:"letters"`
 }
 
-// Letter is pipeline.Letter as JSON.
+// Letter is letters.Letter as JSON.
 type Letter struct {
 	N           uint64    `json:"n"` // its ID
 	At          time.Time `json:"at"`
@@ -284,7 +284,7 @@ type Failures struct {
 	Groups []Failure `json:"groups"`
 }
 
-// Failure is pipeline.LetterGroup as JSON.
+// Failure is letters.Group as JSON.
 type Failure struct {
 	Store       string    `json:"store"`
 	Stage       string    `json:"stage"`

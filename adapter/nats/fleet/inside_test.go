@@ -307,7 +307,7 @@ func TestASnapshotSurvivesItsWayWithErrors(t *testing.T) {
 		Stages: []stage.Snapshot{{
 			Name: "s", Counts: stats.Counts{Accepted: 3, OK: 3, BusyTime: time.Second},
 			Reasons: stats.Reasons{Rejected: map[reason.Reason]uint64{reason.Full: 2}},
-			Latency: stats.Latency{Wait: stats.Durations{Count: 3, P50: 1, P99: 2}}, Methods: []stage.MethodSnapshot{{Method: "m"}},
+			Latency: stats.Latency{Wait: stats.Durations{Count: 3, P50: 1, P99: 2}}, Methods: []stats.Method{{Method: "m"}},
 		}, {Name: "t"}},
 		Feeds: []pipeline.FeedSnapshot{{Name: "f"}, {Name: "g", State: "away", Err: fmt.Errorf("away: %w", errors.New("no route"))}},
 		Pools: []pipeline.Pool{{Name: "s", Workers: 1}},

@@ -24,6 +24,7 @@ import (
 	"github.com/golda-dev/golda/adapter/watermill"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 )
 
 func TestMain(m *testing.M) {
@@ -347,7 +348,7 @@ func sinks(t *testing.T, k *kit) {
 	many := stage.New("many", watermill.PublishBatch(k.publisher(t), out.topic, encode), stage.Batch(10))
 	pass := stage.Map("pass", func(_ context.Context, n int) (int, error) { return n, nil })
 	p, err := pipeline.New("test", pipeline.Feed("orders", pass, s.Feed), quiet, single, many,
-		pass.Route(stage.ByKey(func(n int) int { return n }), single, many))
+		pass.Route(route.ByKey(func(n int) int { return n }), single, many))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	eventually(t, "all", func() bool { return s.Counts().Acknowledged == 100 })

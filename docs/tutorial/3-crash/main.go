@@ -14,6 +14,7 @@ import (
 
 	"github.com/golda-dev/golda/docs/tutorial/picture"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -41,7 +42,7 @@ func main() {
 	fmt.Println(picture.Thumbnails(dir), "thumbnails,", p.Quarantine().Len(), "picture in quarantine")
 
 	// Mend it, and try it again.
-	for _, l := range p.Quarantine().List(pipeline.LetterFilter{}) {
+	for _, l := range p.Quarantine().List(letters.Filter{}) {
 		narrow, _ := l.Command.(picture.Picture)
 		check(p.Quarantine().RetryAs(ctx, l.ID, picture.Widen(narrow)))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/docs/tutorial/picture"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 func main() {
@@ -26,7 +27,7 @@ func main() {
 		busy <- struct{}{}
 		<-proceed // a slow disk
 		return picture.Load(ctx, file)
-	}, stage.Workers(1, 1), stage.Capacity(4), stage.Overflow(stage.Reject))
+	}, stage.Workers(1, 1), stage.Capacity(4), stage.Overflow(overflow.Reject))
 	shrink := stage.Map("shrink", picture.Shrink)
 	save := stage.Sink("save", picture.Save)
 	p, err := pipeline.New("thumbnails", load.To(shrink), shrink.To(save))

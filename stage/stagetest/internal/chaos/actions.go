@@ -11,8 +11,10 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 	"github.com/golda-dev/golda/stage/stagetest/internal/disturb"
 )
 
@@ -186,9 +188,9 @@ func (r *run) rewire(s *site, rnd *rand.Rand) bool {
 	for i, n := range to {
 		to[i] = s.Next[n]
 	}
-	by := stage.RoundRobin[command]()
+	by := route.RoundRobin[command]()
 	if rnd.IntN(2) == 0 {
-		by = stage.ByKey(keyOf)
+		by = route.ByKey(keyOf)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -210,7 +212,7 @@ func (r *run) tryLetters() bool {
 	done := false
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
-	for _, l := range store.List(pipeline.LetterFilter{Limit: 5}) {
+	for _, l := range store.List(letters.Filter{Limit: 5}) {
 		cmd, ok := l.Command.(command)
 		if !ok {
 			continue

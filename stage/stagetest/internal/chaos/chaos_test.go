@@ -14,6 +14,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/internal/chaos"
 )
@@ -146,7 +147,7 @@ func TestAPoolThatIsKilledWhileItStartsIsStartedAgain(t *testing.T) {
 			Graph: chaos.Graph{Hops: 2, Entries: []int{2}, Nodes: []chaos.Node{
 				{Next: []int{1}, Capacity: 1, Batch: 1},
 				{Next: []int{2}, Ports: true, Capacity: 1, Batch: 1},
-				{Workers: chaos.Span{Fewest: 2, Most: 2}, Capacity: 8, Batch: 2, Overflow: stage.Reject, Faults: stagetest.Faults{Delay: .15}},
+				{Workers: chaos.Span{Fewest: 2, Most: 2}, Capacity: 8, Batch: 2, Overflow: overflow.Reject, Faults: stagetest.Faults{Delay: .15}},
 			}},
 			Disturbances: []chaos.Disturbance{{At: 13, Action: chaos.Swap, Policy: "lrb:cruz"}, {At: 25, Action: chaos.KillPool}},
 		}

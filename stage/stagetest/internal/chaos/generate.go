@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/supervisor"
@@ -29,7 +30,7 @@ const mostStages = 7
 
 var (
 	strategies = []supervisor.Strategy{supervisor.RestForOne, supervisor.OneForOne, supervisor.OneForAll}
-	overflows  = []stage.OverflowRule{stage.Wait, stage.Wait, stage.Wait, stage.Reject, stage.DropNewest, stage.DropOldest}
+	overflows  = []overflow.Rule{overflow.Wait, overflow.Wait, overflow.Wait, overflow.Reject, overflow.DropNewest, overflow.DropOldest}
 )
 
 func drawPlan(t *rapid.T) Plan {

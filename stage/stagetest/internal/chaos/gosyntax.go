@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -31,7 +31,7 @@ var constants = map[reflect.Type][]string{
 	reflect.TypeFor[Ending](): {
 		"chaos.Softly", "chaos.Drained", "chaos.Hard", "chaos.Soon", "chaos.Twice", "chaos.Exhausted",
 	},
-	reflect.TypeFor[stage.OverflowRule]():  {"stage.Wait", "stage.Reject", "stage.DropNewest", "stage.DropOldest"},
+	reflect.TypeFor[overflow.Rule]():       {"overflow.Wait", "overflow.Reject", "overflow.DropNewest", "overflow.DropOldest"},
 	reflect.TypeFor[supervisor.Strategy](): {"supervisor.RestForOne", "supervisor.OneForOne", "supervisor.OneForAll"},
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/internal/chaos"
 	"github.com/golda-dev/golda/supervisor"
@@ -30,7 +30,7 @@ var named = map[string]any{
 	"chaos.KillProcess": chaos.KillProcess,
 	"chaos.Softly":      chaos.Softly, "chaos.Drained": chaos.Drained, "chaos.Hard": chaos.Hard, "chaos.Soon": chaos.Soon,
 	"chaos.Twice": chaos.Twice, "chaos.Exhausted": chaos.Exhausted,
-	"stage.Wait": stage.Wait, "stage.Reject": stage.Reject, "stage.DropNewest": stage.DropNewest, "stage.DropOldest": stage.DropOldest,
+	"overflow.Wait": overflow.Wait, "overflow.Reject": overflow.Reject, "overflow.DropNewest": overflow.DropNewest, "overflow.DropOldest": overflow.DropOldest,
 	"supervisor.RestForOne": supervisor.RestForOne, "supervisor.OneForOne": supervisor.OneForOne, "supervisor.OneForAll": supervisor.OneForAll,
 	"time.Second": time.Second, "time.Millisecond": time.Millisecond, "time.Microsecond": time.Microsecond,
 }
@@ -131,13 +131,13 @@ func TestTheGoTextOfAPlanNamesWhatGoHasNamesFor(t *testing.T) {
 		p.Seed, p.Strategy, p.End, p.Patience = 1<<63, supervisor.OneForAll, chaos.Hard, 1500*time.Millisecond
 		p.Graph.Nodes = p.Graph.Nodes[:1]
 		n := &p.Graph.Nodes[0]
-		n.Next, n.Overflow, n.Faults, n.Retry.Attempts = []int{0}, stage.DropOldest, stagetest.Faults{Panic: .05}, 3
+		n.Next, n.Overflow, n.Faults, n.Retry.Attempts = []int{0}, overflow.DropOldest, stagetest.Faults{Panic: .05}, 3
 		n.Window = chaos.Window{Kind: "by", Time: time.Second}
 		p.Disturbances = []chaos.Disturbance{{At: 20, Action: chaos.Swap, Policy: "srpt"}}
 		p.GroupPolicies = []string{"", "cohort"}
 	})
 	require.Equal(t, `chaos.Plan{Seed: 9223372036854775808, Graph: chaos.Graph{Nodes: []chaos.Node{
-	chaos.Node{Next: []int{0}, Workers: chaos.Span{Fewest: 1, Most: 1}, Overflow: stage.DropOldest, Retry: stage.RetryPolicy{Attempts: 3}, Window: chaos.Window{Kind: "by", Time: 1 * time.Second}, Faults: stagetest.Faults{Panic: 0.05}},
+	chaos.Node{Next: []int{0}, Workers: chaos.Span{Fewest: 1, Most: 1}, Overflow: overflow.DropOldest, Retry: stage.RetryPolicy{Attempts: 3}, Window: chaos.Window{Kind: "by", Time: 1 * time.Second}, Faults: stagetest.Faults{Panic: 0.05}},
 }, Entries: []int{0}, Hops: 3}, Policy: "fixed", GroupPolicies: []string{"", "cohort"}, Strategy: supervisor.OneForAll, Commands: 100, Submitters: 1, Disturbances: []chaos.Disturbance{
 	chaos.Disturbance{At: 20, Action: chaos.Swap, Policy: "srpt"},
 }, End: chaos.Hard, Patience: 1500 * time.Millisecond}`, p.GoString())

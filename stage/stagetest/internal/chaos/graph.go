@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
@@ -111,7 +112,7 @@ type Node struct {
 	Instances  int
 	Capacity   int
 	Batch      int
-	Overflow   stage.OverflowRule
+	Overflow   overflow.Rule
 	Discipline string // by name; empty: first in, first out
 	Linger     time.Duration
 	TTL        time.Duration // above Linger

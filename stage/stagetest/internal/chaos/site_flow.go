@@ -6,6 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/route"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
@@ -113,9 +114,9 @@ func (s *site) connect() {
 	targets := s.targets(s.Next)
 	switch s.Route {
 	case robin:
-		s.pick = s.picked(stage.RoundRobin[command](), s.Next)
+		s.pick = s.picked(route.RoundRobin[command](), s.Next)
 	case byID:
-		s.pick = s.picked(stage.ByKey(keyOf), s.Next)
+		s.pick = s.picked(route.ByKey(keyOf), s.Next)
 	case pick:
 		s.pick = s.picked(func(c command, n int) int { return int(oracle.Mix(c.key()) % uint64(n)) }, s.Next)
 	default:

@@ -1,4 +1,4 @@
-package pipeline_test
+package letters_test
 
 import (
 	"context"
@@ -9,12 +9,14 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/overflow"
 )
 
 // A command that crashes its handler stays in quarantine until a person has inspected it. Then it is retried, perhaps after
 // a correction, or dropped.
-func ExamplePipeline_Quarantine() {
+func ExampleStore() {
 	quotient := 0
 	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
 		quotient = 100 / n
@@ -33,7 +35,7 @@ func ExamplePipeline_Quarantine() {
 	<-came
 
 	quarantine := p.Quarantine()
-	for _, letter := range quarantine.List(pipeline.LetterFilter{}) {
+	for _, letter := range quarantine.List(letters.Filter{}) {
 		fmt.Printf("letter %d: %v crashed %d times: %v\n", letter.ID, letter.Command, letter.Attempts, letter.Err)
 		fmt.Println(quarantine.RetryAs(ctx, letter.ID, "zero"))
 		fmt.Println(quarantine.RetryAs(ctx, letter.ID, 5))
@@ -52,7 +54,7 @@ func ExamplePipeline_Quarantine() {
 }
 
 // All letters of one cause form one group.
-func ExampleLetters_Groups() {
+func ExampleStore_Groups() {
 	parse := stage.Func("parse", func(_ context.Context, line string) behaviour.Outcome {
 		if line == "" {
 			panic("no line")
@@ -79,9 +81,9 @@ func ExampleLetters_Groups() {
 }
 
 // Dead letters may be exported before the program ends.
-func ExampleLetters_Export() {
+func ExampleStore_Export() {
 	s := stage.Func("s", func(_ context.Context, name string) behaviour.Outcome { return behaviour.OK(name) },
-		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
+		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(overflow.DropNewest))
 	p, err := pipeline.New("example", s, pipeline.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		fmt.Println(err)
@@ -94,7 +96,7 @@ func ExampleLetters_Export() {
 	_ = s.Submit(ctx, "second") // is shed
 	_ = p.Resume(s)
 	_ = p.Stop(ctx)
-	for _, letter := range p.DeadLetters().List(pipeline.LetterFilter{}) {
+	for _, letter := range p.DeadLetters().List(letters.Filter{}) {
 		fmt.Println(letter.Stage, letter.Reason, letter.Command)
 	}
 	file, err := os.Create(os.DevNull)
@@ -109,12 +111,12 @@ func ExampleLetters_Export() {
 }
 
 // Pages have their text behind a pointer, so the program says how large they are. The store has room for two.
-func ExampleLetterSize() {
+func ExampleType_size() {
 	type page struct{ text []byte }
 	index := stage.Sink("index", func(context.Context, *page) error { return errors.New("no space left") })
 	p, err := pipeline.New("search", index, pipeline.Logger(slog.New(slog.DiscardHandler)),
-		pipeline.KeepLetterBytes(1<<20),
-		pipeline.LetterSize(func(p *page) int { return len(p.text) }))
+		pipeline.KeepLetters(letters.Options{Bytes: 1 << 20}),
+		letters.Type[*page]{Size: func(p *page) int { return len(p.text) }})
 	if err != nil {
 		fmt.Println(err)
 		return

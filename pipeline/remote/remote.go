@@ -1,4 +1,11 @@
-package pipeline
+// Package remote is the interface of carriers. A carrier takes commands to the
+// stages of a pipeline that run in other processes: pipeline.RunsHere is given
+// a [Carrier], which makes a [Line] for each of these stages. A Line that also
+// takes calls is a [Caller].
+//
+// Most programs use a carrier that is there, such as the one of adapter/nats,
+// and need nothing of this package. It is for carriers over other transports.
+package remote
 
 import (
 	"context"
@@ -13,13 +20,13 @@ import (
 // that runs the stage.
 var ErrNotBegun = engine.ErrNotBegun
 
-// Carrier carries commands from process to process, for [RunsHere]: it keeps
-// each until a process that runs its stage has handled it. The Carrier of
+// Carrier carries commands from process to process, for pipeline.RunsHere: it
+// keeps each until a process that runs its stage has handled it. The Carrier of
 // adapter/nats does that with JetStream.
 //
 // All processes of a pipeline have carriers that lead to the same place, such
 // as one server. If a Carrier has the method CheckPipeline(name string) error,
-// New calls it with the name of the pipeline: its error is a fault.
+// pipeline.New calls it with the name of the pipeline: its error is a fault.
 type Carrier interface {
 	// Line returns the line that leads to a stage whose commands are of a type.
 	// If the stage is a keyed one, key returns a number for a command that is
@@ -27,9 +34,9 @@ type Carrier interface {
 	// nil. It may panic, as the user's function for the key does: then the
 	// command has no key. The stage is in one process, or in several at once.
 	//
-	// New calls Line once for each stage that commands of other processes come
-	// to, or go to. Line does not wait for anything; its error is a fault of
-	// New.
+	// pipeline.New calls Line once for each stage that commands of other
+	// processes come to, or go to. Line does not wait for anything; its error
+	// is a fault of New.
 	Line(stage string, commands reflect.Type, key func(cmd any) uint64) (Line, error)
 }
 
@@ -39,7 +46,7 @@ type Carrier interface {
 // meanwhile.
 //
 // Commands may have values of their submitters' contexts, and deadlines, see
-// package stage/headers and [stage.WithDeadline]. A Line that takes them along
+// package stage/headers and stage.WithDeadline. A Line that takes them along
 // has the method
 //
 //	SendWith(ctx context.Context, cmds []any, of []context.Context) []error
@@ -58,7 +65,7 @@ type Line interface {
 	// goroutine at a time.
 	Send(ctx context.Context, cmds []any) []error
 	// Feed submits the commands that were sent, until ctx ends, and hears the
-	// end of each, as in [source.Ends]. It is called only where the stage runs,
+	// end of each, as in source.Ends. It is called only where the stage runs,
 	// and again after an error, like any source. A command of another type than
 	// the stage's ends at once, with an error.
 	//
@@ -69,8 +76,8 @@ type Line interface {
 }
 
 // Caller is a Line that also takes calls: commands whose callers wait for the
-// result, with [stage.Call] or [stage.Stage.Ask]. With a Line that is no Caller
-// they fail with [stage.ErrElsewhere]. Calls of a keyed stage fail so, too: its
+// result, with stage.Call or stage.Stage.Ask. With a Line that is no Caller
+// they fail with stage.ErrElsewhere. Calls of a keyed stage fail so, too: its
 // Line is neither called nor answers.
 //
 // Only the caller learns the result. Calls are not stored: if the process that
@@ -82,7 +89,7 @@ type Caller interface {
 	// most once, and returns its result or error. The process learns the
 	// deadline of ctx; when ctx ends Call returns at once, and the context of
 	// the handler ends. The result is of the type want, nil, or an error such
-	// as a [*stage.TypeError]; if want is nil or an interface, of whatever
+	// as a *stage.TypeError; if want is nil or an interface, of whatever
 	// type the Caller can tell it to be. If no process runs the stage, or the
 	// process that has the command is lost, Call does not wait for ctx. It is
 	// called by many goroutines at once.

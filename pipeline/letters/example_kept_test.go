@@ -1,4 +1,4 @@
-package pipeline_test
+package letters_test
 
 import (
 	"bytes"
@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
 // A command with unexported fields needs a codec to be kept, exported and imported.
-func ExampleLetterCodec() {
+func ExampleType() {
 	type account struct{ number string }
 	dir, err := os.MkdirTemp("", "letters")
 	if err != nil {
@@ -24,10 +25,11 @@ func ExampleLetterCodec() {
 	defer os.RemoveAll(dir)
 	closing := stage.Sink("close", func(context.Context, account) error { return errors.New("the account is not empty") })
 	p, err := pipeline.New("bank", closing, pipeline.Logger(slog.New(slog.DiscardHandler)),
-		pipeline.KeepLettersIn(dir),
-		pipeline.LetterCodec(
-			func(a account) ([]byte, error) { return []byte(a.number), nil },
-			func(text []byte) (account, error) { return account{string(text)}, nil }))
+		pipeline.KeepLetters(letters.Options{Dir: dir}),
+		letters.Type[account]{
+			Encode: func(a account) ([]byte, error) { return []byte(a.number), nil },
+			Decode: func(text []byte) (account, error) { return account{string(text)}, nil },
+		})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -40,10 +42,10 @@ func ExampleLetterCodec() {
 	}
 	var out bytes.Buffer
 	fmt.Println(p.Failures().Export(&out))
-	p.Failures().Clear(pipeline.LetterFilter{})
+	p.Failures().Clear(letters.Filter{})
 	fmt.Println(p.Failures().Import(&out))
 	_ = p.Stop(ctx)
-	for _, letter := range p.Failures().List(pipeline.LetterFilter{}) {
+	for _, letter := range p.Failures().List(letters.Filter{}) {
 		fmt.Println(letter.Command, letter.Err)
 	}
 	// Output:
