@@ -29,7 +29,7 @@ const module = "github.com/golda-dev/golda"
 // user may write, and for calls of these; one more in adapter/nats reaches the store of another process. Two in pipeline are for
 // letters in files, and two for their size. Two more in pipeline are for a checkpoint with states and its error.
 // Three more in coordination/rpc start and stop processes at other nodes. Two more in adapter/dashboard/api are the events of a tap,
-// and four more, and two in adapter/dashboard, are for the processes of a fleet.
+// and four more, and two in adapter/dashboard, are for the processes of a fleet. One more in controller is a count of decisions.
 const budget = `
 behaviour        32
 stage            83
@@ -51,7 +51,7 @@ coordination/rpc 16
 coordination/transport 14
 coordination/monitor 7
 coordination/synchronizer 8
-controller       60
+controller       61
 controller/simulator 30
 controller/race 9
 controller/lab   17
