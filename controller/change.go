@@ -31,17 +31,24 @@ type Change struct {
 	Varies bool
 }
 
+// Decided is how many times a knob was changed.
+type Decided struct {
+	Owner   string // as [Change.StageName] has it
+	Knob    string // the name of the knob
+	Changes uint64
+}
+
 // String returns the change as one line of a log.
 func (c Change) String() string {
 	of, policy := "stage", c.Policy
 	if c.Group != "" {
 		policy = fmt.Sprintf("%s for %q", c.Policy, c.Group)
 	}
-	if n, ok := c.After.(int); ok && c.Before == c.After {
+	if n := c.After; c.Stays() {
 		if c.Stage == NoStage {
 			of = "pool"
 		}
-		return fmt.Sprintf("%v %s: %s %q: %s stay %d: %s", c.At, policy, of, c.StageName, c.What, n, c.Why)
+		return fmt.Sprintf("%v %s: %s %q: %s stay %v: %s", c.At, policy, of, c.StageName, c.What, n, c.Why)
 	}
 	switch c.Stage {
 	case NoStage:
@@ -52,6 +59,13 @@ func (c Change) String() string {
 	}
 	return fmt.Sprintf("%v %s: %s %q: %s %v to %v: %s",
 		c.At, policy, of, c.StageName, c.What, c.Before, c.After, c.Why)
+}
+
+// Stays reports whether the change is a number that stays the same for a reason,
+// see [Decisions.Keep].
+func (c Change) Stays() bool {
+	_, ok := c.After.(int)
+	return ok && c.Before == c.After
 }
 
 // decisionError is the fault of a policy that decided on a value that a knob

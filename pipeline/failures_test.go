@@ -373,7 +373,7 @@ func TestACrashLogsOneLine(t *testing.T) {
 				})
 				require.Len(t, all, 2)
 				at := ` panic=poison at="pipeline_test\.\S+ failures_test\.go:\d+" fingerprint=[0-9a-f]+`
-				require.Regexp(t, `level=INFO msg="handler crashed" pipeline=bubble stage=s attempt=1 again=true`+at+` stack=`, all[0])
+				require.Regexp(t, `level=INFO msg="handler crashed" pipeline=bubble stage=s attempt=1 again=true command=string`+at+` stack=`, all[0])
 				require.Regexp(t, `level=WARN msg="handler crashed" pipeline=bubble stage=s attempt=2 again=false command=string letter=1`+at+`$`, all[1])
 				require.NotContains(t, out.String(), "secret")
 			})

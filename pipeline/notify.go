@@ -109,10 +109,10 @@ func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended fun
 // crashed logs a crash of a handler after which the command is tried again;
 // workers call it for every crash. One that ends its command is logged with the
 // letter, see [stores.Notifier.NotifyCrash], so that a crash has one line.
-func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
+func (p *Pipeline) crashed(e *stage.CrashError, again bool, cmd any) {
 	p.died(e.Stage)
 	if again {
-		p.limiter.Crash(e, again, nil)
+		p.limiter.Crash(e, again, func() []any { return p.letters.notifier.Describe(e.Stage, cmd) })
 	}
 }
 

@@ -239,7 +239,7 @@ func Failures(f func(stage.DeadLetter)) Part {
 // the command's LogValue method if it is a [slog.LogValuer], else its text as
 // %+v writes it, 512 bytes at most. The command is read then, so it must not be
 // changed after it was submitted. One whose handler has not returned is not
-// shown.
+// shown, and neither is one that is tried again after a crash.
 //
 // Keys, errors, panics, and the output of [letters.Store.Export] may contain parts of
 // a command in any case.

@@ -54,10 +54,11 @@ func (placement) Part(part.Seal) {}
 // process is called, if the carrier's line is a [remote.Caller], and the command ends
 // here with the result or error of its end there. A call is in memory only, and
 // happens at most once. A call has the deadline of its caller, and ends with
-// it. Commands that are sent take along a deadline of [stage.WithDeadline], and
-// values as package stage/headers says, if the line has the method SendWith; see
-// [remote.Line]. All else of contexts stays behind. When the carrier is full or away the queue fills,
-// and callers and stages before it wait, or are refused, as its rule says.
+// it. Commands that are called or sent take along a deadline of
+// [stage.WithDeadline], and values as package stage/headers says: those that are
+// sent if the line has the method SendWith; see [remote.Line] and [remote.Caller]. All else of
+// contexts stays behind. When the carrier is full or away the queue fills, and
+// callers and stages before it wait, or are refused, as its rule says.
 //
 // A [stage.Keyed] takes no calls from other processes: [stage.Call] and Ask of
 // it are [stage.ErrElsewhere] at once, and so is a call that ends with a

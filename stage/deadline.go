@@ -28,8 +28,9 @@ import (
 // If a pipeline is run with such a context, all commands of its feeds have the
 // deadline. A plain deadline only ends the run.
 //
-// The deadline also travels to a stage that runs in another process, and with
-// the messages of an inlet of adapter/nats.
+// The deadline also travels to a stage that runs in another process, with
+// commands that are sent and with calls, with calls of package
+// coordination/rpc, and with the messages of an inlet of adapter/nats.
 //
 // The plain deadline of a context bounds how long Submit waits for a free slot,
 // and nothing else. With [Stage.Ask] and [Call] a command ends with its

@@ -86,6 +86,10 @@ func (w *Worker) settleCrash(how *crash.Thrown) bool {
 	if culprit != nil {
 		retry, err = w.triesAgain(culprit, failure, false)
 	}
+	var cmd any
+	if retry {
+		cmd = culprit.Command() // from Book on another worker may have it
+	}
 	w.keepState()
 	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Crashed{Culprit: culprit, Rest: rest, Retry: retry, Err: err}) {
 		return false
@@ -93,7 +97,7 @@ func (w *Worker) settleCrash(how *crash.Thrown) bool {
 	w.out.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing
 	again := retry || culprit == nil
 	clear(batch)
-	w.stage.Crashed(failure, again)
+	w.stage.Crashed(failure, again, cmd)
 	w.deliver(false)                       // after Crash, which says whether the worker still owns what earlier commands forwarded
 	if w.pool == nil && !w.out.pending() { // otherwise it still counts as one with an instance in use, until it has handed all over
 		w.stage.Inbox.Yield(&w.Member)

@@ -47,8 +47,8 @@ type Stage struct {
 	ExpiresAt func(cmd any) time.Time
 	Log       *slog.Logger
 	// Crashed is called for every crash of a handler. Again reports whether the
-	// command will be tried again.
-	Crashed func(err *crash.Error, again bool)
+	// command cmd will be tried again, or nil if none was charged with the crash.
+	Crashed func(err *crash.Error, again bool, cmd any)
 	// Context is the parent of handlers' contexts. It ends when the pipeline
 	// stops hard, and has the labels for profiles.
 	Context context.Context

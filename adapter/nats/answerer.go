@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/internal/bigstack"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/pipeline/remote"
 	"github.com/golda-dev/golda/stage"
 )
@@ -227,7 +228,7 @@ func (a *answerer) serve(c coroutine.Context, q called) (reply, error) {
 		return reply{}, err
 	}
 	defer a.end()
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(command.Called(c))
 	if deadline, ok := c.Deadline(); ok {
 		limited, release := context.WithDeadline(ctx, deadline)
 		defer release()

@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // within returns a context whose commands have a deadline that far away.
@@ -301,4 +303,115 @@ func TestADeadlineDoesNotDependOnWhatTheClocksSay(t *testing.T) {
 			assert.WithinDuration(t, here.Add(after), until, 0, "%s, %s left", name, left)
 		}
 	}
+}
+
+// three starts process a, which has nothing but stages that run in process b: far, which submits what it handles to last. It returns far as
+// process a has it, and the pipeline of process b.
+func three(
+	t *testing.T, handle, last func(context.Context, int) error, opts ...stage.Option,
+) (far *stage.Stage[int], there *pipeline.Pipeline) {
+	t.Helper()
+	conn := embed(t, t.TempDir(), nats.Store{})
+	for _, process := range []string{"b", "a"} {
+		near := stage.Sink("near", func(context.Context, int) error { return nil })
+		end := stage.Sink("last", last, stage.Workers(1, 1))
+		far = stage.Func("far", func(ctx context.Context, n int) behaviour.Outcome {
+			if err := handle(ctx, n); err != nil {
+				return behaviour.Error(err)
+			}
+			if err := end.Submit(ctx, n); err != nil {
+				return behaviour.Error(err)
+			}
+			return behaviour.OK(nil)
+		}, opts...)
+		p, err := pipeline.New("test", quiet, near, far, end, pipeline.Assign("a", "near"), pipeline.Assign("b", "far", "last"),
+			pipeline.RunsHere(nats.NewCarrier(conn, "test", nats.Options[any]{}), process))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		t.Cleanup(func() {
+			assert.NoError(t, p.Stop(context.Background()))
+			assert.True(t, p.Snapshot().Balanced(), p.Snapshot().Law())
+		})
+		if process == "b" {
+			there = p
+		}
+	}
+	return far, there
+}
+
+// What a handler submits that was called from another process has the deadline of the caller's commands, and no plain one.
+func TestACallCarriesTheDeadlineOfCommandsToAllThatComesOfIt(t *testing.T) {
+	t.Parallel()
+	var called, submitted deadlines
+	ended := make(chan int, 10)
+	s, _ := three(t, called.handle, func(ctx context.Context, n int) error {
+		defer func() { ended <- n }()
+		return submitted.handle(ctx, n)
+	})
+	_, err := call[any](t, s, 0)
+	require.NoError(t, err)
+	plain, cancel := context.WithTimeout(t.Context(), far)
+	defer cancel()
+	_, err = stage.Call[any](plain, s, 1)
+	require.NoError(t, err)
+	_, err = stage.Call[any](within(t, far), s, 2)
+	require.NoError(t, err)
+	shorter, cancel := context.WithTimeout(within(t, 2*far), far)
+	defer cancel()
+	_, err = stage.Call[any](shorter, s, 3)
+	require.NoError(t, err)
+	for range 4 {
+		<-ended
+	}
+	assert.Zero(t, called.of[0][0])
+	for n := 1; n < 4; n++ {
+		assert.WithinDuration(t, time.Now().Add(far), called.of[n][0], exact, n)
+	}
+	assert.Zero(t, submitted.of[0][0])
+	assert.Zero(t, submitted.of[1][0])
+	assert.WithinDuration(t, time.Now().Add(far), submitted.of[2][0], exact)
+	assert.WithinDuration(t, time.Now().Add(2*far), submitted.of[3][0], exact)
+}
+
+// A called command waits for a busy worker there when its deadline passes.
+func TestACalledCommandWhoseDeadlinePassesEndsWhereItWaits(t *testing.T) {
+	t.Parallel()
+	busy, release := make(chan int, 1), make(chan struct{})
+	s, there := three(t, func(_ context.Context, n int) error {
+		assert.Zero(t, n, "the other one is late")
+		busy <- n
+		<-release
+		return nil
+	}, func(context.Context, int) error { return nil }, stage.Workers(1, 1))
+	var first sync.WaitGroup
+	first.Go(func() {
+		_, err := call[any](t, s, 0)
+		assert.NoError(t, err)
+	})
+	defer first.Wait()
+	defer close(release)
+	<-busy
+	_, err := stage.Call[any](within(t, soon), s, 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	eventually(t, "it has ended there", func() bool { return there.Snapshot().Stages[1].Counts.Errors == 1 })
+}
+
+// A command that a called handler has submitted waits for a busy worker when its deadline passes.
+func TestWhatACalledHandlerSubmitsExpiresWithTheDeadlineOfItsCaller(t *testing.T) {
+	t.Parallel()
+	busy, release := make(chan int, 1), make(chan struct{})
+	s, there := three(t, func(context.Context, int) error { return nil }, func(_ context.Context, n int) error {
+		assert.Zero(t, n, "the other one is late")
+		busy <- n
+		<-release
+		return nil
+	})
+	defer close(release)
+	_, err := call[any](t, s, 0)
+	require.NoError(t, err)
+	<-busy
+	_, err = stage.Call[any](within(t, soon), s, 1)
+	require.NoError(t, err)
+	eventually(t, "it has expired", func() bool { return there.Snapshot().Stages[2].Counts.Shed == 1 })
+	require.Len(t, there.DeadLetters().List(pipeline.LetterFilter{Reason: reason.Expired}), 1)
 }

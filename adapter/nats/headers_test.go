@@ -2,11 +2,13 @@ package nats_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/headers/headerstest"
@@ -21,7 +23,7 @@ type sender interface {
 //
 //nolint:paralleltest // see above
 func TestMessagesCarryHeaders(t *testing.T) {
-	for _, by := range []string{"Publish", "Publisher", "Publisher, a command at a time", "Carrier"} {
+	for _, by := range []string{"Publish", "Publisher", "Publisher, a command at a time", "Carrier", "call"} {
 		t.Run(by, func(t *testing.T) {
 			conn := embed(t, t.TempDir(), nats.Store{})
 			got := make(chan context.Context, 1)
@@ -29,9 +31,14 @@ func TestMessagesCarryHeaders(t *testing.T) {
 				return stage.Sink("sink", func(ctx context.Context, _ int) error { got <- ctx; return nil })
 			}
 			var send sender
-			if by == "Carrier" {
+			switch by {
+			case "Carrier":
 				send = carried(t, conn, sink)
-			} else {
+			case "call":
+				send = calling{pair(t, conn, func() *stage.Stage[int] {
+					return stage.Func("far", func(ctx context.Context, _ int) behaviour.Outcome { got <- ctx; return behaviour.OK(nil) })
+				})}
+			default:
 				numbers := inlet(t, conn, "numbers", nats.Options[int]{})
 				newPipeline(t, sink(), numbers.Feed)
 				send = publisher(t, numbers, by)
@@ -41,6 +48,17 @@ func TestMessagesCarryHeaders(t *testing.T) {
 				return <-got
 			})
 		})
+	}
+}
+
+// calling calls a stage when a process answers for it.
+type calling struct{ *stage.Stage[int] }
+
+func (c calling) Submit(ctx context.Context, n int) error {
+	for {
+		if _, err := stage.Call[any](ctx, c.Stage, n); !errors.Is(err, stage.ErrNotRunning) {
+			return err
+		}
 	}
 }
 

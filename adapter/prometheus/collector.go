@@ -40,6 +40,7 @@ type Collector struct {
 	byWhy   []reasons
 	times   []*prometheus.Desc // of histograms
 	moved   *prometheus.Desc   // of edges
+	decided *prometheus.Desc
 }
 
 // NewCollector returns a collector for a pipeline, which need not run yet.
@@ -58,6 +59,7 @@ func NewCollector(p Source) *Collector {
 		times:  times,
 		moved: prometheus.NewDesc(edgeName, edgeHelp,
 			[]string{stageLabel, "to", "port"}, labels),
+		decided: prometheus.NewDesc(decisionsName, decisionsHelp, []string{"owner", "knob"}, labels),
 		ofAll:   describe(pipelineMetrics, labels),
 		ofOne:   describe(stageMetrics, labels, stageLabel),
 		ofPool:  describe(poolMetrics, labels, "pool"),
@@ -96,6 +98,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 		out <- r.desc
 	}
 	out <- c.moved
+	out <- c.decided
 	for _, desc := range c.times {
 		out <- desc
 	}
@@ -126,6 +129,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		send(out, c.ofFeed, &s.Feeds[i], s.Feeds[i].Name)
 	}
 	c.sendLetters(out)
+	c.sendDecisions(out, &s.Pipeline)
 }
 
 // sendEdges sends the samples of a stage's edges, with the labels pipeline, port,

@@ -1,6 +1,7 @@
 package prometheus_test
 
 import (
+	"context"
 	"flag"
 	"os"
 	"regexp"
@@ -15,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	goldaprom "github.com/golda-dev/golda/adapter/prometheus"
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/operate"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/stage/stats"
@@ -28,6 +31,15 @@ var rewrite = flag.Bool("rewrite", false, "rewrite testdata/scrape.txt and docs/
 type still pipeline.Snapshot
 
 func (s still) Snapshot() pipeline.Snapshot { return pipeline.Snapshot(s) }
+
+// Decided returns decisions of the stages that the snapshot has.
+func (s still) Decided() []controller.Decided {
+	all := make([]controller.Decided, 0, len(s.Stages))
+	for i := range s.Stages {
+		all = append(all, controller.Decided{Owner: s.Stages[i].Name, Knob: "workers", Changes: uint64(501 + i)})
+	}
+	return all
+}
 
 // written is a snapshot in which all numbers differ, so that none can be mistaken for another.
 func written() still {
@@ -111,11 +123,11 @@ func TestTheNamesFollowThePrometheusConventions(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-func TestTheOnlyLabelsArePipelineStagePoolFeedStoreReasonToAndPort(t *testing.T) {
+func TestTheOnlyLabelsArePipelineStagePoolFeedStoreReasonToPortOwnerAndKnob(t *testing.T) {
 	for _, family := range append(gather(t, goldaprom.NewCollector(written())), gather(t, goldaprom.NewCollector(shop(t)))...) {
 		for _, m := range family.GetMetric() {
 			for _, l := range m.GetLabel() {
-				assert.Contains(t, []string{"pipeline", "stage", "pool", "feed", "store", "reason", "to", "port"}, l.GetName(), family.GetName())
+				assert.Contains(t, []string{"pipeline", "stage", "pool", "feed", "store", "reason", "to", "port", "owner", "knob"}, l.GetName(), family.GetName())
 			}
 		}
 	}
@@ -247,4 +259,31 @@ func TestACollectorOfNoPipelineSaysSo(t *testing.T) {
 	for _, p := range []goldaprom.Source{nil, (*pipeline.Pipeline)(nil)} {
 		require.PanicsWithValue(t, "prometheus: NewCollector: the pipeline is nil", func() { goldaprom.NewCollector(p) })
 	}
+}
+
+func TestDecisionsAreCounted(t *testing.T) {
+	p := shop(t)
+	require.NoError(t, p.Start(t.Context()))
+	defer func() { assert.NoError(t, p.Stop(context.WithoutCancel(t.Context()))) }()
+	o := operate.New(p, "ann")
+	const n = 300 // the journal has 256 entries
+	for range n / 2 {
+		_, err := o.Pause("save")
+		require.NoError(t, err)
+		_, err = o.Resume("save")
+		require.NoError(t, err)
+	}
+	_, err := o.Rate("save", controller.Rate{PerSecond: 7, Burst: 1})
+	require.NoError(t, err)
+	got := map[string]float64{}
+	for _, family := range gather(t, goldaprom.NewCollector(p)) {
+		if family.GetName() != "golda_decisions_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			got[m.GetLabel()[1].GetValue()+" "+m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	assert.InDelta(t, n, got["save paused"], 0)
+	assert.InDelta(t, 1, got["save rate"], 0)
 }

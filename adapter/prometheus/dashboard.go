@@ -132,6 +132,7 @@ var wholePanels = []view{
 		{`sum(rate(golda_pipeline_dead_lettered_total{$}[$__rate_interval]))`, "dead-lettered"},
 	}},
 	{"Mean time through the pipeline", "s", lines, [][2]string{{`sum(avg_over_time(golda_pipeline_in_flight{$}[$__rate_interval])) / sum(rate(golda_pipeline_replied_total{$}[$__rate_interval]) + rate(golda_pipeline_failed_total{$}[$__rate_interval]) + rate(golda_pipeline_shed_total{$}[$__rate_interval]) + rate(golda_pipeline_dead_lettered_total{$}[$__rate_interval]))`, "mean"}}},
+	{"Decisions", perSecond, lines, [][2]string{{`sum by (owner, knob) (rate(golda_decisions_total{$}[$__rate_interval])) > 0`, "{{owner}}: {{knob}}"}}},
 	{"Letters that a full store lost", perSecond, lines, [][2]string{{`sum by (store) (rate(golda_letters_dropped_total{$}[$__rate_interval]))`, "{{store}}"}}},
 }
 

@@ -47,6 +47,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 			}
 		}
 	}
+	t.decisions(c.source)
 	if t.problem != "" {
 		http.Error(w, t.problem, http.StatusInternalServerError)
 		return

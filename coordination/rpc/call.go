@@ -26,6 +26,7 @@ type order struct {
 	method   string
 	body     any
 	deadline time.Time // of the caller; zero if it has none
+	carried            // of the caller's context
 }
 
 // finish ends the call; only the first end counts.
@@ -139,8 +140,8 @@ func (o order) left() time.Duration {
 	return max(time.Until(o.deadline), 1)
 }
 
-// deadlineOf returns the deadline of a context, or the zero time.
-func deadlineOf(ctx context.Context) time.Time {
-	t, _ := ctx.Deadline()
-	return t
+// orderOf returns the request of a caller with a context.
+func orderOf(ctx context.Context, method string, body any) order {
+	deadline, _ := ctx.Deadline()
+	return order{method, body, deadline, carriedBy(ctx)}
 }

@@ -47,7 +47,12 @@
 // The context of a function has its caller's deadline, and ends when the caller
 // does not wait any more: because it was stopped, its context has ended, its
 // process or its node has ended. A request whose turn comes later is not
-// served. Values of contexts do not travel.
+// served.
+//
+// The values that package stage/headers carries are in the function's context,
+// and so is a deadline of [stage.WithDeadline]: commands that the function
+// submits with its context have both. No other values travel, also within a
+// node. [Ref.Send] carries none.
 //
 // # Order
 //

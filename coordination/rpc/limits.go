@@ -91,7 +91,7 @@ func (errFull) Unwrap() error { return stage.ErrFull }
 // the limits allow it. With a number a reply is wanted.
 func (n *Node) allow(from string, r *request, number uint64) (err error) {
 	encoded, _ := r.body.(transport.Encoded)
-	size := len(encoded)
+	size := len(encoded) + r.carried.size()
 	failed := n.with(from, func(p *peer) {
 		l := n.loads[from]
 		switch {

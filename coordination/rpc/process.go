@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/requests"
 	"github.com/golda-dev/golda/internal/transaction"
@@ -427,7 +428,7 @@ func (p *Process) arrive(r *request) {
 
 // run starts a request. It returns when the function has ended or is suspended.
 func (p *Process) run(r *request) {
-	r.context = functionContext{p.ctx, r.deadline}
+	r.context = functionContext{p.ctx, r.deadline, r.carried.values()}
 	_, _ = p.host.Start(&r.context, r, serve) // the host is closed only when the actor has ended
 }
 
@@ -632,10 +633,20 @@ func (p *Process) disown(reason error) {
 type functionContext struct {
 	context.Context
 	deadline time.Time
+	values   *command.Values // of the caller's context; nil if there are none
 }
 
 // Deadline returns the deadline of the caller.
 func (c *functionContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+
+// Value returns a value that the call has carried, and otherwise what the
+// context of the process has.
+func (c *functionContext) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
 
 // anonymousName returns a name that no function has had, in this program or in
 // one before it.

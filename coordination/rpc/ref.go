@@ -64,7 +64,7 @@ func (r Ref[Req, Resp]) Call(c coroutine.Context, req Req) (Resp, error) {
 	k := new(call)
 	err := c.Suspend(func(wake func()) {
 		k.wake = wake
-		r.Address.call(k, order{r.Method, req, deadlineOf(c)})
+		r.Address.call(k, orderOf(c, r.Method, req))
 	})
 	if err != nil {
 		k.cancel(err)
@@ -110,7 +110,7 @@ func (r Ref[Req, Resp]) start(ctx context.Context, k *call, req Req) {
 		k.finish(nil, context.Cause(ctx))
 		return
 	}
-	r.Address.call(k, order{r.Method, req, deadlineOf(ctx)})
+	r.Address.call(k, orderOf(ctx, r.Method, req))
 	if ctx.Done() != nil && !k.isDone() {
 		stop := context.AfterFunc(ctx, func() { k.cancel(context.Cause(ctx)) })
 		k.then(func() { stop() })
@@ -119,7 +119,8 @@ func (r Ref[Req, Resp]) start(ctx context.Context, k *call, req Req) {
 
 // Send calls the function and does not wait for it: there is no result, and an
 // error of the function is logged where it runs. The error is nil if the
-// request was sent; it may still be lost on its way. Requests that one
+// request was sent; it may still be lost on its way. It carries no deadline and
+// no values of a context. Requests that one
 // goroutine sends to a process, by Call or Send, arrive in that order.
 func (r Ref[Req, Resp]) Send(req Req) error {
 	return r.Address.send(nil, order{method: r.Method, body: req})

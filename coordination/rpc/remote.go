@@ -98,7 +98,7 @@ func (n *Node) lose(p *peer, reason error) {
 
 // sendAway sends a request to another node. If k is nil no reply is wanted.
 func (n *Node) sendAway(k *call, to Address, o order) error {
-	m := &transport.Message{Kind: kindRequest, Process: to.process, Method: o.method, Within: o.left(), Body: o.body}
+	m := &transport.Message{Kind: kindRequest, Process: to.process, Method: o.method, Within: o.left(), Headers: o.message(), Body: o.body}
 	if k == nil {
 		return n.transmit(to.node, m)
 	}
@@ -217,7 +217,7 @@ func (n *Node) takeCall(from string, number uint64) *call {
 
 // receiveRequest serves a request from another node.
 func (n *Node) receiveRequest(from string, m *transport.Message) {
-	o := order{method: m.Method, body: m.Body}
+	o := order{method: m.Method, body: m.Body, carried: received(m.Headers)}
 	if m.Within > 0 {
 		o.deadline = time.Now().Add(m.Within)
 	}

@@ -17,7 +17,14 @@ const (
 	withoutBody = iota
 	withValue   // a JSON text
 	withError   // the JSON text of a fault
+
+	// withHeaders is added to one of these: the header ends with the names and
+	// values of [Message.Headers].
+	withHeaders = 0x80
 )
+
+// mostHeaders is how many bytes the headers of a message may have.
+const mostHeaders = 32 << 10
 
 // Encode returns a message as bytes, for a transport that carries those.
 // Values are encoded by encoding/json, and the receiver decodes them into a
@@ -36,15 +43,36 @@ func Encode(m *Message) ([]byte, error) {
 			return nil, fmt.Errorf("%w: %T: %w", ErrEncoding, m.Body, err)
 		}
 	}
-	b := make([]byte, 0, 32+len(m.Process)+len(m.Method)+len(body))
+	headers := encodeHeaders(m.Headers)
+	if len(headers) > mostHeaders {
+		return nil, fmt.Errorf("%w: %d bytes of headers, the most is %d", ErrEncoding, len(headers), mostHeaders)
+	}
+	if len(headers) > 0 {
+		part |= withHeaders
+	}
+	b := make([]byte, 0, 32+len(m.Process)+len(m.Method)+len(headers)+len(body))
 	b = append(b, m.Kind, byte(part))
 	b = binary.AppendUvarint(b, m.Call)
 	b = binary.AppendUvarint(b, uint64(max(m.Within, 0)))
-	b = binary.AppendUvarint(b, uint64(len(m.Process)))
-	b = append(b, m.Process...)
-	b = binary.AppendUvarint(b, uint64(len(m.Method)))
-	b = append(b, m.Method...)
+	b = appendText(b, m.Process)
+	b = appendText(b, m.Method)
+	if len(headers) > 0 {
+		b = appendText(b, headers)
+	}
 	return append(b, body...), nil
+}
+
+// encodeHeaders returns names and values one after the other.
+func encodeHeaders(headers map[string]string) (b []byte) {
+	for name, value := range headers {
+		b = appendText(appendText(b, name), value)
+	}
+	return b
+}
+
+// appendText appends a text and, before it, its length.
+func appendText[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
 // encodeValue encodes a value. An Encoded value is passed on unchanged.
@@ -72,6 +100,10 @@ func Decode(b []byte) (*Message, error) {
 	m.Within = time.Duration(min(r.number(), uint64(1<<63-1)))
 	m.Process = r.text()
 	m.Method = r.text()
+	if part&withHeaders != 0 {
+		part &^= withHeaders
+		m.Headers = r.headers()
+	}
 	if r.failed {
 		return nil, errMalformed
 	}
@@ -112,4 +144,22 @@ func (r *reader) text() string {
 	s := string(r.rest[:n])
 	r.rest = r.rest[n:]
 	return s
+}
+
+// headers returns the names and values that encodeHeaders has written.
+func (r *reader) headers() map[string]string {
+	n := r.number()
+	if r.failed || n > uint64(len(r.rest)) || n > mostHeaders {
+		r.failed = true
+		return nil
+	}
+	of := reader{rest: r.rest[:n]}
+	r.rest = r.rest[n:]
+	all := map[string]string{}
+	for len(of.rest) > 0 && !of.failed {
+		name := of.text()
+		all[name] = of.text()
+	}
+	r.failed = of.failed
+	return all
 }

@@ -66,6 +66,9 @@ type Message struct {
 	Method  string        // the function that is called
 	Within  time.Duration // how much time the caller has; zero is no limit
 
+	// Headers has values of the caller's context, as texts.
+	Headers map[string]string
+
 	// Body is the value of a request or a reply. A transport that encodes
 	// messages delivers [Encoded] instead.
 	Body any

@@ -20,6 +20,13 @@ func WithDeadline(ctx context.Context, at time.Time) (context.Context, context.C
 	return context.WithValue(ctx, deadlineKey{}, at), cancel
 }
 
+// Dated returns a context with the values of ctx, and a deadline that the
+// commands which are submitted with it take along. The context itself does not
+// end at that time.
+func Dated(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, deadlineKey{}, at)
+}
+
 // DeadlineOf returns the deadline that commands which are submitted with a
 // context take along, if there is one.
 func DeadlineOf(ctx context.Context) (at time.Time, ok bool) {

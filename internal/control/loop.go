@@ -110,6 +110,7 @@ type Loop struct {
 	mu       sync.Mutex // guards all below
 	policies map[string][]controller.Policy
 	journal  *steer.Journal
+	decided  decided
 	requests []any // for the actor
 }
 
@@ -133,6 +134,13 @@ func (l *Loop) Journal() []controller.Change {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.journal.Entries()
+}
+
+// Decided returns how many times each knob was changed.
+func (l *Loop) Decided() []controller.Decided {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.decided.list()
 }
 
 // PolicyNames returns the names of the policies of the pipeline's controller,

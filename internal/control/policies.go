@@ -304,6 +304,7 @@ func (l *Loop) write(ch controller.Change) (number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	add(ch)
+	l.decided.count(ch)
 	return l.journal.Last()
 }
 

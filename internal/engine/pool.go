@@ -22,8 +22,8 @@ type Env struct {
 	Name   string // the pipeline's process name, unique in the system
 	Log    *slog.Logger
 	// Crashed is called for every crash of a handler, with whether the command
-	// is tried again.
-	Crashed func(err *crash.Error, again bool)
+	// cmd is tried again; cmd is nil if none was charged with the crash.
+	Crashed func(err *crash.Error, again bool, cmd any)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
 	// Around is the middleware of all stages, a []stage.MiddlewareFunc. This

@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/internal/bigstack"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/version"
 	"github.com/golda-dev/golda/worker"
@@ -27,7 +28,8 @@ const (
 type Send func(ctx context.Context, cmds []any, of []context.Context) []error
 
 // Call has a command handled in another process, and returns the result: one of
-// the type want, unless that is nil. It is called by many goroutines at once.
+// the type want, unless that is nil. Ctx has the values of the caller's context.
+// It is called by many goroutines at once.
 type Call func(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
 
 // Relay has the commands of a stage handled in another process: the worker of
@@ -136,7 +138,7 @@ func (r *relay) Many() bool { return true }
 func (r *relay) Handle(ctx context.Context, load any) behaviour.Outcome {
 	e := command.Envelope{Load: load}
 	from, _ := ctx.Value(command.OriginKey{}).(*command.Origin)
-	called, cancel := within(ctx)
+	called, cancel := within(ctx, from)
 	answer := &answer{err: errNoAnswer}
 	err := suspend(ctx, func(wake func()) {
 		go func() {
@@ -155,10 +157,10 @@ func (r *relay) Handle(ctx context.Context, load any) behaviour.Outcome {
 	return behaviour.OK(answer.result)
 }
 
-// within returns a context with the deadline of a handler's, and none of its
-// values.
-func within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
-	own, cancel := context.WithCancelCause(context.Background())
+// within returns a context with the deadline of a handler's, and the values that
+// commands of the origin take along.
+func within(ctx context.Context, from *command.Origin) (context.Context, context.CancelCauseFunc) {
+	own, cancel := context.WithCancelCause(outside(from.Carried()))
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return own, cancel
@@ -167,6 +169,28 @@ func within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	return limited, func(cause error) {
 		cancel(cause)
 		release()
+	}
+}
+
+// outside returns the values of a caller's context, which may be nil, without
+// its end. It has none of the engine's: the caller may be a handler of this
+// process, and code that is given the context is not called by that handler.
+func outside(carried context.Context) context.Context {
+	if carried == nil {
+		return context.Background()
+	}
+	return outsider{context.WithoutCancel(carried)}
+}
+
+type outsider struct{ context.Context }
+
+// Value returns the caller's value.
+func (o outsider) Value(key any) any {
+	switch key.(type) {
+	case command.OriginKey, link.EmitterKey, link.SuspenderKey:
+		return nil
+	default:
+		return o.Context.Value(key)
 	}
 }
 

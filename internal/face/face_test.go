@@ -28,7 +28,7 @@ const module = "github.com/golda-dev/golda"
 // and one is for options that later ones replace. One more in stage, one in pipeline and five in adapter/nats are for stages that run in several processes, and for calls of these; one more in
 // adapter/nats reaches the store of another process. Two more in pipeline are for a checkpoint with states and its error.
 // Three more in coordination/rpc start and stop processes at other nodes. Two more in adapter/dashboard/api are the events of a tap,
-// and four more, and two in adapter/dashboard, are for the processes of a fleet.
+// and four more, and two in adapter/dashboard, are for the processes of a fleet. One more in controller is a count of decisions.
 const budget = `
 behaviour        32
 stage            75
@@ -54,7 +54,7 @@ coordination/rpc 16
 coordination/transport 14
 coordination/monitor 7
 coordination/synchronizer 8
-controller       60
+controller       61
 controller/simulator 30
 controller/race 9
 controller/lab   17

@@ -53,7 +53,7 @@ pipeline: 0
 	new forget stages rewire states drain stop start operated doc
 
 internal/control: 1
-	knobs state group events cpu loop observe
+	knobs state group events cpu decided loop observe
 	view reconcile policies operate stalls actor
 
 internal/engine: 1

@@ -106,8 +106,8 @@ stage:              behaviour coordination/guard stage/overflow stage/queue stag
 
 -- third
 internal/verdict:   stage stage/reason internal/backoff
-coordination/rpc:   coordination/coroutine coordination/guard coordination/synchronizer coordination/transport stage supervisor
-                    internal/actor internal/coro internal/kept internal/link internal/plain internal/requests internal/rules internal/transaction
+coordination/rpc:   coordination/coroutine coordination/guard coordination/synchronizer coordination/transport stage stage/headers supervisor
+                    internal/actor internal/command internal/coro internal/kept internal/link internal/plain internal/requests internal/rules internal/transaction
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states

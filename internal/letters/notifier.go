@@ -194,13 +194,31 @@ func (n *Notifier) describe(l *stage.DeadLetter, id uint64) []any {
 	if l.EmittedBy != "" {
 		args = append(args, "emitted_by", l.EmittedBy)
 	}
-	if n.set.Key != nil {
-		if key, keyed := n.set.Key(l.Stage, l.Command); keyed {
-			args = append(args, "key", plain.Brief(key, maxKey))
-		}
-	}
+	args = n.appendKey(args, l.Stage, l.Command)
 	if n.set.Show && !inUse(l) { // its handler may be writing to it
 		args = append(args, "value", logs.Payload(l.Command))
+	}
+	return args
+}
+
+// Describe returns attributes for a log line about a command that is tried
+// again: its type, and its key. It does not show the command, whatever the log
+// was asked to: another handler may have begun to change it. If cmd is nil there
+// are none: no command was charged with the crash.
+func (n *Notifier) Describe(of string, cmd any) []any {
+	if cmd == nil {
+		return nil
+	}
+	return n.appendKey([]any{"command", fmt.Sprintf("%T", cmd)}, of, cmd)
+}
+
+// appendKey appends the key of a command, if its stage is keyed.
+func (n *Notifier) appendKey(args []any, of string, cmd any) []any {
+	if n.set.Key == nil {
+		return args
+	}
+	if key, keyed := n.set.Key(of, cmd); keyed {
+		args = append(args, "key", plain.Brief(key, maxKey))
 	}
 	return args
 }

@@ -93,6 +93,11 @@ type Caller interface {
 	// type the Caller can tell it to be. If no process runs the stage, or the
 	// process that has the command is lost, Call does not wait for ctx. It is
 	// called by many goroutines at once.
+	//
+	// Ctx has the values of the caller's context, without its end. A Caller that
+	// takes along what it should writes them with headers.Inject of package
+	// stage/headers, and the time until a deadline of [stage.WithDeadline]. What
+	// another process calls then, for handle, is a context with these.
 	Call(ctx context.Context, cmd any, want reflect.Type) (result any, err error)
 	// Answer calls handle for commands that other processes call, until ctx
 	// ends, and sends back the results. Handle blocks until the command has

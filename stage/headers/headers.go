@@ -20,9 +20,9 @@
 //		return ctx
 //	}
 //
-// The inlets, publishers and carriers of adapter/nats, the topics of
-// adapter/watermill, and the handlers and requests of adapter/http write and
-// read the headers. Package adapter/otel registers the W3C trace context.
+// The inlets, publishers and carriers of adapter/nats, the calls of package
+// coordination/rpc, the topics of adapter/watermill, and the handlers and
+// requests of adapter/http write and read the headers. Package adapter/otel registers the W3C trace context.
 //
 // A handler that is called with a batch asks [Batch] for the contexts of its
 // commands.

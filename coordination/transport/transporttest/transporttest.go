@@ -96,14 +96,15 @@ func arrives(t *testing.T, net Net) {
 	a, _ := join(t, net)
 	b, in := join(t, net)
 	require.NotEqual(t, a.Node(), b.Node())
+	headers := func() map[string]string { return map[string]string{"X-A": "a", "X-B": ""} } // the transport owns what it is given
 	require.NoError(t, a.Send(b.Node(), &transport.Message{
-		Kind: 7, Call: 1 << 60, Process: "P", Method: "m", Within: 3 * time.Second, Body: "value",
+		Kind: 7, Call: 1 << 60, Process: "P", Method: "m", Within: 3 * time.Second, Headers: headers(), Body: "value",
 	}))
 	got := in.next(t)
 	assert.Equal(t, a.Node(), got.from)
 	assert.Equal(t, "value", text(got.m))
 	got.m.Body = nil
-	assert.Equal(t, &transport.Message{Kind: 7, Call: 1 << 60, Process: "P", Method: "m", Within: 3 * time.Second}, got.m)
+	assert.Equal(t, &transport.Message{Kind: 7, Call: 1 << 60, Process: "P", Method: "m", Within: 3 * time.Second, Headers: headers()}, got.m)
 
 	require.NoError(t, a.Send(b.Node(), &transport.Message{Kind: 1}))
 	assert.Equal(t, &transport.Message{Kind: 1}, in.next(t).m)
