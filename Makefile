@@ -12,9 +12,9 @@ SHORT    ?= -short
 FUZZ     ?= 30s
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# The modules of the workspace (go.work): all packages, and those without the benchmark suite and the tests with brokers.
+# The modules of the workspace (go.work): all packages, and those without the benchmark suites and the tests with brokers.
 EVERY     = $$($(GO) list -m -f '{{.Dir}}/...')
-ALL       = $$($(GO) list -m -f '{{.Dir}}/...' | grep -v -e '/bench/\.\.\.$$' -e '/brokertest/\.\.\.$$')
+ALL       = $$($(GO) list -m -f '{{.Dir}}/...' | grep -v -e '/bench/\.\.\.$$' -e '/bench/jobs/\.\.\.$$' -e '/brokertest/\.\.\.$$')
 
 # Compiled and run alone, by the command of their own: with two processors busy RabbitMQ takes half a minute to start, and a consumer that subscribes meanwhile may get no message.
 BROKERS   = ./adapter/watermill/brokertest
@@ -34,7 +34,7 @@ MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=
 PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .DEFAULT_GOAL := help
-.PHONY: help test new-user brokers one-cpu race vet tidy web web-check chaos fuzz vulnerabilities release bench bench-report bench-smoke microbench bench-web lint fmt cover clean
+.PHONY: help test new-user brokers one-cpu race vet tidy web web-check chaos fuzz vulnerabilities release bench bench-report bench-smoke bench-jobs microbench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
@@ -115,12 +115,18 @@ bench-report: ROUNDS = 5
 bench-report:
 	$(GO) run -C bench . -rounds $(ROUNDS) -report ../docs/performance.md
 
-## bench-smoke: the benchmark suite, and each package's benchmarks, for a moment, so that none of them rots
+## bench-smoke: the benchmark suites, and each package's benchmarks, for a moment, so that none of them rots
 bench-smoke:
 	$(GO) test -run '^$$' -bench . -benchtime 1x $(MEASURED) >/dev/null
 	$(GO) -C bench test -timeout 5m ./...
 	$(GO) -C bench test -race -run GoldaRaces -timeout 5m ./...
 	$(GO) run -C bench . -moment -rounds 1 >/dev/null
+	$(GO) -C bench/jobs test -timeout 5m ./...
+
+## bench-jobs: job queues, with kills: Golda, River, asynq, Watermill; written to docs/jobs-compared.md as well (ROUNDS=3); half an hour
+bench-jobs:
+	$(GO) run -C bench/jobs . -rounds $(ROUNDS) -report ../../docs/jobs-compared.md
+	$(GO) run -C bench/jobs . -rounds $(ROUNDS) -sync -report ../../docs/jobs-compared.md
 
 ## microbench: the benchmarks of stage and behaviour, in the form that benchstat reads (BENCH=regexp COUNT=10)
 microbench:
