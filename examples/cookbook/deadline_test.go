@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -34,7 +35,7 @@ func Example_dropWhatIsTooLate() {
 	for p.DeadLetters().Len() == 0 { // pipeline.OnDeadLetter calls a function
 		time.Sleep(time.Millisecond)
 	}
-	letter := p.DeadLetters().List(pipeline.LetterFilter{})[0]
+	letter := p.DeadLetters().List(letters.Filter{})[0]
 	fmt.Println(letter.Reason, errors.Is(letter.Err, stage.ErrExpired), letter.Command)
 	check(p.Resume(send))
 	check(p.Stop(ctx))
