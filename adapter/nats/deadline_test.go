@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/adapter/nats"
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -413,5 +414,5 @@ func TestWhatACalledHandlerSubmitsExpiresWithTheDeadlineOfItsCaller(t *testing.T
 	_, err = stage.Call[any](within(t, soon), s, 1)
 	require.NoError(t, err)
 	eventually(t, "it has expired", func() bool { return there.Snapshot().Stages[2].Counts.Shed == 1 })
-	require.Len(t, there.DeadLetters().List(pipeline.LetterFilter{Reason: reason.Expired}), 1)
+	require.Len(t, there.DeadLetters().List(letters.Filter{Reason: reason.Expired}), 1)
 }
