@@ -98,11 +98,6 @@ func (p *Pipeline) Err() error {
 // Journal returns the last changes that policies made, the oldest first.
 func (p *Pipeline) Journal() []controller.Change { return p.control.Journal() }
 
-// Decided returns how many times each knob was changed, by policies and
-// operators, since the pipeline was made: also the changes that the journal has
-// forgotten.
-func (p *Pipeline) Decided() []controller.Decided { return p.control.Decided() }
-
 // DeadLetters returns the store of commands that ended without an answer,
 // except those in quarantine: commands that were shed or were not done when the
 // pipeline stopped hard, and messages of actors that no stage took. A command

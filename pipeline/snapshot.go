@@ -37,6 +37,11 @@ type Snapshot struct {
 	Stages []stage.Snapshot // in the order in which they were given to New
 	Pools  []Pool           // the pools that stages share, or have shared
 	Feeds  []FeedSnapshot   // in the order in which they were given to New and Add
+
+	// Decided is how many times each knob was changed, by policies and
+	// operators, since the pipeline was made: also the changes that the journal
+	// has forgotten.
+	Decided []controller.Decided
 }
 
 // Pool is the state of a pool of workers that stages share. Its counts of
@@ -99,6 +104,7 @@ func (p *Pipeline) Snapshot() Snapshot {
 	r, accounts := p.readAccounts(inbox.Snapshot)
 	s := Snapshot{Pipeline: p.life.name, Policy: p.control.PolicyNames(""), At: time.Now(), Answered: p.host.Answered(), Processors: runtime.GOMAXPROCS(0)}
 	s.CPU, _ = cputime.Used()
+	s.Decided = p.control.Decided()
 	for i := range accounts {
 		counts := &accounts[i].Counts
 		s.Accepted += counts.Submitted + counts.Emitted

@@ -129,7 +129,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		send(out, c.ofFeed, &s.Feeds[i], s.Feeds[i].Name)
 	}
 	c.sendLetters(out)
-	c.sendDecisions(out, &s.Pipeline)
+	c.sendDecisions(out, &s.Pipeline, s.Decided)
 }
 
 // sendEdges sends the samples of a stage's edges, with the labels pipeline, port,

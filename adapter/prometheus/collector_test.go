@@ -32,20 +32,12 @@ type still pipeline.Snapshot
 
 func (s still) Snapshot() pipeline.Snapshot { return pipeline.Snapshot(s) }
 
-// Decided returns decisions of the stages that the snapshot has.
-func (s still) Decided() []controller.Decided {
-	all := make([]controller.Decided, 0, len(s.Stages))
-	for i := range s.Stages {
-		all = append(all, controller.Decided{Owner: s.Stages[i].Name, Knob: "workers", Changes: uint64(501 + i)})
-	}
-	return all
-}
-
 // written is a snapshot in which all numbers differ, so that none can be mistaken for another.
 func written() still {
 	all := still{
 		Pipeline: "images",
 		Accepted: 1001, Replied: 1002, Failed: 1003, Shed: 1004, DeadLettered: 1005, InFlight: 1006,
+		Decided: []controller.Decided{{Owner: "load", Knob: "workers", Changes: 501}, {Owner: "save", Knob: "workers", Changes: 502}},
 		Stages: []stage.Snapshot{
 			{
 				Name: "load", Paused: true, Draining: true,

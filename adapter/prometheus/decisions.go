@@ -10,24 +10,14 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// withDecisions is a [Source] that counts decisions: a *pipeline.Pipeline.
-type withDecisions interface {
-	Decided() []controller.Decided
-}
-
 const (
 	decisionsName = "golda_decisions_total"
 	decisionsHelp = "Changes of knobs by policies and operators; the owner is a stage, a pool, or entry."
 )
 
-// sendDecisions sends how often each knob was changed, if the source counts
-// that: with the labels knob, owner and pipeline, in this order.
-func (c *Collector) sendDecisions(out chan<- prometheus.Metric, pipeline *string) {
-	from, ok := c.source.(withDecisions)
-	if !ok {
-		return
-	}
-	all := from.Decided()
+// sendDecisions sends how often each knob was changed: with the labels knob,
+// owner and pipeline, in this order.
+func (c *Collector) sendDecisions(out chan<- prometheus.Metric, pipeline *string, all []controller.Decided) {
 	samples := make([]decision, len(all)) // in one allocation
 	for i := range all {
 		d, m := &all[i], &samples[i]
@@ -55,12 +45,7 @@ type decision struct {
 var knobLabel, ownerLabel, pipelineLabel = "knob", "owner", "pipeline"
 
 // decisions writes the same to a page.
-func (t *page) decisions(from Source) {
-	source, ok := from.(withDecisions)
-	if !ok {
-		return
-	}
-	all := source.Decided()
+func (t *page) decisions(all []controller.Decided) {
 	if len(all) > 0 {
 		t.family(decisionsName, decisionsHelp, "counter")
 	}

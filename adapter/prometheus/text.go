@@ -47,7 +47,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 			}
 		}
 	}
-	t.decisions(c.source)
+	t.decisions(s.Decided)
 	if t.problem != "" {
 		http.Error(w, t.problem, http.StatusInternalServerError)
 		return

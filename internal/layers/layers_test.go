@@ -127,6 +127,7 @@ controller/race:    controller controller/policy controller/simulator stage stag
 
 -- top: third-party dependencies are allowed.
 stage/headers/headerstest: stage/headers
+internal/release:
 stage/stagetest/internal/oracle: pipeline stage internal/actor
 stage/stagetest/internal/disturb: controller internal/actor stage/stagetest/internal/oracle
 stage/stagetest:    *

@@ -64,7 +64,7 @@ func readMod(dir string) (*modfile.File, error) {
 	return modfile.Parse(file, text, nil)
 }
 
-// inOrder sorts modules so that each one comes after the ones that it requires.
+// inOrder sorts modules so that each comes after the modules that it requires.
 func inOrder(all []module, files map[string]*modfile.File) (sorted []module, err error) {
 	const visiting, done = 1, 2
 	state := map[string]int{}

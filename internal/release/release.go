@@ -81,9 +81,9 @@ func (r *release) check(ctx context.Context) error {
 }
 
 // commit makes the commit of the release in a worktree, and the proxy that has
-// its modules. A module's hash in go.sum is that of its content in a commit, and
-// a module's go.sum has those of the siblings that it requires. So there is a
-// commit for each module in turn; at the end one commit takes their place.
+// its modules. A module's hash in go.sum is the hash of its content in a commit,
+// and a module's go.sum has the hashes of the siblings that it requires. So there
+// is a commit for each module in turn; at the end one commit takes their place.
 func (r *release) commit(ctx context.Context) error {
 	if _, err := r.git(ctx, r.root, "worktree", "add", "--detach", r.worktree, "HEAD"); err != nil {
 		return err

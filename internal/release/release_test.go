@@ -47,6 +47,7 @@ func TestAComponentWithoutAPermittedLicenceIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, `example.org/b v1.0.0 has the licence "GPL-3.0-only"`)
 	err = permitted(bill(`{"name": "example.org/c", "version": "v2.0.0"}`), siblings)
 	require.ErrorContains(t, err, "no licence was found in example.org/c v2.0.0")
+	require.NoError(t, permitted([]byte(`{"components": [{"name": "golang.org/x/mod"}]}`), nil), "a person has read it")
 	require.Error(t, permitted([]byte("{"), siblings))
 }
 
