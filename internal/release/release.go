@@ -196,7 +196,11 @@ func (r *release) use(ctx context.Context) error {
 // tag sets the tags of the release in the repository.
 func (r *release) tag(ctx context.Context) error {
 	for _, m := range r.modules {
-		if _, err := r.git(ctx, r.worktree, "tag", "--annotate", "--message", m.tag(r.version)+"\n\n"+r.text, "--cleanup", "verbatim", m.tag(r.version), "HEAD"); err != nil {
+		message := filepath.Join(r.cache, "message") // the notes may be longer than an argument
+		if err := os.WriteFile(message, []byte(m.tag(r.version)+"\n\n"+r.text), 0o600); err != nil {
+			return err
+		}
+		if _, err := r.git(ctx, r.worktree, "tag", "--annotate", "--file", message, "--cleanup", "verbatim", m.tag(r.version), "HEAD"); err != nil {
 			return err
 		}
 	}

@@ -62,7 +62,7 @@ func repository(t *testing.T) (dir string, git func(args ...string) string) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	write("LICENSE", "MIT License\n")
-	write("CHANGELOG.md", "# Changelog\n\n## [0.1.0]\n\n# not a comment of git\n\n- all of it\n")
+	write("CHANGELOG.md", "# Changelog\n\n## [0.1.0]\n\n# not a comment of git\n\n- all of it\n"+strings.Repeat("- and more\n", 1<<14))
 	write(".gitignore", "/out/\n")
 	write("go.work", "go 1.26.0\n\nuse (\n\t.\n\t./bench\n\t./cmd/own\n\t./adapter/x\n)\n")
 	write("go.mod", "module example.org/own\n\ngo 1.26.0\n")
