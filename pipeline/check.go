@@ -264,6 +264,7 @@ func (p *plan) check() error {
 	p.checkPlaces()
 	p.checkStanding()
 	p.checkCheckpoint()
+	p.checkParks()
 	return errors.Join(p.faults...)
 }
 
@@ -399,6 +400,7 @@ func (p *plan) checkAdded() error {
 	p.checkStanding()
 	p.checkLetters()
 	p.checkAddedStates()
+	p.checkParks()
 	if len(p.groups) > 0 {
 		p.faultf("Group", "stages that are added cannot be in a group")
 	}
@@ -773,7 +775,8 @@ func (p *plan) checkStanding() {
 	}
 }
 
-// standsFor returns a function for [fed.standsFor]. A window to which other
+// standsFor returns a function for [fed.standsFor]. It also says why the source
+// cannot feed a stage: a source with such a bound deals with failures itself. A window to which other
 // feeds lead is closed by their commands, too.
 func (p *plan) standsFor(f *fed) func(feed.Bound) string {
 	return func(b feed.Bound) string {
@@ -781,6 +784,12 @@ func (p *plan) standsFor(f *fed) func(feed.Bound) string {
 			return ""
 		}
 		way := passage{p.after}
+		for _, c := range slices.Concat(p.present, p.stages) {
+			if c.Inbox().Settings().Parks() && way.leads(f.core, c) {
+				return fmt.Sprintf("%s delivers a command that has failed again, and ParkOnFailure of stage %q keeps it in a letter: "+
+					"use one of the two", b.Source, c.Name())
+			}
+		}
 		for c, needs := range way.endless(f.core, b.Most) {
 			others := len(p.fed) > 0 || slices.ContainsFunc(p.feeds, func(o *fed) bool { return o != f && o.core != nil && way.leads(o.core, c) })
 			if !others {
@@ -800,6 +809,26 @@ func (p *plan) checkLetters() {
 	for _, c := range p.stages {
 		if _, err := p.set.codecFor(c); err != nil {
 			p.faultf(stageName(c), "KeepLetters cannot keep its commands in a directory: %v; change the type, or say how it is written with a letters.Type", err)
+		}
+	}
+}
+
+// checkParks checks that nothing contradicts stages whose keys wait for the
+// letters of commands that have failed.
+func (p *plan) checkParks() {
+	processes := p.processes()
+	for _, c := range p.stages {
+		if !c.Inbox().Settings().Parks() {
+			continue
+		}
+		if p.set.keep.Most < 0 {
+			p.faultf(stageName(c), "has ParkOnFailure, by which keys wait for letters, and KeepLetters keeps none")
+		}
+		if len(p.places) > 0 && processes[c] != "" {
+			p.faultf(stageName(c), "has ParkOnFailure, and Assign gives it to process %q: a carrier delivers a command that has failed again", processes[c])
+		}
+		if p.set.checkpoint != nil {
+			p.faultf(stageName(c), "has ParkOnFailure, and a Checkpoint of the pipeline is saved when no command waits: use source.Checkpoint")
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
@@ -15,6 +16,11 @@ import (
 // ErrReopened is the cause of a [*DrainError] if a stage was reopened while it
 // was drained.
 var ErrReopened = errors.New("pipeline: reopened while it was drained")
+
+// ErrParked is the cause of a [*DrainError] if nothing is left but commands that
+// wait for parked keys, see [stage.ParkOnFailure]: a drain refuses the retries
+// for which they wait.
+var ErrParked = errors.New("pipeline: commands wait for parked keys, whose letters were neither retried nor dropped")
 
 // Drain closes stages to commands from outside and waits until they are empty:
 // no command is queued, in hand, or waiting to be retried. It drains the stages
@@ -38,7 +44,8 @@ var ErrReopened = errors.New("pipeline: reopened while it was drained")
 //
 // The error is a [*DrainError], which reports where commands are left and which
 // handlers hold them, if ctx ends first, if a stage is reopened meanwhile, or
-// if the pipeline stops hard; it is the reason if the pipeline gave up. The
+// if the pipeline stops hard, or if nothing is left but commands of parked keys
+// ([ErrParked]); it is the reason if the pipeline gave up. The
 // stages stay closed then, and Drain may be called again. Any number of drains
 // may run at once. Before the start there is nothing to drain, and Drain closes
 // nothing. A handler must not drain its own stage, which would wait for the
@@ -146,6 +153,7 @@ type drain struct {
 	whole  bool
 	chosen []*inbox.Inbox        // by place, unless the whole pipeline is drained
 	warned map[*inbox.Inbox]bool // paused stages that the log has a line about
+	moved  uint64                // what the stages had done when parked looked last; 0: they were not at rest
 }
 
 // newDrain returns a drain of the stages among parts, or of the whole pipeline
@@ -278,10 +286,17 @@ func names(inboxes []*inbox.Inbox) string {
 // wait waits until some of the stages are empty.
 func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 	p := d.p
+	var again <-chan time.Time
 	for {
 		changed := p.quiet.next() // before the accounts are read, so that no change is missed
 		inboxes := of()
 		accounts := inbox.Counts(inboxes)
+		if slices.ContainsFunc(accounts, hasParked) {
+			if again != nil && d.parked() {
+				return d.unfinished(ErrParked)
+			}
+			again = time.After(parkedLook)
+		}
 		switch {
 		case d.reopened(accounts):
 			return d.unfinished(ErrReopened)
@@ -292,6 +307,7 @@ func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 		releaseHeld(accounts, inboxes)
 		select {
 		case <-changed:
+		case <-again:
 		case <-p.host.Quiet:
 			p.quiet.send() // one drain receives it from the host, and wakes the others
 		case <-p.life.stopped:
@@ -302,6 +318,32 @@ func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 			return d.unfinished(p.life.hardCause)
 		}
 	}
+}
+
+// parkedLook is how often a drain looks whether only commands of parked keys are
+// left.
+const parkedLook = 20 * time.Millisecond
+
+func hasParked(a inbox.Accounts) bool { return a.Queue.ParkedKeys > 0 && a.Queue.Held > 0 }
+
+// parked reports whether nothing is left in the stages that are drained but
+// commands of parked keys, and of workers that have commands for these. It must
+// have been so when it was called last, too, and nothing must have moved in
+// between: a worker may be on its way from one stage to the next.
+func (d *drain) parked() bool {
+	moved := uint64(1)
+	waits := false
+	for _, a := range inbox.Counts(d.inboxes()) {
+		if rests := a.Workers.Busy == 0 && a.Queue.Delayed == 0 && a.Queue.Suspended == 0 && (a.Due == 0 || a.Workers.Blocked > 0 && a.Workers.Idle == 0); !rests {
+			d.moved = 0
+			return false
+		}
+		waits = waits || hasParked(a)
+		moved += a.Counts.Accepted + a.Counts.Ended() + a.Counts.Crashes
+	}
+	was := d.moved
+	d.moved = moved
+	return waits && was == moved
 }
 
 // releaseHeld releases commands that wait for others of their stages, if some

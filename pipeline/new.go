@@ -35,6 +35,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
 	p.limiter = logs.NewLimiter(p.log)
 	box := stores.NewBox(p.set.bound(), p.logWithout(p.set.letters), p.logWithout(p.set.failures), p.resubmit)
+	box.Parks(p.parkFor, p.unparked)
 	if p.set.types != nil {
 		box.Measure(p.sizeOf)
 	}

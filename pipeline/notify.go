@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/control"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	stores "github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
@@ -43,7 +44,7 @@ func (p *Pipeline) keep(end inbox.Ending) (id uint64) {
 	}
 	letter, crash := p.letter(end)
 	comesAgain := end.ComesAgain && !p.wasDone(end.Err) // in the file, it would be handled twice
-	return p.letters.box.Keep(&letter, crash, end.Heard || comesAgain)
+	return p.letters.box.Keep(&letter, crash, end.Heard || comesAgain, end.Park)
 }
 
 // ended notifies the subscribers of a letter. Inboxes call it for the same
@@ -95,15 +96,45 @@ func (p *Pipeline) died(stage string) {
 	p.control.Notify(control.Event{Kind: controller.EventWorkerDied, Inbox: in, Pool: pool})
 }
 
-// resubmit submits the command of a letter again. Ended, unless it is nil, is
-// called when the command has ended.
-func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, ended func(error)) error {
-	for _, c := range p.stages().stages {
-		if c.Name() == name {
-			return c.Resubmit(ctx, cmd, ended)
-		}
+// resubmit submits the command of a letter again, before all others of its key
+// if the letter parks the key. Ended, unless it is nil, is called when the
+// command has ended.
+func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any, park *inbox.Park, ended func(error)) error {
+	if c := p.core(name); c != nil {
+		return c.Resubmit(ctx, cmd, park, ended)
 	}
 	return fmt.Errorf("pipeline %q: stage %q: %w", p.life.name, name, ErrNotPart)
+}
+
+// core returns the stage of that name; nil if there is none.
+func (p *Pipeline) core(name string) *engine.Core {
+	for _, c := range p.stages().stages {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// parkFor parks the key of the command of a letter that was read from a file or
+// imported, if its stage parks keys.
+func (p *Pipeline) parkFor(l *stores.Letter) *inbox.Park {
+	c := p.core(l.Stage)
+	switch {
+	case c == nil || !c.Inbox().Settings().Parks():
+		return nil
+	case l.Missing != nil || c.CheckType(l.Command) != nil:
+		p.log.Warn("a letter parks no key, since its command cannot be read", "stage", l.Stage, "letter", l.ID)
+		return nil
+	default:
+		return c.Inbox().Settings().ParkKey(l.Command)
+	}
+}
+
+// unparked notes in the journal that keys go on without the commands of their
+// letters.
+func (p *Pipeline) unparked(stage string, keys uint64) {
+	p.control.Note("letters", "parked keys", stage, keys, 0, "a full store has dropped their letters")
 }
 
 // crashed logs a crash of a handler after which the command is tried again;
@@ -158,7 +189,11 @@ func (p *Pipeline) openLetters() error {
 	if p.set.keep.Dir == "" {
 		return nil
 	}
-	return p.letters.box.Open(stores.Home{Dir: p.set.keep.Dir, Pipeline: p.life.name, Codecs: p.codecOf, Log: p.log})
+	if err := p.letters.box.Open(stores.Home{Dir: p.set.keep.Dir, Pipeline: p.life.name, Codecs: p.codecOf, Log: p.log}); err != nil {
+		return err
+	}
+	p.letters.box.Park()
+	return nil
 }
 
 // closeLetters ends the stores of letters. It returns how many letters could

@@ -83,15 +83,18 @@ func (e *DrainError) write(b *strings.Builder) {
 
 // counts returns how many commands there are, in words.
 func (u *Undrained) counts() string {
-	paused, suspended := "", ""
+	paused, suspended, parked := "", "", ""
 	if u.Paused {
 		paused = "paused, "
 	}
 	if u.Queue.Suspended > 0 {
 		suspended = fmt.Sprintf(", of which %d suspended", u.Queue.Suspended)
 	}
-	return fmt.Sprintf("%s (%s%d queued, %d in hand%s, %d waiting for a retry)",
-		u.Name, paused, u.Queue.Queued, u.Queue.InHand, suspended, u.Queue.Delayed)
+	if u.Queue.ParkedKeys > 0 {
+		parked = fmt.Sprintf(", of which %d wait for %d parked keys", u.Queue.Held, u.Queue.ParkedKeys)
+	}
+	return fmt.Sprintf("%s (%s%d queued%s, %d in hand%s, %d waiting for a retry)",
+		u.Name, paused, u.Queue.Queued, parked, u.Queue.InHand, suspended, u.Queue.Delayed)
 }
 
 // String returns a line that says how many commands there are, and where the

@@ -220,6 +220,7 @@ func (s *settings) checkKeyed(check *checker) {
 	check.that(!s.boundsKeys || s.keying.on || s.fair != nil, "is for stages with keys, Keyed and Fair", "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
 	check.that(!s.boundsKeys || s.engine.Inbox.KeyCapacity >= 1, "must be at least 1", "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
 	check.that(s.engine.Inbox.Capacity < 1 || s.engine.Inbox.KeyCapacity <= s.engine.Inbox.Capacity, fmt.Sprintf("must be at most the capacity, %d", s.engine.Inbox.Capacity), "KeyCapacity(%d)", s.engine.Inbox.KeyCapacity)
+	check.that(!s.engine.Inbox.Parks || s.keying.on, "is for keyed stages", "ParkOnFailure()")
 	check.that(!s.keying.passivates || s.keying.on, "is for keyed stages", "Passivate(%v, %d)", s.keying.idle, s.keying.most)
 	check.that(s.keying.idle == 0 || s.keying.idle >= time.Millisecond, "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.keying.idle, s.keying.most)
 	check.that(s.keying.most >= 0, "the number must not be negative", "Passivate(%v, %d)", s.keying.idle, s.keying.most)

@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -293,3 +294,40 @@ func ExampleGuard() {
 
 // Report is a job for the printer: the name of the type is the method that guards know it by.
 type Report struct{ Pages int }
+
+// bookedAccount is the instance of an account.
+type bookedAccount struct{}
+
+func (bookedAccount) HandleCommand(_ context.Context, cents int) behaviour.Outcome {
+	if cents == 0 {
+		return behaviour.Error(errors.New("nothing to book"))
+	}
+	fmt.Println("booked", cents)
+	return behaviour.OK(nil)
+}
+
+// The second booking of the account fails, and the third waits for its letter.
+func ExampleParkOnFailure() {
+	book := stage.Keyed("book", func(int) string { return "alice" }, func(string) bookedAccount { return bookedAccount{} }, stage.ParkOnFailure())
+	failed := make(chan struct{}, 1)
+	p, err := pipeline.New("ledger", book, pipeline.Failures(func(stage.DeadLetter) { failed <- struct{}{} }))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	if err := p.Start(ctx); err != nil {
+		panic(err)
+	}
+	_, _ = book.SubmitAll(ctx, 1, 0, 3)
+	<-failed
+	for _, l := range p.Failures().List(letters.Filter{Parked: true}) {
+		_ = p.Failures().RetryAs(ctx, l.ID, 2) // corrected
+	}
+	if err := p.Stop(ctx); err != nil {
+		panic(err)
+	}
+	// Output:
+	// booked 1
+	// booked 2
+	// booked 3
+}

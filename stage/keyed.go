@@ -118,6 +118,47 @@ func KeepStates(most int) Option {
 	return once("KeepStates", func(s *settings) { s.keying.kept, s.keying.keeps = most, true })
 }
 
+// ParkOnFailure has a key of a [Keyed] stage wait for the letter of a command
+// that has failed: the key is parked. No later command of the key is handled,
+// so none overtakes the one that failed; other keys go on.
+//
+//	book := stage.Keyed("book", Entry.Account, newAccount, stage.ParkOnFailure())
+//
+// A command parks its key if it ends with an error, or with a crash, after all
+// tries of [Retry], and leaves a letter with the pipeline. A failure that leaves
+// no letter does not: that of a command for which a caller waits, with
+// [Stage.Ask] or [Call], unless it crashed. Nor does a command that expires, is
+// dropped or is refused, or whose key panics.
+//
+// The key goes on when the letter has left the store of its pipeline: when it
+// is retried, with its own command or with another one in its place, or
+// dropped. A retried command comes first, before all that wait, and needs no
+// free slot; if it fails again, the key is parked again. A command of another
+// key that takes its place is submitted as any other. Letters that are imported,
+// or come back with Dir of letters.Options, park their keys too, before the
+// stage takes commands. If a key has several letters, it waits for all of them,
+// and their commands come in the order in which they were retried. A letter
+// that a full store evicts lets its key go on, with a line in the log: see
+// pipeline.KeepLetters.
+//
+// As many commands of a parked key wait as [KeyCapacity] says; for further ones
+// the [Overflow] rule of the stage decides. The commands of parked keys do not
+// count against the [Capacity] of the stage, as long as they are no more than
+// that in all, so they hold up no other key. [TTL] and the ends of callers'
+// contexts end commands that wait, as always.
+//
+// A drain cannot end while commands wait for parked keys: it fails with
+// pipeline.ErrParked when nothing else is left, and a stop is a hard one then.
+// Commands that it ends leave letters, which park no key; commands of a source
+// with a checkpoint come again. So a ledger that survives a restart has
+// source.Checkpoint and Dir of letters.Options. A source that delivers a failed
+// command again by itself, such as an inlet of adapter/nats, cannot feed the
+// stage, and pipeline.Checkpoint, which is saved when nothing waits, cannot save
+// it: pipeline.New says so.
+func ParkOnFailure() Option {
+	return once("ParkOnFailure", func(s *settings) { s.engine.Inbox.Parks = true })
+}
+
 // option makes the stage a keyed one. It comes first and has no place among the
 // options that were given.
 func (s *keyed[C, K, B]) option(set *settings) {

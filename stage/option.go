@@ -16,7 +16,7 @@ import (
 //
 //	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
 //	queue     [Capacity], [KeyCapacity], [Overflow], [Discipline], [Ordered], [Fair], [Batch], [Linger], [Guard]
-//	failures  [Retry], [Restart]
+//	failures  [Retry], [Restart], [ParkOnFailure]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]; see also [WithDeadline]
 //	wiring    [Out], [Middleware]
 //

@@ -103,7 +103,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		if w.out.pending() {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
-		if w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Retried{Command: *e, Rest: w.Member.Batch[w.progress.cur+1 : max(w.progress.n, w.progress.cur+1)], Asked: asked}) {
+		if w.stage.Inbox.Book(&w.Member, &w.progress.tally, &inbox.Retried{Command: *e, Rest: w.behind(), Asked: asked}) {
 			if w.stage.Inbox.Config().TakesBack() {
 				w.progress.n = w.progress.cur + 1
 			}
@@ -112,8 +112,34 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	}
 	w.progress.tally.Errors++
 	w.order.endNumber(w.progress.cur)
-	w.bookMidBatch() // the caller that gets the answer may read the accounts next
-	w.stage.Inbox.Fail(e, err)
+	var park *inbox.Park
+	if w.stage.Inbox.Batches().ParksFor(e, false) {
+		park = w.park(e)
+	} else {
+		w.bookMidBatch() // the caller that gets the answer may read the accounts next
+	}
+	w.stage.Inbox.Fail(e, err, park)
+}
+
+// park books a command that has failed and leaves a letter, and parks its key.
+// The inbox takes back the commands behind it, as before a retry.
+func (w *Worker) park(e *command.Envelope) *inbox.Park {
+	if w.out.pending() {
+		w.bookMidBatch()
+	}
+	x := &inbox.Parked{Command: *e, Rest: w.behind()}
+	if !w.stage.Inbox.Book(&w.Member, &w.progress.tally, x) {
+		panic(unwind{})
+	}
+	if x.Took {
+		w.progress.n = w.progress.cur + 1
+	}
+	return x.Park
+}
+
+// behind returns the commands behind the present one in the batch.
+func (w *Worker) behind() []command.Envelope {
+	return w.Member.Batch[w.progress.cur+1 : max(w.progress.n, w.progress.cur+1)]
 }
 
 // refusal reports whether an error says that what the handler needs has refused

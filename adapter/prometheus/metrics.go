@@ -97,7 +97,7 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return s.Queue.Oldest.Seconds() },
 	},
 	{
-		"golda_stage_held", "Commands in the queue that guards or synchronizers hold back.",
+		"golda_stage_held", "Commands in the queue that guards or synchronizers hold back, or whose keys are parked.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.Held) },
 	},
 	{
@@ -226,6 +226,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 	{
 		"golda_stage_rate_keys", "Keys with commands that wait in the queue for the rate of their key.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.RateKeys) },
+	},
+	{
+		"golda_stage_parked_keys", "Keys whose commands wait for the letter of one that has failed.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queue.ParkedKeys) },
 	},
 	{
 		"golda_stage_fair_keys", "Keys of a stage with Fair that have commands in the queue.",

@@ -106,8 +106,9 @@ func (c *Core) receive(message any, sender *actor.PID) {
 
 // Resubmit submits a command whose type the caller does not know, or a result
 // that the stage passes on, see [link.Summer]. It refuses one of another type
-// with a [*TypeError].
-func (c *Core) Resubmit(ctx context.Context, cmd any, ended func(error)) error {
+// with a [*TypeError]. If a key is parked for the command, it comes before all
+// others of the key.
+func (c *Core) Resubmit(ctx context.Context, cmd any, park *inbox.Park, ended func(error)) error {
 	load := cmd
 	if s := c.spec.config.Inbox.Summer(); s != nil && cmd != nil && reflect.TypeOf(cmd) == s.SumType() && s.SumType() != c.Spec().Type() {
 		load = s.PassAgain(cmd)
@@ -118,7 +119,11 @@ func (c *Core) Resubmit(ctx context.Context, cmd any, ended func(error)) error {
 	if ended != nil {
 		from = command.NewWatch(from, command.Learns, ended).Origin()
 	}
-	return c.inbox.Submit(ctx, &command.Envelope{Load: load, From: from})
+	e := &command.Envelope{Load: load, From: from}
+	if park.Of(c.inbox) {
+		return park.Submit(ctx, e)
+	}
+	return c.inbox.Submit(ctx, e)
 }
 
 // ErrNotBegun is wrapped by an error of [Core.HandleCall] if the command was

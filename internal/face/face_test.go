@@ -31,7 +31,7 @@ const module = "github.com/golda-dev/golda"
 // and four more, and two in adapter/dashboard, are for the processes of a fleet. One more in controller is a count of decisions.
 const budget = `
 behaviour        32
-stage            75
+stage            76
 stage/queue      18
 stage/headers    7
 stage/reason     16
@@ -39,7 +39,7 @@ stage/stats      7
 stage/overflow   5
 stage/route      2
 worker           14
-pipeline         40
+pipeline         41
 pipeline/letters 8
 pipeline/remote  4
 pipeline/bottleneck 12

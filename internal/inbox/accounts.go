@@ -111,7 +111,7 @@ func (s *state) queueStats(kept *line.Accounts) stats.Queue {
 		Reserved: int(s.slots.reserved), Carried: int(s.slots.carried) + kept.Results, Waiting: kept.Results,
 		Submitters: int(s.waiters.n-s.waiters.retries) + s.senders.linedAtLanes,
 		Senders:    s.senders.number(),
-		RateKeys:   s.rateKeys(), FairKeys: kept.Keys, FairMost: kept.OfOneKey,
+		RateKeys:   s.rateKeys(), FairKeys: kept.Keys, FairMost: kept.OfOneKey, ParkedKeys: kept.Parked,
 	}
 }
 

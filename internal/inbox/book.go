@@ -8,9 +8,10 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Held returns how many commands guards hold back, as far as is known.
+// Held returns how many commands guards hold back, as far as is known, or wait
+// because their keys are parked.
 func (in *Inbox) Held() int {
-	if in.state.cfg.Guards == nil {
+	if in.state.cfg.Guards == nil && !in.state.cfg.Parks {
 		return 0
 	}
 	in.mu.Lock()

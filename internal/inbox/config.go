@@ -63,7 +63,10 @@ type Config struct {
 	// TTL is how long a command may wait in the queue; 0 is for ever.
 	TTL      time.Duration
 	Overflow Overflow
-	Rate     rate.Limit
+	// Parks has the key of a command that leaves a letter parked, with Key; see
+	// [Park].
+	Parks bool
+	Rate  rate.Limit
 	// RateBy bounds how many commands of each key are given out. Without Key,
 	// RateKey says what the keys are; it calls user code.
 	RateBy  rate.Limit

@@ -45,9 +45,10 @@ type others struct {
 
 // endings are commands that ended without an answer for one reason.
 type endings struct {
-	es  []command.Envelope
-	why reason.Reason
-	err error
+	es   []command.Envelope
+	why  reason.Reason
+	err  error
+	park *Park // on the key of the one command; nil if it is not parked
 }
 
 // failure is a command that has failed because its caller has given up, so that
@@ -122,6 +123,10 @@ func (fx *effects) endOne(e command.Envelope, why reason.Reason, err error) {
 	x.end(es, why, err)
 }
 
+// parks gives the hold on a key to the letter of the command whose end was asked
+// for last.
+func (fx *effects) parks(p *Park) { fx.others.ended[len(fx.others.ended)-1].park = p }
+
 // fail asks for the ticket of a command to be settled with an error. The
 // command is booked already.
 func (fx *effects) fail(e command.Envelope, err error) {
@@ -133,7 +138,7 @@ func (x *others) end(es []command.Envelope, why reason.Reason, err error) {
 	if x.ended == nil {
 		x.ended = x.first[:0]
 	}
-	x.ended = append(x.ended, endings{es, why, err})
+	x.ended = append(x.ended, endings{es: es, why: why, err: err})
 }
 
 // shed books the end of accepted commands that are dropped.
@@ -305,6 +310,7 @@ func (in *Inbox) report(x endings) {
 	for i := range x.es {
 		e := &x.es[i]
 		end := in.ending(e, x.why, x.err, now)
+		end.Park = x.park
 		if end.Answered = in.answers(e, x.why); end.Answered {
 			pl.answered.Add(1)
 		}
@@ -373,14 +379,16 @@ func (in *Inbox) Answer(e *command.Envelope, err error) {
 }
 
 // Fail reports a command that ended with an error and is booked as such. It
-// leaves a letter unless a caller is answered.
-func (in *Inbox) Fail(e *command.Envelope, err error) {
-	if in.answers(e, reason.Error) {
+// leaves a letter unless a caller is answered. The letter has the hold on the
+// key, if that is parked; otherwise park is nil.
+func (in *Inbox) Fail(e *command.Envelope, err error, park *Park) {
+	if park == nil && in.answers(e, reason.Error) {
 		in.Answer(e, err)
 		return
 	}
 	pl := in.Pipeline()
 	end := in.ending(e, reason.Error, err, time.Now())
+	end.Park = park
 	end.Letter = pl.keep(end)
 	in.Answer(e, err)
 	pl.Ended(end)

@@ -43,7 +43,7 @@ type Pipeline struct {
 	// Keep keeps the letter of a command that ended without an answer, or with
 	// an error that leaves one. It is called before the ticket is settled: a
 	// caller that learns of the end may look for the letter. It does not block.
-	// May be nil.
+	// May be nil, unless keys are parked: the letter has the hold on its key.
 	Keep func(Ending) (letter uint64)
 	// Follows says that workers store in [Member.Begun] which command of a
 	// batch they begin. It is set before the stages start.
@@ -71,7 +71,8 @@ type Pipeline struct {
 	Quiet chan struct{}
 	// InFlight adds up how many commands are in all inboxes.
 	InFlight func() int
-	// Held adds up how many of them guards hold back.
+	// Held adds up how many of them guards hold back, or wait because their
+	// keys are parked.
 	Held func() int
 	// InLoop reports whether commands can get from either of two inboxes to the
 	// other.
@@ -164,7 +165,18 @@ type Ending struct {
 	// Answered says that the command leaves no letter, because a caller has it
 	// and the error.
 	Answered bool
-	Letter   uint64 // the number of its letter; 0 if there is none, or it is not known yet
+	// Park is the hold on the key of the command, which ends with the letter;
+	// nil if the key is not parked.
+	Park   *Park
+	Letter uint64 // the number of its letter; 0 if there is none, or it is not known yet
+}
+
+// Park is the hold of a letter on the key of its command. A nil Park holds
+// nothing.
+type Park struct {
+	in    *Inbox
+	lane  *line.Lane
+	ended atomic.Bool
 }
 
 // Inbox is the queue of one stage, its accounts, and its view of the workers: a
@@ -207,7 +219,7 @@ func (in *Inbox) configure(cfg Config) {
 	case cfg.Ordered:
 		in.state.queue.install(line.Sequenced(), false)
 	case cfg.Key != nil:
-		in.state.queue.install(line.Keyed(line.Keys{Of: cfg.Key, InTurn: true, Most: cfg.KeyCapacity, Rate: cfg.RateBy}), false)
+		in.state.queue.install(line.Keyed(line.Keys{Of: cfg.Key, InTurn: true, Most: cfg.KeyCapacity, Rate: cfg.RateBy, Parks: cfg.Parks}), false)
 	case cfg.Share != nil:
 		in.state.queue.install(line.Fair(line.Shares{Rank: cfg.Share, AtOnce: cfg.AtOnce, Most: cfg.KeyCapacity}), false)
 	case cfg.RateKey != nil:

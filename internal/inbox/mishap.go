@@ -137,6 +137,41 @@ func (x *Retried) befall(s *state, m *Member, fx *effects) bool {
 	return true
 }
 
+// Parked is the present command of a worker, whose last try ended in an error,
+// and which leaves a letter: its key is parked. The worker has counted the
+// error. Rest are the commands behind it in the batch, which the stage takes
+// back, as with [Retried].
+type Parked struct {
+	Command command.Envelope
+	Rest    []command.Envelope
+	Park    *Park // the hold on the key; nil if the inbox is halted, or the command has no key
+	Took    bool  // the stage has taken the rest back
+
+	at   place
+	back places
+}
+
+func (x *Parked) locate(in *Inbox, m *Member) {
+	x.at = in.placeBack(m, x.Command.Load, len(x.Rest))
+	if in.Config().TakesBack() {
+		x.back = in.placesBack(m, x.Rest)
+	}
+}
+
+func (x *Parked) befall(s *state, m *Member, fx *effects) bool {
+	if s.halted.Load() {
+		return true
+	}
+	if s.cfg.TakesBack() {
+		s.giveBack(m, x.Rest, x.back, fx)
+		s.release(m, len(x.Rest))
+		x.Took = true
+	}
+	x.Park = s.park(x.at, fx)
+	s.changed(fx)
+	return true
+}
+
 // SpendRetry takes a retry out of the budget, and reports whether there was
 // one. If not, it counts that. The tally is what the worker has not booked yet.
 func (in *Inbox) SpendRetry(t *Tally) bool {
@@ -165,7 +200,8 @@ type Crashed struct {
 	Rest    []command.Envelope
 	Err     error
 
-	at         place  // of the culprit, if it is tried again
+	at         place  // of the culprit, if it is tried again, or its key is parked
+	parks      bool   // the key of the culprit is parked, unless that is tried again
 	back       places // of the rest, in a keyed or ordered stage
 	unequipped bool   // no handler was called
 }
@@ -178,7 +214,8 @@ func Unequipped(batch []command.Envelope, err error) *Crashed {
 }
 
 func (x *Crashed) locate(in *Inbox, m *Member) {
-	if x.Retry {
+	x.parks = x.Culprit != nil && !x.Retry && in.Batches().ParksFor(x.Culprit, true)
+	if x.Retry || x.parks {
 		x.at = in.placeBack(m, x.Culprit.Load, len(x.Rest))
 	}
 	x.back = in.placesBack(m, x.Rest)
@@ -215,6 +252,9 @@ func (x *Crashed) befall(s *state, m *Member, fx *effects) bool {
 	}
 	if retries {
 		s.postpone(*x.Culprit, x.at, 0) // after giveBack: a keyed stage puts the culprit before the rest
+	}
+	if x.parks && !s.halted.Load() { // after giveBack, too
+		fx.parks(s.park(x.at, fx))
 	}
 	s.release(m, int(m.custody.inHand))
 	m.Instance = nil // it is of no use any more

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/line"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/rate"
 	"github.com/golda-dev/golda/stage/queue"
@@ -41,6 +42,8 @@ import (
 //	suspend W C           the handler of C waits; resume C lets it go on
 //	crash W [C]           the handler of C has crashed; without C it is not known which of the batch. The worker joins again by "join"
 //	  tried               C may be tried again
+//	park W C              C has failed and leaves a letter, which parks its key, as the letter of a crash does in a stage with "parks"
+//	again C [as=D]        the letter of C is retried, and leaves the store; forget C only has it leave
 //	carry W N             W carries N commands that the stages after it have no slots for
 //	set KNOB=V...         capacity, batch, instances, paused, disabled
 //	order DISCIPLINE      fifo, lifo, priority
@@ -65,6 +68,7 @@ type script struct {
 	waiting map[string]context.CancelFunc // submitters
 	callers map[string]context.CancelFunc
 	held    map[string]command.Envelope // suspended commands
+	letters map[string]*Park            // of commands whose keys are parked
 	notes   []string
 
 	mu      sync.Mutex // guards what follows and waiting: submitters run on goroutines of their own
@@ -143,6 +147,7 @@ func (s *script) state() string {
 		add(name+" keeps:", namesOf(w.items))
 	}
 	add("suspended:", sorted(s.held))
+	add("letters:", sorted(s.letters))
 	add("waiting:", sorted(s.waiting))
 	if len(parts) == 0 {
 		return "-- empty"
@@ -207,6 +212,9 @@ var scriptCommands = map[string]func(*script, *testing.T, *datadriven.TestData){
 	"suspend":   (*script).suspend,
 	"resume":    (*script).resume,
 	"crash":     (*script).crash,
+	"park":      (*script).park,
+	"again":     (*script).again,
+	"forget":    (*script).forget,
 	"carry":     (*script).carry,
 	"leave":     (*script).leave,
 	"shrink":    (*script).shrink,
@@ -227,7 +235,8 @@ var scriptCommands = map[string]func(*script, *testing.T, *datadriven.TestData){
 func (s *script) stage(t *testing.T, d *datadriven.TestData) {
 	s.end()
 	*s = script{workers: map[string]*scriptWorker{}, waiting: map[string]context.CancelFunc{},
-		callers: map[string]context.CancelFunc{}, held: map[string]command.Envelope{}}
+		callers: map[string]context.CancelFunc{}, held: map[string]command.Envelope{},
+		letters: map[string]*Park{}}
 	cfg := Config{Name: "s", Capacity: 4, Batch: 4, StreakEnds: time.Minute, Retry: Retry{Attempts: 1, Max: time.Minute}}
 	suspends := false
 	for _, arg := range d.CmdArgs {
@@ -258,6 +267,8 @@ func (s *script) stage(t *testing.T, d *datadriven.TestData) {
 				_, _ = h.Write([]byte(part(link.Bare(load))))
 				return h.Sum64()
 			}
+		case "parks":
+			cfg.Parks, cfg.KeyCapacity = true, line.QuarterOfCapacity
 		case "ordered":
 			cfg.Ordered = true
 		case "priority":
@@ -276,6 +287,12 @@ func (s *script) stage(t *testing.T, d *datadriven.TestData) {
 	pl := &Pipeline{
 		Base:  time.Now().Add(-time.Second),
 		Ended: func(e Ending) { s.note("%v: dead letter, %s: %v", e.Cmd, e.Reason, e.Err) },
+		Keep: func(e Ending) uint64 {
+			if e.Park != nil {
+				s.letters[e.Cmd.(string)] = e.Park
+			}
+			return 0
+		},
 		Full:  func(*Inbox) { s.note("the inbox is full") },
 		Quiet: make(chan struct{}, 1),
 	}
@@ -511,6 +528,35 @@ func (s *script) crash(_ *testing.T, d *datadriven.TestData) {
 	w.todo = nil
 	s.in.Book(&w.Member, &w.tally, &Crashed{Culprit: culprit, Rest: rest, Retry: d.HasArg("tried"), Err: errCrash})
 	s.in.Yield(&w.Member)
+}
+
+func (s *script) park(t *testing.T, d *datadriven.TestData) {
+	w, e := s.take(t, d)
+	w.tally.Errors++
+	x := &Parked{Command: e, Rest: w.todo}
+	s.in.Book(&w.Member, &w.tally, x)
+	if x.Took {
+		w.todo = nil
+	}
+	s.in.Fail(&e, errCrash, x.Park)
+}
+
+func (s *script) again(t *testing.T, d *datadriven.TestData) {
+	name := d.CmdArgs[0].Key
+	load := name
+	if d.HasArg("as") {
+		load = scanned(t, d, "as")
+	}
+	if err := s.letters[name].Submit(t.Context(), &command.Envelope{Load: load}); err != nil {
+		s.note("%s: refused: %v", load, err)
+		return
+	}
+	s.forget(t, d)
+}
+
+func (s *script) forget(_ *testing.T, d *datadriven.TestData) {
+	s.letters[d.CmdArgs[0].Key].End()
+	delete(s.letters, d.CmdArgs[0].Key)
 }
 
 func (s *script) carry(t *testing.T, d *datadriven.TestData) {

@@ -193,7 +193,7 @@ func (s *state) dropOldest(at place) (oldest command.Envelope, ok bool) {
 // unstallBehind unstalls the inboxes behind that wait for free slots here, if
 // half of the slots is free.
 func (s *state) unstallBehind(fx *effects) {
-	if !s.slots.full && len(s.visits.behind) == 0 || s.queue.fresh() > max(s.knobs.Capacity-s.delayed.Len(), 0)/2 || s.isFull() {
+	if !s.slots.full && len(s.visits.behind) == 0 || s.queue.slotted() > max(s.knobs.Capacity-s.delayed.Len(), 0)/2 || s.isFull() {
 		return
 	}
 	s.slots.full = false
@@ -218,7 +218,7 @@ func (s *state) unstallBehind(fx *effects) {
 // behind wait for them. Slots that are promised do not count: no transition
 // would unstall the inboxes behind when they are free.
 func (s *state) isFull() bool {
-	full := s.takenSlots() >= s.knobs.Capacity || s.slots.ceiling > 0 && s.load() >= s.slots.ceiling
+	full := s.takenSlots() >= s.knobs.Capacity || s.slots.ceiling > 0 && s.limited() >= s.slots.ceiling
 	return full && s.cfg.Overflow == Wait && !s.halted.Load()
 }
 

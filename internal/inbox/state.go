@@ -95,14 +95,14 @@ func (s *shared) now() int64 { return s.pipeline.Load().Now() }
 
 // takenSlots is how many commands hold a slot: the queued commands, and the
 // commands that wait for the time of their next try.
-func (s *state) takenSlots() int { return s.queue.fresh() + s.delayed.Len() }
+func (s *state) takenSlots() int { return s.queue.slotted() + s.delayed.Len() }
 
 // free is how many more commands may be queued. It is below zero when retries,
 // crashes or back edges have overfilled the inbox.
 func (s *state) free() int {
 	free := s.knobs.Capacity - s.takenSlots()
 	if s.slots.ceiling > 0 {
-		free = min(free, s.slots.ceiling-s.load())
+		free = min(free, s.slots.ceiling-s.limited())
 	}
 	return free - int(s.slots.reserved) - int(s.slots.carried)
 }
@@ -117,6 +117,9 @@ func (s *state) half() int {
 	}
 	return (max(size-s.delayed.Len()-int(s.slots.carried), 1) + 1) / 2
 }
+
+// limited is how many commands count against the limit of a policy.
+func (s *state) limited() int { return s.load() - s.queue.fresh() + s.queue.slotted() }
 
 // load is how many commands are in the inbox.
 func (s *state) load() int { return s.queue.Len() + s.counts.inHand + s.postponed() }

@@ -184,6 +184,43 @@ func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waite
 	}
 }
 
+// Submit takes the command of the letter that has the hold, or another one in
+// its place. It comes before all others of its key when the hold has ended, and
+// needs no slot: the commands behind it wait for it. Neither do the rules of
+// policies apply, by which the command was let in before. A command of another
+// key is submitted as any other.
+func (p *Park) Submit(ctx context.Context, e *command.Envelope) error {
+	at := p.in.state.queue.place(e.Load)
+	ended := command.Ended(ctx)
+	var fx effects
+	p.in.mu.LockForSubmitter()
+	entered, err := p.in.state.enterFirst(p, e, at, ended, &fx)
+	p.in.unlock(&fx)
+	if !entered && err == nil {
+		return p.in.Submit(ctx, e)
+	}
+	return err
+}
+
+// enterFirst takes the command, unless it has another key, or refuses it.
+func (s *state) enterFirst(p *Park, e *command.Envelope, at place, ended error, fx *effects) (entered bool, err error) {
+	switch {
+	case s.phase() != open:
+		return false, s.refuse(reason.Closed, s.closedError())
+	case ended != nil:
+		return false, s.refuse(reason.Cancelled, fmt.Errorf("stage %q: not submitted: %w", s.cfg.Name, ended))
+	case s.knobs.Disabled:
+		return false, s.refuse(reason.Disabled, s.wrap(s.disabledError()))
+	case line.ParksOf(s.queue.line).Find(at.rank) != p.lane || p.ended.Load():
+		return false, nil
+	}
+	s.note(e)
+	line.ParksOf(s.queue.line).PushFirst(p.lane, *e)
+	s.counts.Submitted++
+	s.checkFull(fx)
+	return true, nil
+}
+
 // enterFree takes a command from outside if there is a free slot for which no
 // other command waits, and a place of its key.
 func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
@@ -196,7 +233,7 @@ func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 		return false
 	}
 	s.counts.Submitted++
-	if s.queue.fresh() >= s.knobs.Capacity {
+	if s.queue.slotted() >= s.knobs.Capacity {
 		s.checkFull(fx)
 	}
 	s.callWorker(fx)

@@ -35,6 +35,7 @@ type kind struct {
 	rates       line.Rates  // nil: the line has none
 	bound       line.Places // nil: the line bounds no keys
 	knows, asks bool        // see line.Batches
+	parks       bool        // keys may be parked: the line is a line.Parks. As an interface here it would make each stage 128 bytes larger.
 }
 
 // rankFunc returns the rank of a command, which is given as envelopes have it.
@@ -43,7 +44,7 @@ type rankFunc func(load any) line.Rank
 
 // install gives the line to the queue of an inbox that was not opened.
 func (q *waiting) install(l line.Line, plain bool) {
-	q.kind = kind{line.RatesOf(l), line.PlacesOf(l), l.Knows(), l.Asks()}
+	q.kind = kind{line.RatesOf(l), line.PlacesOf(l), l.Knows(), l.Asks(), line.ParksOf(l) != nil}
 	q.set(l, plain)
 }
 
@@ -65,6 +66,14 @@ func (q *waiting) fresh() int {
 		return q.ring.Len()
 	}
 	return q.line.Len()
+}
+
+// slotted is how many of these hold a slot: all but commands of parked keys.
+func (q *waiting) slotted() int {
+	if !q.parks {
+		return q.fresh()
+	}
+	return q.line.Len() - line.ParksOf(q.line).Aside()
 }
 
 // place is where a command belongs in the queue, and which discipline said so.

@@ -112,7 +112,7 @@ coordination/monitor: coordination/coroutine coordination/rpc coordination/trans
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/part internal/plain internal/states
 window/event:       behaviour stage internal/command internal/link internal/part internal/plain internal/states
-internal/letters:   stage stage/reason internal/crash internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
+internal/letters:   stage stage/reason internal/crash internal/inbox internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
 pipeline/letters:   stage stage/reason internal/letters internal/link internal/part
 pipeline/remote:    internal/engine
 pipeline:           behaviour controller controller/policy worker source stage stage/reason stage/stats supervisor

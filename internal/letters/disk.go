@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // disk is a store's access to its file. The zero disk has none. The lock of the
@@ -111,8 +113,10 @@ func (d *disk) report(store string, problem error) {
 
 // claim is the right to retry a letter.
 type claim struct {
-	filed   bool   // the letter was in the file when the retry began; not changed
-	evicted bool   // the letter was evicted meanwhile
-	ended   bool   // the retry has ended
-	where   extent // of the letter in the file, while the retry has not ended
+	stage   string      // of the letter
+	filed   bool        // the letter was in the file when the retry began; not changed
+	evicted bool        // the letter was evicted meanwhile
+	ended   bool        // the retry has ended
+	park    *inbox.Park // of the letter, if it has left the store meanwhile
+	where   extent      // of the letter in the file, while the retry has not ended
 }

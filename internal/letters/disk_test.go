@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/lockfile"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -199,7 +200,7 @@ func TestALetterThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 func TestARetriedLetterIsInTheFileUntilTheRetryHasEnded(t *testing.T) {
 	dir := t.TempDir()
 	var ended func(error)
-	l := opened(t, dir, 9, func(_ context.Context, _ string, _ any, f func(error)) error { ended = f; return nil }).Dead
+	l := opened(t, dir, 9, func(_ context.Context, _ string, _ any, _ *inbox.Park, f func(error)) error { ended = f; return nil }).Dead
 	fill(l, "a1", "a2")
 	require.NoError(t, l.Retry(t.Context(), 1))
 	require.Equal(t, "a2", oldest(l))
@@ -210,7 +211,7 @@ func TestARetriedLetterIsInTheFileUntilTheRetryHasEnded(t *testing.T) {
 	ended(nil)
 	require.Equal(t, "a2", oldest(opened(t, killed(t, dir), 9, taken).Dead))
 
-	l = opened(t, t.TempDir(), 9, func(_ context.Context, _ string, _ any, f func(error)) error { f(nil); return nil }).Dead
+	l = opened(t, t.TempDir(), 9, func(_ context.Context, _ string, _ any, _ *inbox.Park, f func(error)) error { f(nil); return nil }).Dead
 	fill(l, "a1")
 	require.NoError(t, l.Retry(t.Context(), 1), "it has ended before Retry returns")
 	require.Zero(t, l.disk.file.live)
@@ -262,7 +263,7 @@ func TestALetterWithoutItsCommandStays(t *testing.T) {
 func TestALetterOfASourceThatKeepsItsOwnIsInMemoryOnly(t *testing.T) {
 	dir := t.TempDir()
 	box := opened(t, dir, 9, taken)
-	box.Keep(&stage.DeadLetter{Stage: "a", Command: "1", Reason: reason.Crash}, nil, true)
+	box.Keep(&stage.DeadLetter{Stage: "a", Command: "1", Reason: reason.Crash}, nil, true, nil)
 	require.Equal(t, 1, box.Quarantine.Len())
 	require.Zero(t, opened(t, killed(t, dir), 9, taken).Quarantine.Len())
 }
@@ -285,10 +286,10 @@ func TestAStopSaysWhichLettersEndWithTheProcess(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	box := NewBox(Bound{99, testBytes}, log, log, taken)
 	for range 20 {
-		box.Keep(&stage.DeadLetter{Stage: "post", Command: "1", Reason: reason.Stopped}, nil, false)
+		box.Keep(&stage.DeadLetter{Stage: "post", Command: "1", Reason: reason.Stopped}, nil, false, nil)
 	}
-	box.Keep(&stage.DeadLetter{Stage: "parse", Command: "1", Reason: reason.Expired}, nil, false)
-	box.Keep(&stage.DeadLetter{Stage: "parse", Command: "1", Reason: reason.Expired}, nil, true)
+	box.Keep(&stage.DeadLetter{Stage: "parse", Command: "1", Reason: reason.Expired}, nil, false, nil)
+	box.Keep(&stage.DeadLetter{Stage: "parse", Command: "1", Reason: reason.Expired}, nil, true, nil)
 	closed(t, box)
 	require.Contains(t, out.String(), `store="dead letters" letters=21 of="post (stopped) 20, parse (expired) 1"`)
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
@@ -315,7 +316,7 @@ func TestALetterThatIsEvictedDuringItsRetryStaysInTheFileUntilTheRetryHasEnded(t
 			dir := t.TempDir()
 			var box *Box
 			var end func(error)
-			box = opened(t, dir, 1, func(_ context.Context, _ string, _ any, ended func(error)) error {
+			box = opened(t, dir, 1, func(_ context.Context, _ string, _ any, _ *inbox.Park, ended func(error)) error {
 				fill(box.Dead, "atwo") // evicts the letter that is retried
 				require.Equal(t, []any{"one", "two"}, commandsAfterKill(t, dir))
 				if end = ended; !accepted {

@@ -37,6 +37,8 @@ type line struct {
 	Seen        uint64          `json:"seen"`
 	First       time.Time       `json:"first"`
 	Last        time.Time       `json:"last"`
+	Parked      bool            `json:"parked,omitempty"`
+	Waiting     int             `json:"waiting,omitempty"`
 	Type        string          `json:"command_type"`
 	Command     json.RawMessage `json:"command,omitempty"`
 	Data        []byte          `json:"command_data,omitempty"` // as a codec of the user has encoded the command
@@ -67,6 +69,7 @@ func (l Letter) line() line {
 	out := line{
 		ID: l.ID, Pipeline: l.Pipeline, Stage: l.Stage, Reason: l.Reason, Attempts: l.Attempts,
 		At: l.At, EmittedBy: l.EmittedBy, Version: l.Version, Fingerprint: l.Fingerprint, Seen: l.Seen, First: l.First, Last: l.Last,
+		Parked: l.Parked, Waiting: l.Waiting,
 		Type: fmt.Sprintf("%T", l.Command), Stack: string(l.Stack[:min(len(l.Stack), maxStack)]),
 	}
 	if m, ok := errors.AsType[*missing](l.Missing); ok {

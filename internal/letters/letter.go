@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -19,6 +20,8 @@ type Letter struct {
 	Seen        uint64
 	First, Last time.Time
 	Missing     error
+	Parked      bool
+	Waiting     int
 }
 
 // missing is why a letter that was read has no command.
@@ -48,6 +51,7 @@ type Filter struct {
 	Stage       string
 	Reason      reason.Reason
 	Fingerprint string
+	Parked      bool
 	If          func(Letter) bool // user code; called without the store's lock
 	OldestFirst bool
 	Limit       int
@@ -61,6 +65,8 @@ type Entry struct {
 	// Heard is set if the source handles the command's end, and keeps the
 	// command if needed.
 	Heard bool
+	// Park is the letter's hold on the key of its command; nil if it has none.
+	Park *inbox.Park
 
 	use     link.Use // of the command; nil if only a handler may use it
 	missing error    // why there is no command

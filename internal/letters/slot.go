@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -39,15 +40,19 @@ type Store struct {
 	sizes  Measure // nil: the user has not said how large commands are; set before the first letter is put
 	log    *slog.Logger
 	submit Submit
+	parks  Parks // nil: no letter of a file, or that is imported, parks a key; set before there are any
 	disk   disk
+
+	unparked func(stage string, keys uint64) // notes that keys go on since their letters were evicted; nil: it is not noted
 
 	mu         sync.Mutex // guards all below
 	slots      []slot     // as many as are in use, or were at once
 	free       []int      // slots that are not in use
 	groups     map[groupKey]*group
-	last       *group // of the last letter: the letters of a flood have one group
-	largest    bySize // groups that have letters
-	bytes      int64  // of all letters
+	last       *group        // of the last letter: the letters of a flood have one group
+	largest    bySize        // groups that have letters
+	bytes      int64         // of all letters
+	released   []*inbox.Park // of letters that have left, to be ended without the lock
 	ids        uint64
 	dropped    uint64
 	unreported loss      // losses that were not logged yet
@@ -57,8 +62,10 @@ type Store struct {
 
 // loss counts the losses that a bound has caused.
 type loss struct {
-	dropped uint64 // letters
-	cut     uint64 // commands that were larger than the store
+	dropped  uint64 // letters
+	cut      uint64 // commands that were larger than the store
+	unparked uint64 // letters of dropped that had parked a key
+	stage    string // of the last of these
 }
 
 // NewStore returns a store with a bound. Its name is for the log.
@@ -66,10 +73,16 @@ func NewStore(name string, bound Bound, log *slog.Logger, submit Submit) *Store 
 	return &Store{name: name, bound: bound, log: log, submit: submit, groups: map[groupKey]*group{}}
 }
 
-// Submit submits a command to the stage of that name again. If ended is not
-// nil, it is called when the command has ended with all that was emitted on its
-// way, with its error.
-type Submit func(ctx context.Context, stage string, cmd any, ended func(error)) error
+// Submit submits a command to the stage of that name again. If its letter parks
+// its key, it comes before all others of the key. If ended is not nil, it is
+// called when the command has ended with all that was emitted on its way, with
+// its error.
+type Submit func(ctx context.Context, stage string, cmd any, park *inbox.Park, ended func(error)) error
+
+// Parks parks the key of the command of a letter that a file has, or that was
+// imported, and returns the hold; nil if the stage parks no keys. It calls user
+// code.
+type Parks func(*Letter) *inbox.Park
 
 // slot has a letter; its id is 0 if it is not in use.
 type slot struct {
@@ -79,12 +92,13 @@ type slot struct {
 	group        *group
 	older, newer int // neighbours in the group, by slot; none if there is none
 	claim        *claim
-	missing      error    // why there is no command
-	size         int64    // of the command, about
-	heard        bool     // the source of the command deals with its end
-	where        extent   // in the file; n is 0 if it is not there
-	awaits       link.Use // the return of the handler, with which the command is written; nil if nothing awaits it
-	unwritten    []byte   // the record, if it could not be written to the file
+	missing      error       // why there is no command
+	park         *inbox.Park // nil: the letter parks no key
+	size         int64       // of the command, about
+	heard        bool        // the source of the command deals with its end
+	where        extent      // in the file; n is 0 if it is not there
+	awaits       link.Use    // the return of the handler, with which the command is written; nil if nothing awaits it
+	unwritten    []byte      // the record, if it could not be written to the file
 }
 
 const none = -1

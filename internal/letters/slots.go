@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Put adds a letter, and returns its number. It is called for every command
@@ -27,11 +29,14 @@ func (l *Store) Put(e *Entry) (id uint64) {
 		l.writeLocked(l.addLocked(e, g))
 	} else {
 		l.dropped++ // the user asked for a store that keeps none, so there is nothing to log
+		l.releaseLocked(e.Park)
 	}
 	l.boundLocked()
 	lost := l.lostToReportLocked(e.At)
 	problem := l.disk.problemLocked(e.At)
+	released := l.takeReleasedLocked()
 	l.mu.Unlock()
+	endAll(released)
 	l.reportLost(lost)
 	l.disk.report(l.name, problem)
 	if h := e.awaits; h != nil {
@@ -89,6 +94,7 @@ func (l *Store) addLocked(e *Entry, g *group) (at *slot) {
 	s := &l.slots[i]
 	s.id, s.dead, s.version, s.group = l.ids, e.DeadLetter, e.Version, g
 	s.missing, s.heard, s.unwritten, s.size, s.awaits = e.missing, e.Heard, e.body, e.size, e.awaits
+	s.park = e.Park
 	s.older, s.newer = g.newest, none
 	if g.newest != none {
 		l.slots[g.newest].newer = i
@@ -126,6 +132,11 @@ func (l *Store) removeLocked(i int) {
 		g.newest = s.older
 	}
 	l.weighLocked(g, -1, -s.size)
+	if s.claim != nil {
+		s.claim.park = s.park // until it is known whether the retry was accepted
+	} else {
+		l.releaseLocked(s.park)
+	}
 	*s = slot{}
 	l.free = append(l.free, i)
 	if g.kept == 0 {
@@ -160,14 +171,46 @@ func (l *Store) evictLocked() {
 		c.evicted = true
 		l.retriedLocked(i, c)
 	} else {
-		l.loseLocked()
+		l.loseLocked(l.slots[i].park, l.slots[i].dead.Stage)
 	}
 	l.dropLocked(i)
 }
 
-func (l *Store) loseLocked() {
+// loseLocked counts a letter of a stage that is lost, with its hold on a key.
+func (l *Store) loseLocked(park *inbox.Park, stage string) {
 	l.dropped++
 	l.unreported.dropped++
+	if park != nil {
+		l.unreported.unparked++
+		l.unreported.stage = stage
+	}
+}
+
+// releaseLocked notes a hold that must end.
+func (l *Store) releaseLocked(park *inbox.Park) {
+	if park != nil {
+		l.released = append(l.released, park)
+	}
+}
+
+func (l *Store) takeReleasedLocked() (released []*inbox.Park) {
+	released, l.released = l.released, nil
+	return released
+}
+
+// release ends the holds of letters that have left. The keys go on. It is called
+// without the lock, since it wakes workers.
+func (l *Store) release() {
+	l.mu.Lock()
+	released := l.takeReleasedLocked()
+	l.mu.Unlock()
+	endAll(released)
+}
+
+func endAll(parks []*inbox.Park) {
+	for _, p := range parks {
+		p.End()
+	}
 }
 
 // lostToReportLocked returns the losses to log now. A store with a file reports
@@ -178,7 +221,7 @@ func (l *Store) lostToReportLocked(now time.Time) (lost loss) {
 	case l.unreported == lost:
 		return lost
 	case l.disk.codecs != nil:
-		if l.unreported.cut == 0 && l.dropped < 2*l.said {
+		if l.unreported.cut == 0 && l.unreported.unparked == 0 && l.dropped < 2*l.said {
 			return lost
 		}
 		l.said = l.dropped
@@ -205,6 +248,13 @@ func (l *Store) reportLost(lost loss) {
 			"store", l.name, "dropped", lost.dropped, "keeps", l.bound.Letters, "keeps_bytes", l.bound.Bytes,
 			"see", "pipeline.KeepLetters")
 	}
+	if lost.unparked > 0 {
+		l.log.Warn("parked keys go on without the commands of their letters, which were dropped: the store is full",
+			"store", l.name, "keys", lost.unparked, "stage", lost.stage, "keeps", l.bound.Letters, "see", "pipeline.KeepLetters, stage.ParkOnFailure")
+		if l.unparked != nil {
+			l.unparked(lost.stage, lost.unparked)
+		}
+	}
 	if lost.cut > 0 {
 		l.log.Warn("letters are kept without their commands, which are larger than the store",
 			"store", l.name, "letters", lost.cut, "keeps_bytes", l.bound.Bytes)
@@ -221,6 +271,7 @@ func (l *Store) findLocked(id uint64) (at int, ok bool) {
 // complete writes the command of a letter whose abandoned handler has now
 // returned. It does nothing if the letter is gone or is being retried.
 func (l *Store) complete(id uint64) {
+	defer l.release()
 	e, ok := l.incomplete(id)
 	if !ok {
 		return

@@ -17,6 +17,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -35,7 +36,7 @@ var (
 func (f Filter) matches(s *slot) bool {
 	o := s.group.key
 	return (f.Stage == "" || f.Stage == o.stage) && (f.Reason == "" || f.Reason == o.reason) &&
-		(f.Fingerprint == "" || f.Fingerprint == o.fingerprint)
+		(f.Fingerprint == "" || f.Fingerprint == o.fingerprint) && (!f.Parked || s.park != nil)
 }
 
 // Len returns how many letters there are.
@@ -56,6 +57,7 @@ func (l *Store) Dropped() uint64 {
 type located struct {
 	Letter
 	slot int
+	park *inbox.Park
 }
 
 // letterLocked returns a copy of the letter in a slot.
@@ -64,7 +66,8 @@ func (l *Store) letterLocked(i int) located {
 	return located{Letter{
 		ID: s.id, DeadLetter: s.dead, Version: s.version, Fingerprint: s.group.key.fingerprint,
 		Seen: s.group.seen, First: s.group.first, Last: s.group.last, Missing: s.missing,
-	}, i}
+		Parked: s.park != nil,
+	}, i, s.park}
 }
 
 // choose returns the letters that a filter selects.
@@ -81,6 +84,7 @@ func (l *Store) choose(f Filter) []located {
 		if f.Limit > 0 && len(chosen) == f.Limit {
 			break
 		}
+		h.Waiting = h.park.Waiting()
 		if f.If == nil || f.If(h.Letter) {
 			chosen = append(chosen, h)
 		}
@@ -113,12 +117,14 @@ func (l *Store) List(f Filter) []Letter {
 // Get returns a letter, and whether it is in the store.
 func (l *Store) Get(id uint64) (Letter, bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	i, ok := l.findLocked(id)
-	if !ok {
-		return Letter{}, false
+	var h located
+	if ok {
+		h = l.letterLocked(i)
 	}
-	return l.letterLocked(i).Letter, true
+	l.mu.Unlock()
+	h.Waiting = h.park.Waiting()
+	return h.Letter, ok
 }
 
 // Groups returns a summary of each group, the most recently seen first. Groups
@@ -197,7 +203,7 @@ func (l *Store) RetryAll(ctx context.Context, f Filter) (n int, err error) {
 
 // retryAt retries the letter in a slot if it is still there.
 func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any, ended func(error)) error {
-	dead, missing, c, err := l.claim(id, i)
+	dead, missing, park, c, err := l.claim(id, i)
 	if err != nil {
 		return fmt.Errorf("letter %d: %w", id, err)
 	}
@@ -217,7 +223,7 @@ func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any, end
 			}
 		}
 	}
-	if err := l.submit(ctx, dead.Stage, cmd, ended); err != nil {
+	if err := l.submit(ctx, dead.Stage, cmd, park, ended); err != nil {
 		return fmt.Errorf("letter %d: %w", id, err)
 	}
 	accepted = true
@@ -226,22 +232,24 @@ func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any, end
 
 // claim makes sure that a letter is retried by one call at a time. The letter
 // stays in the store meanwhile.
-func (l *Store) claim(id uint64, i int) (dead stage.DeadLetter, missing error, c *claim, err error) { //nolint:revive // it is no error of claim
+func (l *Store) claim(id uint64, i int) (dead stage.DeadLetter, missing error, park *inbox.Park, c *claim, err error) { //nolint:revive // it is no error of claim
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := &l.slots[i]
 	switch {
 	case s.id != id:
-		return dead, nil, nil, ErrNotFound
+		return dead, nil, nil, nil, ErrNotFound
 	case s.claim != nil:
-		return dead, nil, nil, ErrRetrying
+		return dead, nil, nil, nil, ErrRetrying
 	}
-	s.claim = &claim{filed: s.where.n > 0}
-	return s.dead, s.missing, s.claim, nil
+	s.claim = &claim{stage: s.dead.Stage, filed: s.where.n > 0}
+	return s.dead, s.missing, s.park, s.claim, nil
 }
 
-// settle ends a claim.
+// settle ends a claim. A key that the letter has parked goes on after the
+// command was accepted, so that this one comes first.
 func (l *Store) settle(id uint64, i int, c *claim, accepted bool) {
+	defer l.release()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch s := &l.slots[i]; {
@@ -252,13 +260,15 @@ func (l *Store) settle(id uint64, i int, c *claim, accepted bool) {
 		s.claim = nil
 	case c.evicted && !accepted:
 		l.forgetLocked(id, c)
-		l.loseLocked()
+		l.loseLocked(c.park, c.stage)
 	}
+	l.releaseLocked(c.park)
 }
 
 // Drop removes a letter, and reports whether it was in the store and could be
 // removed: not from a file that is closed.
 func (l *Store) Drop(id uint64) bool {
+	defer l.release()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i, ok := l.findLocked(id)
@@ -272,6 +282,7 @@ func (l *Store) Drop(id uint64) bool {
 // Clear removes the letters that a filter selects, and returns how many.
 func (l *Store) Clear(f Filter) (n int) {
 	chosen := l.choose(f)
+	defer l.release()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range chosen {
@@ -305,15 +316,32 @@ func (b *Box) Measure(sizes Measure) {
 	}
 }
 
+// Parks has letters that are read from files or imported park keys, as a
+// function says. Unparked is called when keys go on because their letters were
+// evicted. Parks is called before there are letters.
+func (b *Box) Parks(parks Parks, unparked func(stage string, keys uint64)) {
+	for _, l := range []*Store{b.Failures, b.Quarantine} {
+		l.parks, l.unparked = parks, unparked
+	}
+}
+
+// Park has the letters of the files park the keys of their commands. It is
+// called before the stages take commands.
+func (b *Box) Park() {
+	b.Failures.park()
+	b.Quarantine.park()
+}
+
 func (b *Box) stores() [3]*Store { return [3]*Store{b.Dead, b.Quarantine, b.Failures} }
 
 // Keep puts a letter into its store: of a crash into the quarantine, of a
 // failure into the failures, and any other into the dead letters. The crash
 // belongs to the letter's command; it may be nil. If heard, the source of the
 // command handles its end, and keeps the command if needed. Keep returns the
-// number of the letter in its store.
-func (b *Box) Keep(d *stage.DeadLetter, crash *stage.CrashError, heard bool) (id uint64) {
-	e := Entry{DeadLetter: *d, Heard: heard}
+// number of the letter in its store. The letter has the hold on the key of the
+// command, if that is parked.
+func (b *Box) Keep(d *stage.DeadLetter, crash *stage.CrashError, heard bool, park *inbox.Park) (id uint64) {
+	e := Entry{DeadLetter: *d, Heard: heard, Park: park}
 	e.takeUse()
 	if crash != nil {
 		e.Version = crash.Version
@@ -338,6 +366,28 @@ const (
 	quarantineStore = "quarantine"
 	failuresStore   = "failures"
 )
+
+// park has the letters park the keys of their commands that have not, as a
+// function says. It is called when letters were read from a file.
+func (l *Store) park() {
+	if l.parks == nil {
+		return
+	}
+	for _, h := range l.choose(Filter{OldestFirst: true}) {
+		if h.park != nil {
+			continue
+		}
+		p := l.parks(&h.Letter)
+		l.mu.Lock()
+		if s := &l.slots[h.slot]; s.id == h.ID && s.park == nil {
+			s.park = p
+		} else {
+			l.releaseLocked(p)
+		}
+		l.mu.Unlock()
+	}
+	l.release()
+}
 
 // Public returns a store as users know it: a *letters.Store of package
 // pipeline/letters, which sets it, so that it has no function that makes stores.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -28,8 +29,8 @@ import (
 
 var errRefused = errors.New("refused")
 
-func taken(context.Context, string, any, func(error)) error   { return nil }
-func refused(context.Context, string, any, func(error)) error { return errRefused }
+func taken(context.Context, string, any, *inbox.Park, func(error)) error   { return nil }
+func refused(context.Context, string, any, *inbox.Park, func(error)) error { return errRefused }
 
 func noCodecs(string) (Codec, error) { return Codec{}, errNone }
 
@@ -133,7 +134,7 @@ func TestTheStoreDoesWhatASimpleModelDoes(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		bound := 1 + r.IntN(12)
-		again := func(_ context.Context, _ string, cmd any, _ func(error)) error {
+		again := func(_ context.Context, _ string, cmd any, _ *inbox.Park, _ func(error)) error {
 			if strings.HasSuffix(cmd.(string), "7") {
 				return errRefused
 			}
@@ -328,7 +329,7 @@ func TestARetryRemovesALetterIfAndOnlyIfItIsAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent []seen
-			l := storeOf(5, func(_ context.Context, stage string, cmd any, _ func(error)) error {
+			l := storeOf(5, func(_ context.Context, stage string, cmd any, _ *inbox.Park, _ func(error)) error {
 				sent = append(sent, seen{stage, cmd})
 				return row.ends
 			})
@@ -376,9 +377,9 @@ func TestALetterThatIsBeingRetried(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, []string{"accepted", "refused"}[i]), func(t *testing.T) {
 				var l *Store
 				once := sync.OnceFunc(func() { row.meanwhile(l, t.Context()) })
-				l = storeOf(2, func(ctx context.Context, stage string, cmd any, _ func(error)) error {
+				l = storeOf(2, func(ctx context.Context, stage string, cmd any, _ *inbox.Park, _ func(error)) error {
 					once()
-					return again(ctx, stage, cmd, nil)
+					return again(ctx, stage, cmd, nil, nil)
 				})
 				fill(l, "a1")
 				_ = l.Retry(t.Context(), 1)
@@ -390,7 +391,7 @@ func TestALetterThatIsBeingRetried(t *testing.T) {
 }
 
 func TestARetryThatPanicsLeavesTheLetter(t *testing.T) {
-	l := storeOf(2, func(context.Context, string, any, func(error)) error { panic("a gate") })
+	l := storeOf(2, func(context.Context, string, any, *inbox.Park, func(error)) error { panic("a gate") })
 	fill(l, "a1")
 	require.Panics(t, func() { _ = l.Retry(t.Context(), 1) })
 	require.Panics(t, func() { _ = l.Retry(t.Context(), 1) }, "no claim on the letter is left")
@@ -400,7 +401,7 @@ func TestARetryThatPanicsLeavesTheLetter(t *testing.T) {
 func TestRetryAllRetriesTheSelectedLettersOldestFirst(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	var sent []string
-	again := func(_ context.Context, stage string, cmd any, _ func(error)) error {
+	again := func(_ context.Context, stage string, cmd any, _ *inbox.Park, _ func(error)) error {
 		sent = append(sent, stage+cmd.(string))
 		switch {
 		case stage == "b":
@@ -464,7 +465,7 @@ func TestClearedLettersAreGone(t *testing.T) {
 func TestTheStoreMayBeUsedByManyGoroutinesAtOnce(t *testing.T) {
 	const writers, each = 4, 2000
 	var accepted, cleared atomic.Int64
-	l := storeOf(64, func(_ context.Context, _ string, cmd any, _ func(error)) error {
+	l := storeOf(64, func(_ context.Context, _ string, cmd any, _ *inbox.Park, _ func(error)) error {
 		if n := len(cmd.(string)); n%2 == 0 {
 			return errRefused
 		}
@@ -711,7 +712,7 @@ func TestABoxKeepsALetterInTheStoreOfItsReason(t *testing.T) {
 		reason.Disabled: box.Dead, reason.Type: box.Dead, reason.Closed: box.Dead, reason.MaxInFlight: box.Dead,
 	} {
 		before := store.Len()
-		box.Keep(&stage.DeadLetter{Stage: "s", Reason: why}, nil, false)
+		box.Keep(&stage.DeadLetter{Stage: "s", Reason: why}, nil, false, nil)
 		require.Equal(t, before+1, store.Len(), why)
 	}
 	require.Equal(t, 10, box.Quarantine.Len()+box.Failures.Len()+box.Dead.Len())

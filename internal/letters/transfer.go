@@ -113,6 +113,9 @@ func (l *Store) putImported(e *Entry) error {
 	if shut {
 		return ErrClosed
 	}
+	if l.parks != nil {
+		e.Park = l.parks(&Letter{DeadLetter: e.DeadLetter, Missing: e.missing})
+	}
 	l.Put(e)
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 type Accounts struct {
 	Results int             // that wait until they may leave
 	Guards  []GuardAccounts // of the methods
-	Held    int             // commands that guards hold back
+	Held    int             // commands that guards hold back, or whose keys are parked
+	Parked  int             // keys that are parked
 	// Keys is how many keys of a fair line have commands that wait, and
 	// OfOneKey how many commands the key has that has the most for its weight.
 	Keys, OfOneKey int

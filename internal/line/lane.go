@@ -19,6 +19,7 @@ type Lane struct {
 	counted    int          // in takeable
 	in         *laneList    // that it is in, if any
 	prev, next *Lane        // in that list
+	park       *park        // nil: the key is not parked
 
 	// These are of a fair line.
 	weight   int64   // of the key
@@ -27,6 +28,12 @@ type Lane struct {
 	handlers int32   // that have commands of the key
 	delayed  int32   // commands that wait for their next try
 	inBatch  bool    // PopInto has taken commands of it, for one handler
+}
+
+// park is what a lane has while its key is parked.
+type park struct {
+	holds int // how many times it was parked, and not unparked
+	first int // commands at the front, which PushFirst has added
 }
 
 // laneList is a list of lanes. A lane is in one list at most.
@@ -103,4 +110,17 @@ func (d *dryLanes) Pop() any {
 	(*d)[last] = nil
 	*d, ln.dryAt = (*d)[:last], 0
 	return ln
+}
+
+// isFirst reports whether the command at an index of the lane was added by
+// PushFirst.
+func (ln *Lane) isFirst(i int) bool { return ln.park != nil && i < ln.park.first }
+
+// comesBefore reports whether a lane is taken before another one, if no lane is
+// ready.
+func (ln *Lane) comesBefore(other *Lane) bool {
+	if (ln.park == nil) != (other.park == nil) {
+		return ln.park == nil
+	}
+	return ln.key < other.key
 }

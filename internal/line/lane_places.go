@@ -51,7 +51,7 @@ func PlacesOf(l Line) Places {
 
 // Resize fits the bound to the capacity.
 func (l *lanes) Resize(capacity int) {
-	if l.boundsKeys() {
+	if l.boundsKeys() || l.parks {
 		l.resize(capacity)
 	}
 }

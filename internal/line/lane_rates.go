@@ -25,7 +25,7 @@ type Rates interface {
 
 // RatesOf returns a line as one with rates; nil if it has none.
 func RatesOf(l Line) Rates {
-	if l, ok := l.(*lanes); ok && l.full != nil {
+	if l := lanesOf(l); l != nil && l.full != nil {
 		return l
 	}
 	return nil

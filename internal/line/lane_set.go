@@ -12,6 +12,10 @@ type laneSet struct {
 	bound   int     // for the commands of one key that hold slots, as it was asked for; 0: any number
 	most    int     // the bound, for the present capacity. See lane_places.go, as for vacated
 	vacated []*Lane // lanes at which something waits, and which may have places
+
+	parked   laneList // lanes whose keys are parked
+	aside    int      // commands in these lanes
+	capacity int      // of the stage
 }
 
 const (
@@ -64,11 +68,12 @@ func (s *laneSet) hasRoom(ln *Lane) bool {
 // resize fits the bound to the capacity. If there are more places now, lanes at
 // which something waits are vacated.
 func (s *laneSet) resize(capacity int) {
-	before := s.most
+	before, grows := s.most, capacity > s.capacity
+	s.capacity = capacity
 	if s.most = s.bound; s.most == QuarterOfCapacity {
 		s.most = max(capacity/4, 1)
 	}
-	if s.most <= before {
+	if s.most <= before && !(grows && s.parked.n > 0) {
 		return
 	}
 	for ln := range s.byKey.all() {
@@ -95,6 +100,9 @@ func (s *laneSet) Places(ln *Lane) int {
 	taken := ln.ring.Len() + int(ln.reserved) + int(ln.delayed)
 	if ln.blocked {
 		taken++
+	}
+	if ln.park != nil {
+		return min(s.most-taken, s.capacity-s.aside)
 	}
 	return s.most - taken
 }
@@ -184,4 +192,22 @@ func (o *handedOut) freeEnded(p *Part, free func(*Lane)) {
 	}
 	clear(p.ended)
 	p.ended = p.ended[:0]
+}
+
+// leftParked counts commands that have left a lane, if its key is parked, and
+// how many of its first commands are among them. Other parked keys may have
+// places now.
+func (s *laneSet) leftParked(ln *Lane, n, first int) {
+	if ln.park == nil {
+		return
+	}
+	ln.park.first = max(ln.park.first-first, 0)
+	full := s.aside >= s.capacity
+	s.aside -= n
+	if !full {
+		return
+	}
+	for other := s.parked.first; other != nil; other = other.next {
+		s.Vacate(other)
+	}
 }

@@ -48,6 +48,7 @@ type lanes struct {
 	n, takeable int
 
 	keyed bool         // one worker at a time has the commands of a lane
+	parks bool         // keys may be parked
 	full  *rate.Bucket // what the bucket of a lane is at first; nil: there is no rate
 	dry   dryLanes
 	now   int64      // of the pipeline's clock, when the inbox last asked for commands; read only if there is a rate
@@ -72,13 +73,34 @@ type Keys struct {
 	// Most bounds how many commands of a key may hold slots, if they are
 	// handled in turn; or it is [QuarterOfCapacity]; 0: any number.
 	Most int
+	// Parks says that keys may be parked; see [Parks].
+	Parks bool
 }
 
 // Keyed returns the line of a stage that is keyed, or has a rate for each key.
 func Keyed(k Keys) Line {
-	return &lanes{
+	l := lanes{
 		laneSet: laneSet{rank: func(load any) Rank { return Rank{Key: k.Of(load)} }, bound: k.Most},
-		keyed:   k.InTurn, full: rate.New(k.Rate),
+		keyed:   k.InTurn, parks: k.Parks, full: rate.New(k.Rate),
+	}
+	if k.Parks {
+		return &parking{l}
+	}
+	return &l
+}
+
+// parking is lanes whose keys may be parked; see [Parks].
+type parking struct{ lanes }
+
+// lanesOf returns the lanes of a line; nil if it has none.
+func lanesOf(l Line) *lanes {
+	switch l := l.(type) {
+	case *lanes:
+		return l
+	case *parking:
+		return &l.lanes
+	default:
+		return nil
 	}
 }
 
@@ -92,8 +114,8 @@ func (l *lanes) Len() int { return l.n }
 // Takeable returns the commands of ready lanes for which there are permits.
 func (l *lanes) Takeable() int { return l.takeable }
 
-// Droppable returns all.
-func (l *lanes) Droppable() int { return l.n }
+// Droppable returns all but the commands of parked keys, which hold no slots.
+func (l *lanes) Droppable() int { return l.n - l.aside }
 
 // Of returns the lane of a key, or a fresh one for a command without a key.
 func (l *lanes) Of(r Rank) *Lane {
@@ -152,11 +174,14 @@ func (l *lanes) Return(es []command.Envelope, ranks []Rank) {
 // added counts commands that a lane has got.
 func (l *lanes) added(ln *Lane, n int) {
 	l.n += n
-	if ln.in == &l.ready {
+	switch ln.in {
+	case &l.ready:
 		l.count(ln)
-		return
+	case &l.parked:
+		l.aside += n
+	default:
+		l.update(ln)
 	}
-	l.update(ln)
 }
 
 // count counts the commands of a lane that can be taken.
@@ -259,13 +284,15 @@ func (l *lanes) dropOf(ln *Lane) (e command.Envelope) {
 	l.unlist(ln)
 	e = ln.ring.Pop()
 	l.n--
+	l.leftParked(ln, 1, 1)
 	l.Vacate(ln)
 	l.update(ln)
 	return e
 }
 
 // any returns a lane with commands: the ready one that is next, or else the dry
-// one that is next, or else the one with the smallest key. There is a command.
+// one that is next, or else the one with the smallest key, of the keys that are
+// not parked if there is any. There is a command.
 func (l *lanes) any() (least *Lane) {
 	switch {
 	case l.ready.n > 0:
@@ -274,7 +301,7 @@ func (l *lanes) any() (least *Lane) {
 		return l.dry[0]
 	}
 	for ln := range l.byKey.all() {
-		if ln.ring.Len() > 0 && (least == nil || ln.key < least.key) {
+		if ln.ring.Len() > 0 && (least == nil || ln.comesBefore(least)) {
 			least = ln
 		}
 	}
@@ -311,7 +338,16 @@ func (l *lanes) Count(match func(*command.Envelope) bool) (n int) {
 // are.
 func (l *lanes) Remove(match func(*command.Envelope) bool) (es []command.Envelope) {
 	remove := func(ln *Lane) {
-		removed := ln.ring.Remove(match)
+		asked, first := 0, 0 // of the first commands of a parked lane, those that are removed
+		removed := ln.ring.Remove(func(e *command.Envelope) bool {
+			yes := match(e)
+			if yes && ln.isFirst(asked) {
+				first++
+			}
+			asked++
+			return yes
+		})
+		l.leftParked(ln, len(removed), first)
 		es = append(es, removed...)
 		l.Vacate(ln)
 		switch {
@@ -343,7 +379,9 @@ func (l *lanes) Drain() []command.Envelope {
 	n := 0
 	empty := func(ln *Lane) {
 		l.unlist(ln)
-		n += ln.ring.PopInto(es[n:])
+		some := ln.ring.PopInto(es[n:])
+		n += some
+		l.leftParked(ln, some, some)
 		l.Vacate(ln)
 		l.update(ln)
 	}

@@ -42,6 +42,9 @@ var lines = map[string]func() suiteLine{
 	"keyed, with a bound": func() suiteLine {
 		return suiteLine{Line: Keyed(Keys{Of: suiteKey, InTurn: true, Most: QuarterOfCapacity}), byKey: true}
 	},
+	"keyed, with parks": func() suiteLine {
+		return suiteLine{Line: Keyed(Keys{Of: suiteKey, InTurn: true, Most: QuarterOfCapacity, Parks: true}), byKey: true}
+	},
 	"keyed, handlers suspend": func() suiteLine {
 		l := Keyed(Keys{Of: suiteKey, InTurn: true})
 		HoldByCommand(l)

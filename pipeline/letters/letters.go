@@ -48,6 +48,11 @@ type Letter struct {
 	// not be encoded, or cannot be decoded. [Store.Retry] returns this error,
 	// and [Store.RetryAs] submits another command.
 	Missing error
+	// Parked says that the key of the command is parked until the letter is
+	// retried, dropped or evicted, and Waiting is how many commands of the key
+	// wait for that; see [stage.ParkOnFailure].
+	Parked  bool
+	Waiting int
 }
 
 // MarshalJSON writes a letter whatever its command is. A command that package
@@ -74,6 +79,7 @@ type Filter struct {
 	Stage       string            // empty: any
 	Reason      reason.Reason     // empty: any
 	Fingerprint string            // empty: any
+	Parked      bool              // only letters that park a key
 	If          func(Letter) bool // nil: all; it may call the store
 	OldestFirst bool
 	Limit       int // the most letters to select; 0: any number
@@ -81,7 +87,7 @@ type Filter struct {
 
 func (f Filter) filter() letters.Filter {
 	inner := letters.Filter{
-		Stage: f.Stage, Reason: f.Reason, Fingerprint: f.Fingerprint, OldestFirst: f.OldestFirst, Limit: f.Limit,
+		Stage: f.Stage, Reason: f.Reason, Fingerprint: f.Fingerprint, Parked: f.Parked, OldestFirst: f.OldestFirst, Limit: f.Limit,
 	}
 	if f.If != nil {
 		inner.If = func(l letters.Letter) bool { return f.If(Letter(l)) }

@@ -17,7 +17,7 @@ import (
 // hand or delayed. Queued, Delayed, Carried and Reserved hold the slots.
 type Queue struct {
 	Queued int // commands in the queue
-	Held   int // commands of Queued that a stage.Guard holds back
+	Held   int // commands of Queued that a stage.Guard holds back, or whose keys are parked
 	// Oldest is for how long the command that is taken next has waited. One
 	// command in a batch has a timestamp, so Oldest may be less than the true
 	// time, by the time in which a batch was accepted.
@@ -56,6 +56,9 @@ type Queue struct {
 	// in the queue, and FairMost how many commands the key has that has the
 	// most for its weight, of the 256 keys that are looked at.
 	FairKeys, FairMost int
+	// ParkedKeys is the number of keys whose commands wait for a letter; see
+	// stage.ParkOnFailure. Held is how many commands these are.
+	ParkedKeys int
 }
 
 // Load returns the number of commands that the stage has.
