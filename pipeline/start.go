@@ -70,7 +70,7 @@ func (p *Pipeline) failStart(err error) error {
 	for _, c := range p.stages().stages {
 		c.Clear()
 	}
-	p.letters.notifier.Close(false)
+	p.letters.notifier.Close()
 	_, _ = p.closeLetters() // it has logged the error
 	p.leaveCheckpoint()
 	p.life.finish(nil)

@@ -149,7 +149,12 @@ func (p *Pipeline) halt() (over func()) {
 	}
 	p.life.cancel(ErrStopped)
 	closed := make(chan struct{})
-	grace := time.AfterFunc(p.grace(), func() { p.letters.notifier.Close(true); close(closed) })
+	grace := time.AfterFunc(p.grace(), func() {
+		// Handlers are abandoned at this moment, too: a subscriber that has not
+		// taken their letters yet is not behind.
+		p.letters.notifier.CloseBehind(time.Now().Add(-p.grace() / 10))
+		close(closed)
+	})
 	for _, f := range notify {
 		f()
 	}
@@ -204,7 +209,7 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 		}()
 	}
 	p.letters.notifier.Wait(ctx, p.endsPending, lastMoment)
-	p.letters.notifier.Close(false)
+	p.letters.notifier.Close()
 	p.waitForEnds() // letters that come now are counted as unheard
 }
 

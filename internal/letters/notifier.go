@@ -131,12 +131,18 @@ func (n *Notifier) Wait(ctx context.Context, pending func() bool, lastMoment tim
 	}
 }
 
-// Close ends the subscribers, and logs the letters that they have not taken. If
-// onlyBehind is true, it ends only the subscribers that have not taken all
-// letters.
-func (n *Notifier) Close(onlyBehind bool) {
+// Close ends the subscribers, and logs the letters that they have not taken.
+func (n *Notifier) Close() { n.closeIf((*subscriber).anyLocked) }
+
+// CloseBehind does the same with the subscribers that are behind: they have not
+// taken all letters of commands that ended before a time.
+func (n *Notifier) CloseBehind(at time.Time) {
+	n.closeIf(func(s *subscriber) bool { return s.behindLocked(at) })
+}
+
+func (n *Notifier) closeIf(match func(*subscriber) bool) {
 	for _, s := range n.all() {
-		for _, letter := range s.close(onlyBehind) {
+		for _, letter := range s.close(match) {
 			n.write(&letter, 0)
 		}
 	}

@@ -178,13 +178,29 @@ func (s *subscriber) rest(ctx context.Context) {
 	}
 }
 
-// close ends the subscriber, and returns the letters that have not been
-// delivered, including a letter with which f has not returned. If onlyBehind is
-// true, it does nothing when there are none. It may be called more than once.
-func (s *subscriber) close(onlyBehind bool) (undelivered []stage.DeadLetter) {
+// anyLocked matches every subscriber.
+func (s *subscriber) anyLocked() bool { return true }
+
+// behindLocked reports whether a letter of a command that ended before a time
+// has not been delivered, or f has not returned from it.
+func (s *subscriber) behindLocked(at time.Time) bool {
+	switch {
+	case s.calling:
+		return s.current.At.Before(at)
+	case s.queue.Len() > 0:
+		return s.queue.At(0).At.Before(at)
+	default:
+		return false
+	}
+}
+
+// close ends the subscriber if it matches, and returns the letters that have
+// not been delivered, including a letter with which f has not returned. It may
+// be called more than once.
+func (s *subscriber) close(match func(*subscriber) bool) (undelivered []stage.DeadLetter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || onlyBehind && s.idleLocked() {
+	if s.closed || !match(s) {
 		return nil
 	}
 	s.closed = true
