@@ -414,5 +414,5 @@ func TestWhatACalledHandlerSubmitsExpiresWithTheDeadlineOfItsCaller(t *testing.T
 	_, err = stage.Call[any](within(t, soon), s, 1)
 	require.NoError(t, err)
 	eventually(t, "it has expired", func() bool { return there.Snapshot().Stages[2].Counts.Shed == 1 })
-	require.Len(t, there.DeadLetters().List(letters.Filter{Reason: reason.Expired}), 1)
+	eventually(t, "its letter is there", func() bool { return len(there.DeadLetters().List(letters.Filter{Reason: reason.Expired})) == 1 })
 }
