@@ -775,9 +775,10 @@ func (p *plan) checkStanding() {
 	}
 }
 
-// standsFor returns a function for [fed.standsFor]. It also says why the source
-// cannot feed a stage: a source with such a bound deals with failures itself. A window to which other
-// feeds lead is closed by their commands, too.
+// standsFor returns a function for [fed.standsFor]. The function also says why
+// the source cannot feed a stage with ParkOnFailure: a source with such a bound
+// delivers failed commands again itself. A window to which other feeds lead is
+// closed by their commands, too.
 func (p *plan) standsFor(f *fed) func(feed.Bound) string {
 	return func(b feed.Bound) string {
 		if b.Most == 0 {

@@ -32,7 +32,7 @@ type booking struct {
 	N       int
 }
 
-// parkLedger has what was applied, account by account.
+// parkLedger records the bookings that were applied, account by account.
 type parkLedger struct {
 	mu      sync.Mutex
 	applied map[string][]int

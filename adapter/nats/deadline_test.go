@@ -306,8 +306,8 @@ func TestADeadlineDoesNotDependOnWhatTheClocksSay(t *testing.T) {
 	}
 }
 
-// three starts process a, which has nothing but stages that run in process b: far, which submits what it handles to last. It returns far as
-// process a has it, and the pipeline of process b.
+// three starts two processes with three stages. Process a calls stage far, which runs in process b and submits its commands to stage last,
+// there. The function returns the stage far of process a, and the pipeline of process b.
 func three(
 	t *testing.T, handle, last func(context.Context, int) error, opts ...stage.Option,
 ) (far *stage.Stage[int], there *pipeline.Pipeline) {

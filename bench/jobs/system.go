@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// job is what the queues carry.
+// job is a job of any queue, as its message has it.
 type job struct {
 	ID     string
 	Urgent bool

@@ -14,13 +14,13 @@ import (
 // time than the one for which the caller waits.
 const headerTimeLeft = "Golda-Time-Left"
 
-// carried is what a request has of its caller's context.
+// carried has the values of a caller's context that its requests take along.
 type carried struct {
 	headers map[string]string // as package headers has written them; nil if there are none
 	until   time.Time         // the deadline that commands take along; zero if there is none
 }
 
-// carriedBy returns what the requests of a context carry.
+// carriedBy returns the values that requests of a context take along.
 func carriedBy(ctx context.Context) (c carried) {
 	c.until, _ = command.DeadlineOf(ctx)
 	if headers.From(nowhere) != nil { // otherwise Inject has nothing to do, and is not given a function
@@ -59,8 +59,9 @@ func (c carried) message() map[string]string {
 	return all
 }
 
-// received returns what a message of another node carries. A time that is no
-// duration is none: the caller's time holds for the request all the same.
+// received returns the values in the headers of a message of another node. A
+// time that is no duration is ignored: the caller's time holds for the request
+// all the same.
 func received(all map[string]string) carried {
 	c := carried{headers: all}
 	if all[headerTimeLeft] == "" {

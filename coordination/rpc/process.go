@@ -639,8 +639,8 @@ type functionContext struct {
 // Deadline returns the deadline of the caller.
 func (c *functionContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// Value returns a value that the call has carried, and otherwise what the
-// context of the process has.
+// Value returns the value that the call has brought along; if there is none, the
+// value of the context of the process.
 func (c *functionContext) Value(key any) any {
 	if v := c.values.Value(key); v != nil {
 		return v

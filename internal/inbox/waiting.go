@@ -35,7 +35,7 @@ type kind struct {
 	rates       line.Rates  // nil: the line has none
 	bound       line.Places // nil: the line bounds no keys
 	knows, asks bool        // see line.Batches
-	parks       bool        // keys may be parked: the line is a line.Parks. As an interface here it would make each stage 128 bytes larger.
+	parks       bool        // keys may be parked: the line is a line.Parks. An interface here would make each stage 128 bytes larger.
 }
 
 // rankFunc returns the rank of a command, which is given as envelopes have it.

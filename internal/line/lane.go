@@ -30,7 +30,7 @@ type Lane struct {
 	inBatch  bool    // PopInto has taken commands of it, for one handler
 }
 
-// park is what a lane has while its key is parked.
+// park is the state of a lane whose key is parked.
 type park struct {
 	holds int // how many times it was parked, and not unparked
 	first int // commands at the front, which PushFirst has added
