@@ -23,8 +23,10 @@ import (
 const publishers = 16
 
 // BenchmarkQueue has messages published, handled and acknowledged at the same time. One operation is one message, from the call that
-// publishes it until the server has handled its acknowledgement. By golda: an inlet and a stage. By plain: nats.go with a consumer, the same codec, ID and limits. By ring: a
-// stage alone, whose queue is in memory and does not survive.
+// publishes it until the server has handled its acknowledgement. By golda: an
+// inlet and a stage; by fair: an inlet that a hundred tenants share. By plain:
+// nats.go with a consumer, the same codec, ID and limits. By ring: a stage
+// alone, whose queue is in memory and does not survive.
 //
 //	go test -run '^$' -bench Queue -benchtime 20000x -count 5 ./adapter/nats
 func BenchmarkQueue(b *testing.B) {
@@ -37,7 +39,10 @@ func BenchmarkQueue(b *testing.B) {
 		"interval": {nats.Store{}, false},
 		"always":   {nats.Store{SyncAlways: true}, false},
 	} {
-		b.Run("store="+name+"/by=golda", func(b *testing.B) { benchGolda(b, s.store, s.memory) })
+		b.Run("store="+name+"/by=golda", func(b *testing.B) { benchGolda(b, s.store, nats.Options[Order]{Memory: s.memory}) })
+		b.Run("store="+name+"/by=fair", func(b *testing.B) {
+			benchGolda(b, s.store, nats.Options[Order]{Memory: s.memory, Fair: hundredTenants})
+		})
 		b.Run("store="+name+"/by=plain", func(b *testing.B) { benchPlain(b, s.store, s.memory) })
 	}
 }
@@ -101,9 +106,15 @@ func benchRing(b *testing.B) {
 	require.NoError(b, p.Stop(b.Context()))
 }
 
-func benchGolda(b *testing.B, s nats.Store, memory bool) {
+// hundredTenants share an inlet by their weights, of 1 to 4.
+func hundredTenants(o Order) (tenant string, weight int) {
+	n := o.Amount % 100
+	return strconv.Itoa(n), 1 + n%4
+}
+
+func benchGolda(b *testing.B, s nats.Store, options nats.Options[Order]) {
 	b.Helper()
-	orders := inlet(b, embed(b, b.TempDir(), s), "orders", nats.Options[Order]{Memory: memory})
+	orders := inlet(b, embed(b, b.TempDir(), s), "orders", options)
 	count := stage.Sink("count", func(context.Context, Order) error { return nil })
 	p := newPipeline(b, count, orders.Feed)
 	b.ResetTimer()

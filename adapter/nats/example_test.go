@@ -253,7 +253,7 @@ func ExampleOptions_fair() {
 	handled := map[string]int{}
 	do := stage.Sink("do", func(_ context.Context, tenant string) error {
 		if handled[tenant]++; tenant == "paying" && handled[tenant] == 150 {
-			fmt.Println("the trial still waits:", handled["trial"] < 150) // about half of them
+			fmt.Println("the trial still waits:", handled["trial"] < 150) // half of them
 		}
 		return nil
 	}, stage.Workers(1, 1))

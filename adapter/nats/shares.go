@@ -91,8 +91,9 @@ type turns struct {
 
 // next returns the partition of the next message: of the partitions that have
 // some, one that may give one now; -1 if there is none. A partition that may
-// not keeps its deficit, up to a turn.
-func (t *turns) next(has, may func(part int) bool, weight func(part int) int64) int {
+// not keeps its deficit, up to a turn; if it must be waited for, there is no
+// next message before it may.
+func (t *turns) next(has, may, awaited func(part int) bool, weight func(part int) int64) int {
 	unit, some := int64(math.MaxInt64), false
 	for part := range t.deficit {
 		if !has(part) {
@@ -105,7 +106,7 @@ func (t *turns) next(has, may func(part int) bool, weight func(part int) int64) 
 		return -1
 	}
 	for ; ; t.at, t.begun = (t.at+1)%len(t.deficit), false {
-		if !has(t.at) || t.begun && !may(t.at) {
+		if !has(t.at) || t.begun && !may(t.at) && !awaited(t.at) {
 			continue
 		}
 		if !t.begun {
@@ -113,9 +114,13 @@ func (t *turns) next(has, may func(part int) bool, weight func(part int) int64) 
 			turn := float64(weight(t.at)) / float64(unit)
 			t.deficit[t.at] = min(t.deficit[t.at]+turn, 2*turn)
 		}
-		if t.deficit[t.at] >= 1 && may(t.at) {
+		switch {
+		case t.deficit[t.at] < 1:
+		case may(t.at):
 			t.deficit[t.at]--
 			return t.at
+		case awaited(t.at):
+			return -1
 		}
 	}
 }
@@ -178,15 +183,17 @@ func (o *order) pop() *delivery {
 		return nil
 	}
 	has := func(part int) bool { return o.waiting[part].Len() > 0 }
-	part := o.next(has, has, o.weights.of)
+	awaited := func(int) bool { return false }
+	part := o.next(has, has, awaited, o.weights.of)
 	o.n--
 	return o.waiting[part].Pop()
 }
 
 // How rounds ask.
 const (
-	settleTime = 2 * smallPull   // how long bells ring before messages are asked for that the server has
+	settleTime = time.Second     // how long the first answers of all partitions are waited for
 	grantTime  = time.Second     // how long a request for messages that the server has may wait for them
+	awaitTime  = grantTime / 10  // how long the partitions after it wait for a request for some of the messages that the server has
 	lapse      = 5 * time.Second // after the time of a request it counts as lost
 )
 
@@ -195,6 +202,15 @@ const (
 // request for one message, a bell, which waits in the server and takes no place
 // here. With each message the server says how many more the partition has. For
 // these rounds asks when there are places, turn by turn.
+//
+// A turn of a partition whose last request the server has not answered yet is
+// waited for: a place that became free is its own, and another partition which
+// the server answered sooner does not get it. So shares are kept whatever a
+// request takes, at the price of places that are free for the time of one.
+//
+// At first it does not know of any partition what it has, and asks each with a
+// probe, a bell that does not wait: or the partition that is heard of first
+// would get all places.
 //
 // A bell may so bring a message for which there is no place. It waits in the
 // server only if there is a place, or nothing of the partition is here: so no
@@ -209,6 +225,7 @@ type rounds struct {
 	inbox   string
 
 	requests []request // of each partition
+	probes   int       // partitions whose first answer has not arrived
 	left     []int     // messages of each partition that the server had with the last one it delivered
 	here     []int     // messages of each partition that are here and have not ended; as of the last call of ask
 	granted  int       // messages that are asked for and have places
@@ -223,16 +240,23 @@ type rounds struct {
 type request struct {
 	n       int // messages that have not arrived; 0: there is no request
 	bell    bool
+	probe   bool // a bell that does not wait
 	arrived bool // a message
 	number  uint64
+	sent    time.Time
 	until   time.Time
+}
+
+// isAwaited reports whether the turn of the partition is waited for.
+func (q request) isAwaited(now time.Time) bool {
+	return q.n > 0 && !q.bell && now.Sub(q.sent) < awaitTime
 }
 
 func newRounds(t *tracker, conn *Conn, inbox string, w weights, atOnce int) *rounds {
 	n := len(w)
 	return &rounds{
 		turns: turns{deficit: make([]float64, n)}, t: t, conn: conn, weights: w, atOnce: atOnce, inbox: inbox,
-		requests: make([]request, n), left: make([]int, n), here: make([]int, n), signs: noPart, began: time.Now(),
+		requests: make([]request, n), probes: n, left: make([]int, n), here: make([]int, n), signs: noPart, began: time.Now(),
 	}
 }
 
@@ -247,7 +271,7 @@ func (r *rounds) ask() (again time.Duration, err error) {
 	free := r.t.spaces(r.here) - r.granted
 	for part, q := range r.requests {
 		if q.n == 0 && r.left[part] == 0 && (free > 0 || r.here[part] == 0) {
-			if err := r.request(part, request{n: 1, bell: true}, now); err != nil {
+			if err := r.request(part, request{n: 1, bell: true, probe: q.number == 0}, now); err != nil {
 				return 0, err
 			}
 		}
@@ -255,17 +279,17 @@ func (r *rounds) ask() (again time.Duration, err error) {
 	if free <= 0 || !r.anyLeft() {
 		return 0, nil
 	}
-	if since := now.Sub(r.began); since < settleTime { // or the first partition that is heard of would get all places
+	if since := now.Sub(r.began); r.probes > 0 && since < settleTime {
 		return settleTime - since, nil
 	}
 	if since := now.Sub(r.sent); free < r.t.most/4 && since < smallPull {
 		return smallPull - since, nil
 	}
-	r.sent = now
-	for part, n := range r.deal(free) {
+	for part, n := range r.deal(free, now) {
 		if n == 0 {
 			continue
 		}
+		r.sent = now
 		if err := r.request(part, request{n: n}, now); err != nil {
 			return 0, err
 		}
@@ -295,12 +319,13 @@ func (r *rounds) anyLeft() bool {
 }
 
 // deal deals places out to partitions.
-func (r *rounds) deal(places int) []int {
+func (r *rounds) deal(places int, now time.Time) []int {
 	dealt := make([]int, len(r.left))
-	has := func(part int) bool { return r.left[part] > dealt[part] }
+	has := func(part int) bool { return r.left[part]-r.requests[part].n > dealt[part] }
 	may := func(part int) bool { return r.room(part) > dealt[part] }
+	awaited := func(part int) bool { return r.requests[part].isAwaited(now) }
 	for range places {
-		part := r.next(has, may, r.weights.of)
+		part := r.next(has, may, awaited, r.weights.of)
 		if part < 0 {
 			break
 		}
@@ -312,16 +337,20 @@ func (r *rounds) deal(places int) []int {
 // request asks a partition for messages.
 func (r *rounds) request(part int, q request, now time.Time) error {
 	body, wait := map[string]any{"batch": q.n}, grantTime
-	if q.bell {
+	switch {
+	case q.probe:
+		body["no_wait"] = true
+	case q.bell:
 		if wait = pullTime; r.signs == noPart {
 			r.signs, body["idle_heartbeat"] = part, beatTime
 		}
-	} else {
-		body["no_wait"], body["max_bytes"] = true, pullBytes+r.conn.nc.MaxPayload()
+		body["expires"] = wait
+	default:
+		body["no_wait"], body["expires"], body["max_bytes"] = true, wait, pullBytes+r.conn.nc.MaxPayload()
 		r.granted += q.n
 	}
 	r.last++
-	body["expires"], q.until, q.number = wait, now.Add(wait+lapse), r.last
+	q.sent, q.until, q.number = now, now.Add(wait+lapse), r.last
 	r.requests[part] = q
 	return r.conn.pull(r.t.names.stream, consumerOf(part), fmt.Sprintf("%s.%d.%d", r.inbox, part, q.number), body)
 }
@@ -341,7 +370,11 @@ func (r *rounds) sweep(now time.Time) {
 
 // over forgets the request of a partition.
 func (r *rounds) over(part int) {
-	if q := r.requests[part]; !q.bell {
+	switch q := &r.requests[part]; {
+	case q.probe:
+		r.probes--
+		q.probe = false
+	case !q.bell:
 		r.granted -= q.n
 	}
 	r.requests[part].n = 0

@@ -33,7 +33,7 @@ func TestPartitionsTakeTurnsByTheirWeights(t *testing.T) {
 		total := 0
 		for range 200 {
 			has := func(part int) bool { return got[part] < left[part] }
-			part := s.next(has, has, func(part int) int64 { return weight[part] })
+			part := s.next(has, has, never, func(part int) int64 { return weight[part] })
 			if part < 0 {
 				break
 			}
@@ -54,6 +54,31 @@ func TestPartitionsTakeTurnsByTheirWeights(t *testing.T) {
 		}
 	})
 }
+
+// A partition of a turn that must be waited for keeps it: no other partition is
+// asked in its place, and its turn goes on where it was.
+func TestATurnThatIsAwaitedIsNotTakenByAnother(t *testing.T) {
+	weight := func(part int) int64 { return []int64{1, 3}[part] }
+	all := func(int) bool { return true }
+	s := turns{deficit: make([]float64, 2)}
+	var got []int
+	for range 2 {
+		got = append(got, s.next(all, all, never, weight))
+	}
+	require.Equal(t, []int{0, 1}, got)
+	first := func(part int) bool { return part == 0 }
+	second := func(part int) bool { return part == 1 }
+	require.Equal(t, -1, s.next(all, first, second, weight), "the second one has two messages left of its turn")
+	require.Equal(t, 0, (&turns{deficit: make([]float64, 2)}).next(all, first, second, weight), "its turn has not come")
+	for range 6 {
+		got = append(got, s.next(all, all, never, weight))
+	}
+	require.Equal(t, []int{0, 1, 1, 1, 0, 1, 1, 1}, got)
+	require.Equal(t, 0, s.next(all, first, never, weight), "nothing is waited for")
+	require.Equal(t, 0, s.next(all, first, never, weight), "nothing is waited for")
+}
+
+func never(int) bool { return false }
 
 func TestAMessageThatArrivesLateIsOfferedBeforeThoseOfAnotherPartition(t *testing.T) {
 	o := newOrder(make(weights, 4))
