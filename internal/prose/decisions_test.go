@@ -1,7 +1,6 @@
 package prose
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -56,24 +55,13 @@ var commented = regexp.MustCompile(`docs/decisions/([\w-]+\.md)`)
 
 func TestEachPageOfDecisionsThatACommentNamesIsThere(t *testing.T) {
 	named := 0
-	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "node_modules" || d.Name() == "testdata"):
-			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".go":
-			return nil
-		}
+	for _, path := range files(t, ".go") {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
+		require.NoError(t, err)
 		for _, m := range commented.FindAllStringSubmatch(string(text), -1) {
 			named++
 			assert.FileExists(t, filepath.Join(root, "docs", "decisions", m[1]), "named in %s", path)
 		}
-		return nil
-	}))
+	}
 	require.Positive(t, named)
 }
