@@ -37,7 +37,7 @@ import "sync/atomic"
 // limit pays two locks to say when a handler runs. Calls without a limit do not
 // pay for that, so at a hard stop the handler may return at any moment and use
 // the worker; there the inbox ends the batch by copies of its own, under its
-// own lock. See docs/decisions/0048.
+// own lock. See docs/decisions/crashes.md.
 type fate int32
 
 // The fates of a worker.

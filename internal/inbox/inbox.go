@@ -363,7 +363,7 @@ func (st Settings) Quality() float64 { return math.Float64frombits(st.in.state.k
 // sees the part of the inbox that is its business. A group is a type with the
 // inbox in it and no state of its own, so it costs nothing to ask for it. The
 // methods of [Inbox] itself are those that every caller may need, and the turns
-// of a worker; see decision 0172.
+// of a worker; see docs/decisions/inbox.md.
 
 // Workers are the stage's own workers, as the supervisor of their pool and they
 // themselves see them: how workers join, leave, are called and crash.

@@ -16,7 +16,7 @@ import (
 // package under adapter, and a lone * is every package.
 //
 // DO NOT CHANGE THIS TEXT TO MAKE A BUILD PASS. It is the intended architecture. To change the architecture, change
-// this text first, and give the reasons on a page in docs/decisions.
+// this text first, and give the reasons in a section of a page in docs/decisions.
 const layers = `
 -- ground: pure. No goroutines, no locks, no clock.
 internal/backoff:

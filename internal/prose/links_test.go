@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -105,7 +106,10 @@ func anchors(t *testing.T, path string) (found []string) {
 }
 
 // pages returns the paths of all pages of the project.
-func pages(t *testing.T) (paths []string) {
+func pages(t *testing.T) []string { return files(t, ".md") }
+
+// files returns the paths of all files of the project with one of the extensions.
+func files(t *testing.T, extensions ...string) (paths []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -113,7 +117,7 @@ func pages(t *testing.T) (paths []string) {
 			return err
 		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "node_modules" || d.Name() == "testdata"):
 			return filepath.SkipDir
-		case !d.IsDir() && filepath.Ext(path) == ".md":
+		case !d.IsDir() && slices.Contains(extensions, filepath.Ext(path)):
 			paths = append(paths, path)
 		}
 		return nil

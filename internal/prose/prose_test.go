@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/scanner"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -85,26 +84,14 @@ type finding struct {
 
 func findings(t *testing.T) (found []finding) {
 	t.Helper()
-	scanned := 0
-	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "node_modules" || d.Name() == "testdata"):
-			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".go" && filepath.Ext(path) != ".md":
-			return nil
-		}
+	scanned := files(t, ".go", ".md")
+	require.Greater(t, len(scanned), 100, "the scan finds few files: is %s the project's root?", root)
+	for _, path := range scanned {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
+		require.NoError(t, err)
 		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
+		require.NoError(t, err)
 		name = filepath.ToSlash(name)
-		scanned++
 		switch {
 		case below(name, "internal/prose"): // it names the words
 		case filepath.Ext(path) == ".go":
@@ -112,9 +99,7 @@ func findings(t *testing.T) (found []finding) {
 		default:
 			found = append(found, inPage(name, string(text))...)
 		}
-		return nil
-	}))
-	require.Greater(t, scanned, 100, "the scan finds few files: is %s the project's root?", root)
+	}
 	return found
 }
 

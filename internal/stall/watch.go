@@ -10,7 +10,7 @@
 //
 // A stage stalls if it is still and each of its handlers waits for a stage that
 // stalls, or is blocked where it was half a minute ago. See
-// docs/decisions/0205-a-stall-needs-two-stacks.md.
+// docs/decisions/crashes.md.
 package stall
 
 import (

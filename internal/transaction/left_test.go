@@ -86,7 +86,7 @@ func TestARequestWhoseLockWasLeftRunsWhenItsGuardHolds(t *testing.T) {
 	})
 }
 
-// trouble begins with nodes that will crash, or with notices that are wrong. Both in one run may break a rule: see decision 0091.
+// trouble begins with nodes that will crash, or with notices that are wrong. Both in one run may break a rule: see docs/decisions/coordination.md.
 func (w *world) trouble() {
 	if w.rnd.IntN(2) == 0 {
 		w.begin()
