@@ -415,3 +415,44 @@ func TestProcessesThatShareAFairInletLoseNothingWhenTheyAreKilled(t *testing.T) 
 		p.stop(t)
 	}
 }
+
+// The stage of another process is shared as one of this process is.
+func TestTenantsShareTheInletOfACarrier(t *testing.T) {
+	const flooded, quiet = 400, 20
+	conn := embed(t, t.TempDir(), nats.Store{})
+	var mu sync.Mutex
+	var order []string
+	serve := func() *stage.Stage[ask] {
+		return stage.Func("far", func(_ context.Context, a ask) behaviour.Outcome {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, a.Tenant)
+			return behaviour.OK(nil)
+		}, stage.Fair(func(a ask) string { return a.Tenant }, nil, 0))
+	}
+	o := nats.Carry("far", fair(nil, 8))
+	far, _ := half(t, conn, "a", serve, o)
+	for k := range flooded {
+		require.NoError(t, far.Submit(t.Context(), ask{"flood", k}))
+	}
+	for k := range quiet {
+		require.NoError(t, far.Submit(t.Context(), ask{"quiet", k}))
+	}
+	require.Eventually(t, func() bool {
+		s, err := conn.Status(t.Context(), "pair_far")
+		return err == nil && s.Published == flooded+quiet
+	}, time.Minute, time.Millisecond)
+	half(t, conn, "b", serve, o)
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(order) == flooded+quiet
+	}, time.Minute, time.Millisecond)
+	last := 0
+	for k, tenant := range order {
+		if tenant == "quiet" {
+			last = k + 1
+		}
+	}
+	require.Less(t, last, flooded/2, "the quiet tenant waits for its own commands and as many of the other, %v", order)
+}
