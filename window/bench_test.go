@@ -17,12 +17,15 @@ import (
 // BenchmarkWindow measures a command on its way through a stage with windows, in windows of 100 commands of 10 keys.
 func BenchmarkWindow(b *testing.B) {
 	key, bounds := func(n int) int { return n % 10 }, window.Bounds[int]{Count: 100}
-	for name, of := range map[string]drained{
-		"By":        drain(window.By("w", key, bounds)),
-		"Aggregate": drain(window.Aggregate("w", key, func(sum, n int) int { return sum + n }, bounds)),
-		"Throttle":  drain(window.Throttle("w", key, time.Second)),
+	for name, form := range map[string]func() drained{
+		"By": func() drained { return drain(window.By("w", key, bounds)) },
+		"Aggregate": func() drained {
+			return drain(window.Aggregate("w", key, func(sum, n int) int { return sum + n }, bounds))
+		},
+		"Throttle": func() drained { return drain(window.Throttle("w", key, time.Second)) },
 	} {
 		b.Run(name, func(b *testing.B) {
+			of := form()
 			p, err := pipeline.New("bench", of.part, pipeline.Logger(slog.New(slog.DiscardHandler)))
 			require.NoError(b, err)
 			require.NoError(b, p.Start(b.Context()))
