@@ -204,14 +204,9 @@ func TestAParkedKeyGoesOnWhenItsLetterIsEvicted(t *testing.T) {
 	require.Equal(t, []int{2}, l.of("k0"))
 	require.Equal(t, 2, s.Snapshot().Queue.ParkedKeys)
 	require.Empty(t, l.of("k1"))
-	require.True(t, func() bool {
-		for _, ch := range p.Journal() {
-			if ch.Policy == "letters" && ch.StageName == "book" {
-				return true
-			}
-		}
-		return false
-	}(), "the journal says so")
+	eventually(t, "the journal says so", func() bool {
+		return slices.ContainsFunc(p.Journal(), func(ch controller.Change) bool { return ch.Policy == "letters" && ch.StageName == "book" })
+	})
 	p.Failures().Clear(letters.Filter{})
 }
 
