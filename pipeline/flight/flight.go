@@ -27,8 +27,8 @@ var ErrTaken = errors.New("the process has a flight recorder already")
 //
 // A trace is written when a stall is reported in the log, and when a stage
 // misses its objective: see Within. The log has a line with the name of the
-// file. The recorder needs a percent or two of the CPU time, and up to about
-// twice Bytes of memory, while the pipeline runs.
+// file. While the pipeline runs, the recorder costs as much as any execution
+// trace, a few percent of the CPU time, and about twice Bytes of memory.
 type Options struct {
 	// Dir is the directory of the files, which is made if it is not there. The
 	// names begin with "flight-" and the time, in UTC, and end with ".trace".
