@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,7 @@ type bench struct {
 
 	log bytes.Buffer
 	dir string
+	mu  sync.Mutex // guards now
 	now map[string]*times
 }
 
@@ -59,6 +61,8 @@ func newBench(t *testing.T, set flight.Options) *bench {
 }
 
 func (b *bench) times() (all []Times) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for name, t := range b.now {
 		all = append(all, Times{name, t.wait.Durations(), t.handler.Durations()})
 	}
@@ -66,6 +70,8 @@ func (b *bench) times() (all []Times) {
 }
 
 func (b *bench) handled(name string, n uint64, wait, handler time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	t := b.now[name]
 	if t == nil {
 		t = &times{}
