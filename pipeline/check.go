@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -312,6 +313,7 @@ func (p *plan) checkOptions() {
 	if p.set.inFlight < 1 {
 		p.faultf("MaxInFlight", "%d must be at least 1", p.set.inFlight)
 	}
+	p.checkFlight()
 	switch keep := p.set.keep; {
 	case keep.Most == -1 && keep.Dir != "":
 		p.faultf("KeepLetters", "Most: -1 keeps no letters, and Dir: %q is to keep them", keep.Dir)
@@ -881,4 +883,25 @@ func (p *plan) after(c *engine.Core) (next []*engine.Core) {
 		}
 	}
 	return slices.DeleteFunc(next, func(to *engine.Core) bool { _, away := p.away[to]; return away })
+}
+
+// checkFlight finds faults of the options of Flight.
+func (p *plan) checkFlight() {
+	o := p.set.flight
+	if o == nil {
+		return
+	}
+	if o.Dir == "" {
+		p.faultf("Flight", "Dir is empty: it must be the directory for the traces")
+	}
+	if o.Age < 0 || o.Bytes < 0 || o.Files < 0 || o.Pause < 0 {
+		p.faultf("Flight", "Age: %v, Bytes: %d, Files: %d, Pause: %v must be 0, for the defaults, or more", o.Age, o.Bytes, o.Files, o.Pause)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Within)) {
+		if !slices.ContainsFunc(p.stages, func(c *engine.Core) bool { return c.Name() == name }) {
+			p.faultf("Flight", "Within has an objective for stage %q, which is not part of the pipeline", name)
+		} else if o.Within[name] <= 0 {
+			p.faultf("Flight", "Within: %v for stage %q must be positive", o.Within[name], name)
+		}
+	}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/flight"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
@@ -44,6 +46,28 @@ func ExampleIntensity() {
 	err = p.Run(context.Background())
 	fmt.Println(err, p.Ending(), p.Snapshot().Replied, "done")
 	// Output: <nil> exhausted 2 done
+}
+
+// If the stage hangs for a minute, or if of a hundred commands more than one take longer than a second, a file shows what the
+// process has done before. Here nothing is wrong.
+func ExampleFlight() {
+	dir, err := os.MkdirTemp("", "traces")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	ship := stage.Sink("ship", func(context.Context, string) error { return nil })
+	p, err := pipeline.New("shop", ship, pipeline.Feed("orders", ship, source.Slice([]string{"a book", "a pen"})),
+		pipeline.Flight(flight.Options{Dir: dir, Files: 3, Within: map[string]time.Duration{"ship": time.Second}}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = p.Run(context.Background())
+	traces, _ := os.ReadDir(dir)
+	fmt.Println(err, len(traces), "traces")
+	// Output: <nil> 0 traces
 }
 
 // A function is called with each command that failed and has no waiting caller. The commands are kept, here up to ten of them.

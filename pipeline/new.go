@@ -34,6 +34,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.life.init(name)
 	p.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
 	p.limiter = logs.NewLimiter(p.log)
+	p.flight = newFlight(plan.set.flight, p.log, p.times)
 	box := stores.NewBox(p.set.bound(), p.logWithout(p.set.letters), p.logWithout(p.set.failures), p.resubmit)
 	box.Parks(p.parkFor, p.unparked)
 	if p.set.types != nil {
@@ -177,6 +178,9 @@ func (p *Pipeline) newControl() *control.Loop {
 	cfg := control.Config{
 		Pipeline: controlled{p}, Host: p.host, Env: &p.env, Log: p.log, Limiter: p.limiter,
 		Policies: map[string][]controller.Policy{"": p.set.policies},
+	}
+	if p.flight != nil {
+		cfg.Stalled = p.flight.Stalled
 	}
 	for _, own := range p.set.groups {
 		if p.governsHere(own.group) {

@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/pipeline/flight"
 	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -71,7 +72,8 @@ type settings struct {
 	flaws     []flaw         // of options, whatever a later one sets
 	around    []stage.MiddlewareFunc
 
-	checkpoint *checkpoint // nil without the option
+	checkpoint *checkpoint     // nil without the option
+	flight     *flight.Options // likewise
 }
 
 // checkpoint is a file, and how often it is written.

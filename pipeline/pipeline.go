@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/flight"
 	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
 	stores "github.com/golda-dev/golda/internal/letters"
@@ -38,6 +39,7 @@ type Pipeline struct {
 	log     *slog.Logger
 	limiter *logs.Limiter
 	letters mail
+	flight  *flight.Recorder // nil without the option
 
 	quiet   broadcast  // sent when a stage that is drained has become empty
 	growing sync.Mutex // held while stages are added or removed, or wires change

@@ -87,6 +87,9 @@ type called struct {
 	a, b            *pipeline.Pipeline
 }
 
+// answered is the command that "far" answers before it forwards it.
+const answered = 1000
+
 func newCalled(t *testing.T) *called {
 	t.Helper()
 	c := &called{calls: &callees{of: map[string]func(context.Context, any, reflect.Type) (any, error){}}, at: newBroker()}
@@ -99,6 +102,8 @@ func newCalled(t *testing.T) *called {
 			case n < 0:
 				<-ctx.Done()
 				return behaviour.Error(context.Cause(ctx))
+			case n == answered:
+				return behaviour.Forward(back, n).WithReply("far has it")
 			case n%2 == 0:
 				return behaviour.Forward(back, n)
 			default:
@@ -166,6 +171,22 @@ func stageOf(s pipeline.Snapshot, name string) stage.Snapshot {
 		}
 	}
 	return stage.Snapshot{}
+}
+
+// The caller in the first process has the answer of the second one, which sends the command to the first as one that was
+// submitted: no call of "back" is made.
+func TestACallerInAnotherProcessIsAnsweredWhileTheCommandGoesOn(t *testing.T) {
+	t.Parallel()
+	c := newCalled(t)
+	c.answers(t)
+	got, err := stage.Call[string](t.Context(), c.near, answered)
+	require.NoError(t, err)
+	require.Equal(t, "far has it", got)
+	inTime(t, "the command is sent, and handled", func() bool {
+		sent, _ := c.at.of("back")
+		return sent == 1 && stageOf(c.a.Snapshot(), "back").Counts.OK == 1
+	})
+	require.EqualValues(t, 1, stageOf(c.b.Snapshot(), "far").Counts.OK)
 }
 
 func TestACallThatCannotBeMadeFails(t *testing.T) {

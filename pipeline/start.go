@@ -48,6 +48,9 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		err = p.control.Prepare() //nolint:contextcheck // a log line has no context
 	}
 	if err == nil {
+		err = p.flight.Start()
+	}
+	if err == nil {
 		err = p.openLines(ctx)
 	}
 	if err == nil {
@@ -71,6 +74,7 @@ func (p *Pipeline) failStart(err error) error {
 		c.Clear()
 	}
 	p.letters.notifier.Close()
+	p.flight.Stop()
 	_, _ = p.closeLetters() // it has logged the error
 	p.leaveCheckpoint()
 	p.life.finish(nil)

@@ -79,6 +79,7 @@ func (p *Pipeline) stop() {
 	p.waitForSubscribers(err != nil, graceEnd)
 	over()
 	p.logAbandoned()
+	p.flight.Stop()
 	p.limiter.Flush()
 	unwritten, unkept := p.closeLetters()
 	p.leaveCheckpoint()

@@ -190,6 +190,18 @@ func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 	}
 }
 
+// holdRest holds a command that goes on when the present command has been
+// answered. If only callers wait for the ticket, they wait for none of the
+// commands that are held.
+func (w *Worker) holdRest(m emission, t *command.Ticket) {
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	w.emits.hold(m)
+	if t.IsCallers() {
+		w.emits.release(t, w.stage.Inbox.Pipeline())
+	}
+}
+
 // recall discards what a try that did not succeed has emitted. It returns false
 // if the worker was abandoned: then the emitted commands are discarded already.
 func (w *Worker) recall() bool {

@@ -50,6 +50,18 @@ func (e *emits) unhold() {
 // settle notes for the ticket of a command that the command does not leave.
 func (m emission) settle() { m.from.Ticket().Settle(true, nil, nil) }
 
+// release has the ticket wait for none of its commands. From now on they are as
+// if they had been submitted. Commands of other tickets, which are learned of
+// in another way, stay as they are.
+func (e *emits) release(t *command.Ticket, pipeline any) {
+	for i := range e.held {
+		if m := &e.held[i]; m.from.Ticket() == t {
+			m.settle()
+			m.from = m.from.Alone(pipeline)
+		}
+	}
+}
+
 // clear forgets the commands, which have left.
 func (e *emits) clear() {
 	clear(e.held)

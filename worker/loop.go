@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"runtime/trace"
+
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
@@ -150,6 +152,9 @@ func (w *Worker) ensureInstance(n int) bool {
 // handler crashed, or the worker was given up. Stacks of handlers are found by
 // the name of this method, see [handlerCallers].
 func (w *Worker) work(n int) (ok bool) {
+	if trace.IsEnabled() { // see docs/traces.md
+		defer trace.StartRegion(w.stage.Context, w.stage.Inbox.Name()).End()
+	}
 	w.progress.start(n)
 	started := max(w.now(), 1)
 	w.Member.Since.Store(started)

@@ -8,6 +8,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/crash"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // Settle does what the outcome of the present command says, moves on to the
@@ -42,6 +43,9 @@ func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) (complet
 	next, value := o.Way()
 	switch o.Kind() {
 	case behaviour.KindForward:
+		if r, ok := value.(*link.Reply); ok {
+			return w.reply(e, r)
+		}
 		return w.forward(e, next, value)
 	case behaviour.KindOK:
 		w.order.endNumber(w.progress.cur)
@@ -83,6 +87,26 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, load any) boo
 		w.out.pass(w.Member.Batch, e, load)
 		w.progress.tally.Forwarded++
 	}
+	return true
+}
+
+// reply answers the caller of a command and emits the command that it is
+// forwarded as. If a source waits for the end too, the caller is answered when
+// both have ended.
+func (w *Worker) reply(e *command.Envelope, r *link.Reply) (completed bool) {
+	t := e.Ticket()
+	if !t.WantsResult() {
+		return w.forward(e, r.Next, r.Command)
+	}
+	out, err := w.out.outboxFor(w.stage.Inbox, r.Next)
+	if err != nil {
+		w.fail(e, err)
+		return false
+	}
+	w.order.endNumber(w.progress.cur)
+	w.holdRest(emission{out, r.Command, e.From}, t)
+	w.send(e, nil, nil)
+	t.Settle(e.Child(), r.Result, nil)
 	return true
 }
 

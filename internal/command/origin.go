@@ -130,6 +130,16 @@ func (o *Origin) Detached() *Origin {
 	return &Origin{ticket: o.ticket, ctx: context.WithoutCancel(o.ctx)}
 }
 
+// Alone returns an origin for commands of the pipeline that result from a
+// command which has been answered: no ticket waits for them, and otherwise they
+// are as if they had been submitted with the caller's context.
+func (o *Origin) Alone(pipeline any) *Origin {
+	if o == nil || o.ctx == nil {
+		return nil
+	}
+	return Submitted(o.ctx, pipeline)
+}
+
 // Value returns the value that the caller's context has for a key. Package
 // context also uses Value to find the context whose end it must watch; Value
 // hides that one, because a handler's context does not end when the caller's

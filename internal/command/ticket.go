@@ -84,6 +84,13 @@ func (t *Ticket) Heard() bool { return t != nil && t.ends && !t.watches }
 // and not only for its end.
 func (t *Ticket) WantsResult() bool { return t != nil && !t.ends }
 
+// IsCallers reports whether only callers wait for the result of the command,
+// and no source waits for its end. If several commands were made into one, that
+// must be so of each command that has a ticket.
+func (t *Ticket) IsCallers() bool {
+	return t != nil && !t.Includes(func(t *Ticket) bool { return t.ends })
+}
+
 // Want says of which type the caller wants the result, before the command is
 // submitted. It matters only if the result is made in another process.
 func (t *Ticket) Want(result reflect.Type) { t.want = result }

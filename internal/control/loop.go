@@ -78,6 +78,9 @@ type Config struct {
 	Env     *engine.Env // filled in before [Loop.Prepare]
 	Log     *slog.Logger
 	Limiter *logs.Limiter
+	// Stalled is called with the stages of each stall that begins. It must not
+	// wait. Nil is not called.
+	Stalled func(stages []string)
 
 	Groups   []Group
 	Policies map[string][]controller.Policy // by group or stage; "" is the pipeline's own controller

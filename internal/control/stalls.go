@@ -30,6 +30,9 @@ func (a *loopActor) checkStalls(r *Reading) {
 	begun, over := l.stalls.Observe(passed, stages, l.look)
 	for _, s := range begun {
 		l.Log.Warn("stalled: commands wait and nothing moves", stallAttrs(s)...)
+		if l.Stalled != nil {
+			l.Stalled(s.Stages)
+		}
 	}
 	for _, s := range over {
 		l.Log.Info("a stall is over", "stages", strings.Join(s.Stages, ", "), "for", s.For.Round(time.Second))

@@ -28,7 +28,8 @@ const module = "github.com/golda-dev/golda"
 // and one is for options that later ones replace. One more in stage, one in pipeline and five in adapter/nats are for stages that run in several processes, and for calls of these; one more in
 // adapter/nats reaches the store of another process. Two more in pipeline are for a checkpoint with states and its error.
 // Three more in coordination/rpc start and stop processes at other nodes. Two more in adapter/dashboard/api are the events of a tap,
-// and four more, and two in adapter/dashboard, are for the processes of a fleet. One more in controller is a count of decisions.
+// and four more, and two in adapter/dashboard, are for the processes of a fleet. One more in controller is a count of decisions, and one more
+// in pipeline a flight recorder.
 const budget = `
 behaviour        32
 stage            76
@@ -39,7 +40,8 @@ stage/stats      7
 stage/overflow   5
 stage/route      2
 worker           14
-pipeline         41
+pipeline         42
+pipeline/flight  2
 pipeline/letters 8
 pipeline/remote  4
 pipeline/bottleneck 12

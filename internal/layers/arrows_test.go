@@ -49,7 +49,7 @@ worker: 8
 pipeline: 0
 	lifecycle part checkpoint pools letters_kept
 	feed feeding feeds place passage check
-	accounts pipeline ending snapshot report draw notify
+	accounts pipeline ending snapshot flight report draw notify
 	new forget stages rewire states drain stop start operated doc
 
 internal/control: 1

@@ -115,9 +115,11 @@ window/event:       behaviour stage internal/command internal/link internal/part
 internal/letters:   stage stage/reason internal/crash internal/inbox internal/kept internal/link internal/lockfile internal/logs internal/plain internal/ring
 pipeline/letters:   stage stage/reason internal/letters internal/link internal/part
 pipeline/remote:    internal/engine
+pipeline/flight:
+internal/flight:    pipeline/flight internal/histogram
 pipeline:           behaviour controller controller/policy worker source stage stage/reason stage/stats supervisor
-                    pipeline/letters pipeline/remote
-                    internal/actor internal/command internal/control internal/cputime internal/crash internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
+                    pipeline/flight pipeline/letters pipeline/remote
+                    internal/actor internal/command internal/control internal/cputime internal/crash internal/engine internal/feed internal/flight internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/lockfile internal/part internal/plain internal/states
 pipeline/bottleneck: pipeline stage
 pipeline/tap:       behaviour pipeline stage/headers

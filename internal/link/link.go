@@ -39,6 +39,14 @@ func Load[C any](to *Inlet, cmd *C) any {
 	return *cmd
 }
 
+// Reply is the value of an outcome that forwards a command and answers the
+// caller.
+type Reply struct {
+	Next    *Inlet
+	Command any // as a load
+	Result  any // for the caller
+}
+
 // EmitterKey is the key under which the context of a handler holds its
 // [Emitter].
 type EmitterKey struct{}
