@@ -117,6 +117,8 @@ export interface Letter {
   command?: unknown; // null unless payloads are shown
   summary?: string;
   missing?: string; // why there is no command
+  parked?: boolean; // later commands of its key wait for it
+  waiting?: number; // how many, if parked
 }
 
 export interface Failure {
@@ -127,6 +129,8 @@ export interface Failure {
   reason?: string;
   count: number;
   kept?: number;
+  parked?: number; // of kept, the letters that later commands of their keys wait for
+  waiting?: number; // how many commands wait for the parked letters
   first: string;
   last: string;
   stack?: string;

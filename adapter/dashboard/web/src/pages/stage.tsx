@@ -23,6 +23,11 @@ export function StagePage() {
       <div class="title">
         <h1>{name || 'Stage'}</h1>
         {row && state(row.stage) && <span class="chip note">❚❚ {state(row.stage)}</span>}
+        {!!row?.stage.queue.parkedKeys && (
+          <a class="chip note parked" href={href('failures', { q: name })} title="The commands of these keys wait until the letter of one that failed is retried or dropped">
+            ❚❚ {count(row.stage.queue.parkedKeys)} {row.stage.queue.parkedKeys === 1 ? 'key' : 'keys'} parked
+          </a>
+        )}
         {verdict.value?.stage === name && <span class="chip note">◆ bottleneck</span>}
         <label>
           Stage{' '}
@@ -130,15 +135,17 @@ function Numbers({ title, id, of }: { title: string; id: string; of: { [name: st
   return (
     <section aria-label={title}>
       <h2>{title}</h2>
-      <dl class="facts num" data-of={id}>
-        {all.map(([name, v]) => (
-          <>
-            <dt>{label(name)}</dt>
-            <dd data-v={name}>{name.endsWith('Ns') ? duration(v) : count(v)}</dd>
-          </>
-        ))}
-        {all.length === 0 && <dd class="quiet">all zero</dd>}
-      </dl>
+      {all.length === 0 && <p class="quiet">all zero</p>}
+      {all.length > 0 && (
+        <dl class="facts num" data-of={id}>
+          {all.map(([name, v]) => (
+            <>
+              <dt>{label(name)}</dt>
+              <dd data-v={name}>{name.endsWith('Ns') ? duration(v) : count(v)}</dd>
+            </>
+          ))}
+        </dl>
+      )}
     </section>
   );
 }
@@ -165,10 +172,13 @@ function Edges({ name, s }: { name: string; s: Stage }) {
   const into = Object.entries(snapshot.value!.stages).flatMap(([from, x]) => (x.edges ?? []).filter((e) => e.to === name).map((e) => ({ ...e, from })));
   const feeds = Object.entries(snapshot.value!.feeds ?? {}).filter(([, f]) => f.to === name);
   const kind = graph.value?.stages?.find((x) => x.name === name);
+  const some = feeds.length || into.length || s.edges?.length;
+  const facts = some || kind?.group || s.process || s.version;
   return (
     <section aria-label="Edges">
       <h2>Edges</h2>
-      <dl class="facts num">
+      {!some && <p class="quiet">none</p>}
+      <dl class="facts num" hidden={!facts}>
         {feeds.map(([feed]) => (
           <>
             <dt>feed</dt>
@@ -209,7 +219,6 @@ function Edges({ name, s }: { name: string; s: Stage }) {
             <dd>{s.version}</dd>
           </>
         )}
-        {!feeds.length && !into.length && !(s.edges ?? []).length && <dd class="quiet">none</dd>}
       </dl>
     </section>
   );
