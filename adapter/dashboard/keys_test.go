@@ -80,6 +80,75 @@ func TestParkedKeysAreInTheAnswers(t *testing.T) {
 	require.Zero(t, read[api.Failures](t, server, "/failures").Groups[0].Parked)
 }
 
+func TestTheKeysWithMostCommandsAreNamedOnlyIfPayloadsAreShown(t *testing.T) {
+	l := newLedger(t)
+	hidden := newDashboard(t, l.Pipeline, dashboard.Options{})
+	shown := newDashboard(t, l.Pipeline, dashboard.Options{Payloads: true})
+	require.Empty(t, read[hotKeys](t, hidden, "/keys?stage=book").Keys)
+	l.park(t, 6)
+	require.NoError(t, l.Pause(l.book))
+	for _, account := range []string{"a", "b", "b"} {
+		require.NoError(t, l.book.Submit(t.Context(), booking{account, 1}))
+	}
+	named := read[hotKeys](t, shown, "/keys?stage=book")
+	require.True(t, named.Whole)
+	require.Len(t, named.Keys, 3)
+	for i, want := range []hotKey{{Name: hostile, Waiting: 5, Parked: true}, {Name: "b", Waiting: 2}, {Name: "a", Waiting: 1}} {
+		want.Hash = named.Keys[i].Hash
+		require.Len(t, want.Hash, 8)
+		require.Equal(t, want, named.Keys[i])
+	}
+	nameless := read[hotKeys](t, hidden, "/keys?stage=book&limit=2").Keys
+	require.Len(t, nameless, 2)
+	for i, k := range nameless {
+		require.Equal(t, hotKey{Hash: named.Keys[i].Hash, Waiting: named.Keys[i].Waiting, Parked: named.Keys[i].Parked}, k)
+	}
+	r, body := get(t, hidden, "/golda/v1/keys?stage=none")
+	require.Equal(t, 400, r.StatusCode, body)
+	require.NoError(t, l.Resume(l.book))
+}
+
+// A fair stage has keys, too, and its commands may be of any type.
+func TestTheKeysOfAFairStageAreNamed(t *testing.T) {
+	by := func(b *booking) string {
+		if b.Account == "panic" {
+			panic(b.Account)
+		}
+		return b.Account
+	}
+	s := stage.Sink("fair", func(context.Context, *booking) error { return nil }, stage.Fair(by, nil, 0))
+	p, err := pipeline.New("fair", s, pipeline.Logger(discard()))
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	t.Cleanup(func() {
+		require.NoError(t, p.Stop(context.Background())) //nolint:usetesting // the test's has ended
+	})
+	require.NoError(t, p.Pause(s))
+	for _, account := range []string{"a", "b", "b", "panic"} {
+		require.NoError(t, s.Submit(t.Context(), &booking{account, 1}))
+	}
+	server := newDashboard(t, p, dashboard.Options{Payloads: true})
+	var names []string
+	for _, k := range read[hotKeys](t, server, "/keys?stage=fair").Keys {
+		names = append(names, k.Name)
+	}
+	require.Equal(t, []string{"b", "a"}, names, "a command whose key panics has none")
+	require.NoError(t, p.Resume(s))
+}
+
+// hotKeys is the answer about the keys of a stage.
+type hotKeys struct {
+	Stage string
+	Keys  []hotKey
+	Whole bool
+}
+
+type hotKey struct {
+	Hash, Name     string
+	Waiting        int
+	AtWork, Parked bool
+}
+
 // keys looks at a stage with keys in the browser.
 func keys(t *testing.T, _ *works, b *tab) {
 	l := newLedger(t)
@@ -90,7 +159,15 @@ func keys(t *testing.T, _ *works, b *tab) {
 	b.until("document.querySelector('tr[data-stage=book] [data-col=parked]')?.textContent === '1'")
 	b.show("#/stage?name=book")
 	b.until("document.querySelector('.chip.parked')?.textContent.includes('1 key parked')")
+	hottest := "document.querySelector('[aria-label=\"Hottest keys\"] li')?.textContent"
+	b.until(hottest + "?.includes('5 waiting, ❚❚ parked')")
+	require.NotContains(t, eval[string](b, hottest), "script", "keys are hidden")
 	looksWell(b, "stage with parked keys")
+	here := server.URL
+	b.navigate(newDashboard(t, l.Pipeline, dashboard.Options{Payloads: true}).URL + "/#/stage?name=book")
+	b.until(hottest + "?.includes(" + quote(hostile) + ")")
+	require.Zero(t, eval[int](b, "document.querySelectorAll('img, #app script').length"))
+	b.navigate(here)
 	b.show("#/failures")
 	b.until("document.querySelector('details .chip.parked')?.textContent.includes('1 key parked, 5 waiting')")
 	require.NoError(t, l.book.Submit(t.Context(), booking{hostile, 7})) // no letter, and so no event, says so

@@ -217,6 +217,20 @@ export interface Watched {
   ended: string; // why; empty while it goes on
 }
 
+export interface Key {
+  hash: string;
+  name: string; // the key, if payloads are shown
+  waiting: number;
+  atWork: boolean; // a worker has commands of it
+  parked: boolean; // the commands wait for a letter
+}
+
+export interface Keys {
+  stage: string;
+  keys: Key[];
+  whole: boolean; // all keys were looked at
+}
+
 export interface Work {
   stages: { name: string; busy: Busy[] | null }[] | null;
 }
