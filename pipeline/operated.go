@@ -102,6 +102,31 @@ func (o operated) Busy() []link.Busy {
 	return engine.Busy(pools)
 }
 
+func (o operated) Hottest(stage string, most int, names bool) (keys []link.KeyLoad, whole bool, err error) {
+	stages := o.p.stages().stages
+	i := slices.IndexFunc(stages, func(c *engine.Core) bool { return c.Name() == stage })
+	if i < 0 {
+		return nil, false, fmt.Errorf("pipeline %q: stage %q: %w", o.p.life.name, stage, ErrNotPart)
+	}
+	top, whole := inbox.Hottest(stages[i].Inbox(), most, names)
+	for _, k := range top {
+		load := link.KeyLoad{Hash: k.Key, Waiting: k.Waiting, AtWork: k.AtWork, Parked: k.Parked}
+		if names {
+			load.Name = keyName(stages[i].Spec(), k.First)
+		}
+		keys = append(keys, load)
+	}
+	return keys, whole, nil
+}
+
+// keyName returns the key by which a command waits; nil if it has none, or the
+// function for the key panics.
+func keyName(of *engine.Spec, cmd any) (key any) {
+	defer func() { _ = recover() }() // the command crashes in its stage, too, which says so
+	key, _ = of.WaitsBy(cmd)
+	return key
+}
+
 // operate has the control loop carry out an operation, and waits until it has.
 func (o operated) operate(what, who string, do control.Operation) (number uint64, err error) {
 	p := o.p

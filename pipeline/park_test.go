@@ -133,6 +133,7 @@ func TestTheKeyOfACommandThatHasFailedWaitsForItsLetter(t *testing.T) {
 			require.True(t, parked[0].Parked)
 			require.Equal(t, 7, parked[0].Waiting)
 			require.Equal(t, booking{"a", 3}, parked[0].Command)
+			require.Equal(t, parked[0], store.Groups()[0].Example)
 
 			require.NoError(t, store.Retry(soon(t), parked[0].ID)) // in vain
 			eventually(t, "there is a letter again", func() bool {

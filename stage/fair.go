@@ -69,6 +69,7 @@ func Fair[C any, K comparable](key func(cmd C) K, weight func(key K) int, atOnce
 		if key == nil {
 			return
 		}
+		s.engine.SharedBy = anyKey(key)
 		of := func(cmd C) line.Rank {
 			k := key(cmd)
 			r := line.Rank{Key: hashOf(seed, k), Order: 1}

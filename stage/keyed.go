@@ -165,10 +165,7 @@ func (s *keyed[C, K, B]) option(set *settings) {
 	set.options.at = 0
 	set.keying.on, set.keying.of = true, reflect.ValueOf(s.key).Pointer()
 	set.keying.spread = s.spread
-	set.engine.KeyOf = func(cmd any) any {
-		c, _ := cmd.(C) // a nil command of an interface type is none
-		return s.key(c)
-	}
+	set.engine.KeyOf = anyKey(s.key)
 	set.engine.Inbox.KeyCapacity = line.QuarterOfCapacity
 	set.engine.Inbox.Key = func(load any) uint64 {
 		if b, ok := load.(*link.Box[C]); ok { // link.Open, without its copy of the command

@@ -78,6 +78,7 @@ func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, bu
 		if s.ratedBy = asked; key == nil {
 			return
 		}
+		s.engine.SharedBy = anyKey(key)
 		s.engine.Inbox.RateKey = func(load any) uint64 {
 			done := false
 			defer asked.note(&done)
@@ -90,6 +91,15 @@ func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, bu
 			hashOf(seed, key(c))
 		}
 	})
+}
+
+// anyKey returns a function for the key of a command whose type is not known. A
+// nil command of an interface type is none.
+func anyKey[C any, K comparable](key func(cmd C) K) func(cmd any) any {
+	return func(cmd any) any {
+		c, _ := cmd.(C)
+		return key(c)
+	}
 }
 
 // hashOf returns a key as the inbox knows it. It panics if the key cannot be

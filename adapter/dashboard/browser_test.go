@@ -311,6 +311,7 @@ func TestThePageInABrowser(t *testing.T) {
 		{"the slider shows an earlier time, and a file a recording", slider},
 		{"a tap shows commands until its viewer leaves", tapping},
 		{"the processes of a fleet are shown, and one is drained", processes},
+		{"keys that are parked are shown where there are some", keys},
 		{"actions ask for the token, and are in the journal", actions},
 		{"the other buttons do what they say", buttons},
 	} {

@@ -61,6 +61,7 @@ func queueOf(q *stats.Queue) api.Queue {
 		Length: q.Queued, Capacity: q.Capacity, OldestNs: int64(q.Oldest), Held: q.Held, InHand: q.InHand, Suspended: q.Suspended,
 		Delayed: q.Delayed, KeyCapacity: q.KeyCapacity, Reserved: q.Reserved, Carried: q.Carried, Waiting: q.Waiting,
 		Submitters: q.Submitters, Senders: q.Senders, RateKeys: q.RateKeys, FairKeys: q.FairKeys, FairMost: q.FairMost,
+		ParkedKeys: q.ParkedKeys,
 	}
 }
 
@@ -149,6 +150,7 @@ func nativeStage(name string, st api.Stage) stage.Snapshot {
 			Queued: q.Length, Held: q.Held, Oldest: time.Duration(q.OldestNs), InHand: q.InHand, Suspended: q.Suspended, Delayed: q.Delayed,
 			Capacity: q.Capacity, KeyCapacity: q.KeyCapacity, Reserved: q.Reserved, Carried: q.Carried, Waiting: q.Waiting,
 			Submitters: q.Submitters, Senders: q.Senders, RateKeys: q.RateKeys, FairKeys: q.FairKeys, FairMost: q.FairMost,
+			ParkedKeys: q.ParkedKeys,
 		},
 		Workers: stats.Workers{
 			Live: w.Live, Busy: w.Busy, Blocked: w.Blocked, Idle: w.Idle, Min: w.Least, Max: w.Most, Most: w.Peak, Instances: w.Instances,

@@ -22,7 +22,9 @@ type Options struct {
 	// Token enables actions for requests that have it: see docs/dashboard.md.
 	// It has at least 16 bytes.
 	Token string
-	// Payloads shows the commands of letters. They may have personal data.
+	// Payloads shows the commands of letters, and the keys of stages. They may
+	// have personal data. The function for the key of a stage is then called for
+	// commands that wait, while the page of the stage is open.
 	Payloads bool
 	// Tap is a tap whose Around is the pipeline.Middleware of the pipeline. With it
 	// a page shows commands as they are handled: by their types, unless Payloads is

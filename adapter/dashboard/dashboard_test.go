@@ -223,6 +223,8 @@ func readable(t *testing.T) map[string]bool {
 		switch path {
 		case "/letters":
 			path += "?store=dead"
+		case "/keys":
+			path += "?stage=pay"
 		case "/":
 			path = ""
 		}

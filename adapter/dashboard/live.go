@@ -148,6 +148,7 @@ func (l *live) letter(x letters.Letter) api.Letter {
 	letter := api.Letter{
 		N: x.ID, At: x.At, Stage: x.Stage, Reason: string(x.Reason), Error: line.Error, Fingerprint: line.Fingerprint,
 		Attempt: x.Attempts, Type: kind, Missing: line.Missing, Stack: line.Stack,
+		Parked: x.Parked, Waiting: x.Waiting,
 	}
 	if line.Missing != "" {
 		letter.Type = line.Type
@@ -169,10 +170,12 @@ func brief(text string) string { return plain.Brief(text, longestSummary) }
 func (l *live) failures() api.Failures {
 	all := api.Failures{Groups: []api.Failure{}}
 	for k := dead; k <= failed; k++ {
+		parked := parkedBy(l.store(stores[k]))
 		for _, g := range l.store(stores[k]).Groups() {
+			held := parked[cause{g.Stage, g.Reason, g.Fingerprint}]
 			f := api.Failure{
 				Store: stores[k], Stage: g.Stage, Reason: string(g.Reason), Fingerprint: g.Fingerprint, Count: g.Seen, Kept: g.Kept,
-				First: g.First, Last: g.Last,
+				Parked: held.letters, Waiting: held.waiting, First: g.First, Last: g.Last,
 			}
 			if g.Example.ID != 0 {
 				sample := l.letter(g.Example)
@@ -184,6 +187,27 @@ func (l *live) failures() api.Failures {
 		}
 	}
 	sortBy(all.Groups, func(f *api.Failure) int64 { return -f.Last.UnixNano() })
+	return all
+}
+
+// cause is what the letters of a group have in common.
+type cause struct {
+	stage       string
+	reason      reason.Reason
+	fingerprint string
+}
+
+// held counts the letters of a group that park keys, and the commands that wait
+// for these letters.
+type held struct{ letters, waiting int }
+
+func parkedBy(store *letters.Store) map[cause]held {
+	all := map[cause]held{}
+	for _, x := range store.List(letters.Filter{Parked: true}) {
+		by := cause{x.Stage, x.Reason, x.Fingerprint}
+		h := all[by]
+		all[by] = held{h.letters + 1, h.waiting + x.Waiting}
+	}
 	return all
 }
 

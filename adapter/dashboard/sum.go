@@ -91,6 +91,7 @@ func sumQueue(a, b *api.Queue) api.Queue {
 		KeyCapacity: max(a.KeyCapacity, b.KeyCapacity), Reserved: a.Reserved + b.Reserved, Carried: a.Carried + b.Carried,
 		Waiting: a.Waiting + b.Waiting, Submitters: a.Submitters + b.Submitters, Senders: a.Senders + b.Senders,
 		RateKeys: a.RateKeys + b.RateKeys, FairKeys: a.FairKeys + b.FairKeys, FairMost: max(a.FairMost, b.FairMost),
+		ParkedKeys: a.ParkedKeys + b.ParkedKeys,
 	}
 }
 

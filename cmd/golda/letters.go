@@ -50,7 +50,7 @@ func (c *lettersList) Run(s *session) error {
 	}
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	if !c.JSON {
-		fmt.Fprintln(w, "id\tat\tstage\treason\ttries\terror")
+		fmt.Fprintln(w, "id\tat\tstage\treason\ttries\twaiting\terror")
 	}
 	for since := uint64(0); ; {
 		var page api.Letters
@@ -69,7 +69,12 @@ func (c *lettersList) Run(s *session) error {
 				}
 				continue
 			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\n", l.N, l.At.Format(time.DateTime), plain(l.Stage), plain(l.Reason), l.Attempt, plain(l.Error))
+			waiting := "-" // the key is not parked
+			if l.Parked {
+				waiting = strconv.Itoa(l.Waiting)
+			}
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\n", l.N, l.At.Format(time.DateTime), plain(l.Stage), plain(l.Reason), l.Attempt,
+				waiting, plain(l.Error))
 		}
 	}
 }
@@ -83,9 +88,9 @@ func (c *lettersList) causes(s *session) error {
 		return json.NewEncoder(s.out).Encode(f.Groups)
 	}
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "store\tstage\treason\tcount\tkept\tlast\tfingerprint\terror")
+	fmt.Fprintln(w, "store\tstage\treason\tcount\tkept\tparked\tlast\tfingerprint\terror")
 	for _, g := range f.Groups {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", g.Store, plain(g.Stage), plain(g.Reason), g.Count, g.Kept, g.Last.Format(time.DateTime),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", g.Store, plain(g.Stage), plain(g.Reason), g.Count, g.Kept, g.Parked, g.Last.Format(time.DateTime),
 			plain(g.Fingerprint), plain(g.Error))
 	}
 	return w.Flush()
@@ -117,6 +122,9 @@ func (c *lettersShow) Run(s *session) error {
 	}
 	fmt.Fprintf(s.out, "letter %d of stage %s, %s, %s, tried %d times\nerror: %s\ncommand: %s %s%s\n", l.N, plain(l.Stage), l.At.Format(time.DateTime),
 		plain(l.Reason), l.Attempt, plain(l.Error), plain(l.Type), plain(l.Summary), plain(l.Missing))
+	if l.Parked {
+		fmt.Fprintf(s.out, "its key is parked: %d later commands of the key wait until the letter is retried or dropped\n", l.Waiting)
+	}
 	if l.Stack != "" {
 		for line := range strings.Lines(l.Stack) {
 			tab := strings.HasPrefix(line, "\t")

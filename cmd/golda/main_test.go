@@ -16,13 +16,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/adapter/dashboard"
 	"github.com/golda-dev/golda/adapter/dashboard/api"
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/letters"
 	"github.com/golda-dev/golda/pipeline/tap"
 	"github.com/golda-dev/golda/stage"
 )
@@ -135,6 +138,45 @@ func TestTopPrintsTheStagesOnce(t *testing.T) {
 	require.Contains(t, text, "wait p99")
 	require.Contains(t, text, "pay (paused)")
 	require.NotContains(t, text, "\x1b")
+}
+
+func TestParkedKeysAreInTheTablesWhereThereAreSome(t *testing.T) {
+	none := golda(t, "top", newShop(t).url, "-once", "-every", "100ms")
+	require.NotContains(t, none, "parked keys")
+
+	var mended atomic.Bool
+	book := stage.Keyed("book", func(o order) string { return o.Item }, func(string) behaviour.Func[order] {
+		return func(context.Context, order) behaviour.Outcome {
+			if mended.Load() {
+				return behaviour.OK(nil)
+			}
+			return behaviour.Error(errors.New("disk full"))
+		}
+	}, stage.ParkOnFailure())
+	p, err := pipeline.New("ledger", book, pipeline.Logger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	d, err := dashboard.New(p, dashboard.Options{Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	server := httptest.NewServer(d)
+	t.Cleanup(func() {
+		d.Close()
+		server.Close()
+		http.DefaultClient.CloseIdleConnections()
+		mended.Store(true)
+		p.Failures().Clear(letters.Filter{})
+		require.NoError(t, p.Stop(context.Background())) //nolint:usetesting // the test's has ended
+	})
+	for range 3 {
+		require.NoError(t, book.Submit(t.Context(), order{"a"}))
+	}
+	require.Eventually(t, func() bool { return book.Snapshot().Queue.Held == 2 }, time.Minute, time.Millisecond)
+	var top table
+	require.NoError(t, json.Unmarshal([]byte(golda(t, "top", server.URL, "-once", "-json", "-every", "100ms")), &top))
+	require.Equal(t, 1, top.Stages[0].ParkedKeys)
+	text := golda(t, "top", server.URL, "-once", "-every", "100ms")
+	require.Regexp(t, `errors\s+parked keys\n\s+book .* 1\n`, text)
+	require.Contains(t, golda(t, "letters", "show", server.URL, "failures", "1"), "2 later commands of the key wait")
 }
 
 func TestTopPrintsUntilItIsInterrupted(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -52,6 +53,7 @@ type row struct {
 	WaitP99Ns    int64   `json:"waitP99Ns"`
 	ServiceP99Ns int64   `json:"serviceP99Ns"`
 	Errors       uint64  `json:"errors"` // errors and crashes, since the start
+	ParkedKeys   int     `json:"parkedKeys"`
 }
 
 // Run prints tables.
@@ -181,6 +183,7 @@ func tableOf(earlier, later *api.Snapshot) table {
 			Stage: name, Active: st.Workers.Busy, Workers: st.Workers.Live, Most: st.Workers.Most, Pending: st.Queue.Length,
 			Capacity: st.Queue.Capacity, Blocked: st.Workers.Blocked, Errors: st.Counts.Errors + st.Counts.Crashes,
 			WaitP99Ns: p99(old.Wait, st.Wait), ServiceP99Ns: p99(old.Service, st.Service),
+			ParkedKeys: st.Queue.ParkedKeys,
 		}
 		switch {
 		case st.Paused:
@@ -237,14 +240,23 @@ func (c *topCommand) print(s *session, t table) error {
 		writeFleet(&text, t.Fleet)
 	}
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "stage\tactive\tworkers\tpending\tblocked\tdone/s\twait p99\tservice p99\terrors\t")
+	parked := slices.ContainsFunc(t.Stages, func(r row) bool { return r.ParkedKeys > 0 })
+	head := "stage\tactive\tworkers\tpending\tblocked\tdone/s\twait p99\tservice p99\terrors\t"
+	if parked {
+		head += "parked keys\t"
+	}
+	fmt.Fprintln(w, head)
 	for _, r := range t.Stages {
 		name := plain(r.Stage)
 		if r.State != "" {
 			name += " (" + r.State + ")"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%d/%d\t%d\t%.1f\t%v\t%v\t%d\t\n", name, r.Active, r.Workers, r.Most, r.Pending, r.Capacity, r.Blocked,
+		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%d/%d\t%d\t%.1f\t%v\t%v\t%d\t", name, r.Active, r.Workers, r.Most, r.Pending, r.Capacity, r.Blocked,
 			r.PerSecond, short(r.WaitP99Ns), short(r.ServiceP99Ns), r.Errors)
+		if parked {
+			fmt.Fprintf(w, "%d\t", r.ParkedKeys)
+		}
+		fmt.Fprintln(w)
 	}
 	_ = w.Flush()
 	_, err := io.WriteString(s.out, text.String())

@@ -30,6 +30,7 @@ type Config struct {
 	Stateful states.Stateful
 	Single   bool              // a command makes one further command for each of Outs, at most
 	KeyOf    func(cmd any) any // the key of a command, for the log; nil if the stage is not keyed
+	SharedBy func(cmd any) any // the key of a command, by which keys share the stage or have a rate; nil if they do neither
 	Made     Made              // where the stage was made
 }
 
@@ -89,6 +90,15 @@ func (s *Spec) KeyOf(cmd any) (key any, keyed bool) {
 		return nil, false
 	}
 	return s.config.KeyOf(cmd), true
+}
+
+// WaitsBy returns the key by which a command waits in the stage: of a keyed
+// stage, a fair one, or one with a rate for each key. It calls user code.
+func (s *Spec) WaitsBy(cmd any) (key any, ok bool) {
+	if s.config.KeyOf != nil || s.config.SharedBy == nil || !s.typed.Takes(cmd) {
+		return s.KeyOf(cmd)
+	}
+	return s.config.SharedBy(cmd), true
 }
 
 // Takes returns the type of the stage's commands, in words.

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"maps"
+	"math/rand/v2"
 	"time"
 
 	"github.com/golda-dev/golda/internal/histogram"
@@ -66,6 +67,16 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 		in.finish()
 	}
 	return all
+}
+
+// Hottest returns the keys of which most commands wait in an inbox, see
+// [line.Hottest]. It holds the lock for a bounded time, however many keys there
+// are, and nothing is counted for it unless it is called.
+func Hottest(in *Inbox, most int, commands bool) (top []line.KeyLoad, whole bool) {
+	from := rand.Uint64() //nolint:gosec // it chooses a sample
+	in.mu.Lock()
+	defer in.finish()
+	return line.Hottest(in.state.queue.line, most, from, commands)
 }
 
 // accounts copies all but the histograms.

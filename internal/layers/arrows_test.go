@@ -35,7 +35,7 @@ internal/pool: 2
 	set instances tokens binding route pool inspect doc
 
 internal/line: 2
-	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lane_table lane_set lanes lane_rates lane_places lane_holds lane_parks fair fair_holds sequence inspect
+	permit rank ring lane part accounts line guarded guarded_profile guarded_line fifo ranked lane_table lane_set lanes lane_rates lane_places lane_holds lane_parks fair fair_holds sequence hottest inspect
 
 worker: 8
 	hang stage fate emit_wait watchdog

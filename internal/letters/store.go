@@ -132,17 +132,25 @@ func (l *Store) Get(id uint64) (Letter, bool) {
 func (l *Store) Groups() []Group {
 	l.mu.Lock()
 	groups := make([]Group, 0, len(l.groups))
+	parks := map[uint64]*inbox.Park{} // by the examples
 	for k, g := range l.groups {
 		sum := Group{
 			Stage: k.stage, Reason: k.reason, Fingerprint: k.fingerprint,
 			Seen: g.seen, Kept: g.kept, First: g.first, Last: g.last,
 		}
 		if g.newest != none {
-			sum.Example = l.letterLocked(g.newest).Letter
+			h := l.letterLocked(g.newest)
+			sum.Example = h.Letter
+			if h.park != nil {
+				parks[h.ID] = h.park
+			}
 		}
 		groups = append(groups, sum)
 	}
 	l.mu.Unlock()
+	for i := range groups {
+		groups[i].Example.Waiting = parks[groups[i].Example.ID].Waiting()
+	}
 	slices.SortFunc(groups, func(a, b Group) int {
 		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(b.Example.ID, a.Example.ID), cmp.Compare(a.Stage, b.Stage))
 	})

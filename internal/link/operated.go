@@ -22,6 +22,11 @@ type Operated interface {
 	Policies() (policies any, groups []string)
 	// Busy returns the workers that are at a batch, the longest first.
 	Busy() []Busy
+	// Hottest returns the keys of a stage of which most commands wait, the
+	// largest number first. With names it calls user code, for the key of the
+	// first command of each. Whole reports whether all keys were looked at: of
+	// very many it is a part that is chosen by chance.
+	Hottest(stage string, most int, names bool) (keys []KeyLoad, whole bool, err error)
 
 	// The verbs. They return the number of their entry in the journal, whose
 	// author is given first.
@@ -84,6 +89,15 @@ type Setup struct {
 	// workers; empty if none does.
 	Group        string
 	Fewest, Most int
+}
+
+// KeyLoad is how many commands of a key wait at a stage.
+type KeyLoad struct {
+	Hash    uint64 // the same for the same key as long as the process runs
+	Name    any    // the key; nil unless it was asked for
+	Waiting int
+	AtWork  bool // a worker has commands of the key
+	Parked  bool // the commands wait for a letter
 }
 
 // Busy is a worker at a batch of commands.

@@ -89,6 +89,7 @@ type Queue struct {
 	RateKeys    int   `json:"rateKeys"`
 	FairKeys    int   `json:"fairKeys"`
 	FairMost    int   `json:"fairMost"`
+	ParkedKeys  int   `json:"parkedKeys"` // keys whose commands wait for a letter
 }
 
 // Workers is stats.Workers as JSON. Least and Most are the bounds, and Peak is
@@ -276,6 +277,8 @@ type Letter struct {
 	Summary     string    `json:"summary"`         // of the command, if payloads are shown
 	Missing     string    `json:"missing"`         // why there is no command
 	Stack       string    `json:"stack,omitempty"` // where the handler crashed last
+	Parked      bool      `json:"parked"`          // later commands of its key wait for it
+	Waiting     int       `json:"waiting"`         // how many, if Parked
 }
 
 // Failures is the answer of GET /golda/v1/failures: the letters of all stores
@@ -291,8 +294,10 @@ type Failure struct {
 	Reason      string    `json:"reason"`
 	Fingerprint string    `json:"fingerprint"`
 	Error       string    `json:"error"`
-	Count       uint64    `json:"count"` // how many there have been
-	Kept        int       `json:"kept"`  // how many of them are in the store
+	Count       uint64    `json:"count"`   // how many there have been
+	Kept        int       `json:"kept"`    // how many of them are in the store
+	Parked      int       `json:"parked"`  // of Kept, the letters that later commands of their keys wait for
+	Waiting     int       `json:"waiting"` // how many commands wait for the Parked letters
 	First       time.Time `json:"first"`
 	Last        time.Time `json:"last"`
 	Stack       string    `json:"stack"`

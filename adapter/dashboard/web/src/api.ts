@@ -1,5 +1,5 @@
 import * as store from './store';
-import type { Change, Failure, Fleet, Graph, History, Info, Recording, Snapshot, Tree, Verdicts, Work } from './types';
+import type { Change, Failure, Fleet, Graph, History, Info, Keys, Recording, Snapshot, Tree, Verdicts, Work } from './types';
 
 const base = 'golda/v1';
 
@@ -158,6 +158,11 @@ export async function refreshTree(): Promise<void> {
 /** refreshWork reads which workers are at a batch. The stacks say where, and stop the process for a moment. */
 export async function refreshWork(stacks: boolean): Promise<void> {
   if (!store.file.value) store.work.value = await get<Work>(stacks ? '/workers?stacks=true' : '/workers');
+}
+
+/** refreshKeys reads the keys of a stage of which most commands wait. */
+export async function refreshKeys(stage: string): Promise<void> {
+  if (!store.file.value) store.keys.value = await get<Keys>(`/keys?stage=${encodeURIComponent(stage)}`);
 }
 
 /** refreshProcesses reads the processes, which a fleet tells by itself. */

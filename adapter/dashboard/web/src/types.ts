@@ -117,6 +117,8 @@ export interface Letter {
   command?: unknown; // null unless payloads are shown
   summary?: string;
   missing?: string; // why there is no command
+  parked?: boolean; // later commands of its key wait for it
+  waiting?: number; // how many, if parked
 }
 
 export interface Failure {
@@ -127,6 +129,8 @@ export interface Failure {
   reason?: string;
   count: number;
   kept?: number;
+  parked?: number; // of kept, the letters that later commands of their keys wait for
+  waiting?: number; // how many commands wait for the parked letters
   first: string;
   last: string;
   stack?: string;
@@ -211,6 +215,20 @@ export interface Watched {
   dropped: number;
   shown: number;
   ended: string; // why; empty while it goes on
+}
+
+export interface Key {
+  hash: string;
+  name: string; // the key, if payloads are shown
+  waiting: number;
+  atWork: boolean; // a worker has commands of it
+  parked: boolean; // the commands wait for a letter
+}
+
+export interface Keys {
+  stage: string;
+  keys: Key[];
+  whole: boolean; // all keys were looked at
 }
 
 export interface Work {

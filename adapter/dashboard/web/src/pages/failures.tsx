@@ -1,3 +1,4 @@
+import { useEffect } from 'preact/hooks';
 import { count, date, none } from '../format';
 import { param, setParams } from '../route';
 import { enabled, file, groups, info } from '../store';
@@ -17,6 +18,13 @@ const stores: [string, string, string][] = [
 
 export function FailuresPage() {
   const store = param('store');
+  const parked = groups.value.some((g) => g.parked);
+  useEffect(() => {
+    if (!parked || file.value) return;
+    // Commands come to a parked key without a further letter, so no event says so.
+    const timer = setInterval(() => void refreshFailures(), 2000);
+    return () => clearInterval(timer);
+  }, [parked, file.value]);
   const all = groups.value.filter((g) => (!store || g.store === store) && matches(g.stage, g.error, g.fingerprint));
   return (
     <>
@@ -87,6 +95,11 @@ function Group({ g }: { g: Failure }) {
           <span class="num times" title="how many there have been">
             ×{count(g.count)}
           </span>
+          {!!g.parked && (
+            <span class="chip note parked" title="Later commands of their keys wait until the letters are retried or dropped">
+              ❚❚ {count(g.parked)} {g.parked === 1 ? 'key' : 'keys'} parked, {count(g.waiting ?? 0)} waiting
+            </span>
+          )}
         </span>
         <span class="error">{g.error || g.reason || none}</span>
         <span class="quiet">
@@ -113,6 +126,7 @@ function Group({ g }: { g: Failure }) {
             <dt>Newest letter</dt>
             <dd>
               number {g.sample.n}, attempt {g.sample.attempt}, {date(g.sample.at)}
+              {g.sample.parked && `; ${count(g.sample.waiting ?? 0)} later commands of its key wait for it`}
             </dd>
             <dt>Command</dt>
             <dd>

@@ -1,10 +1,10 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { refreshWork } from '../api';
+import { refreshKeys, refreshWork } from '../api';
 import { difference, state, type Interval } from '../derive';
 import { count, duration, label, rate, short } from '../format';
 import { href, param, setParams } from '../route';
-import { at, changes, earlier, enabled, file, graph, long, snapshot, stageRows, verdict, work } from '../store';
+import { at, changes, earlier, enabled, file, graph, info, keys, long, snapshot, stageRows, verdict, work } from '../store';
 import type { Durations, Stage } from '../types';
 import { Action, run } from '../ui/actions';
 import { Bar } from '../ui/bar';
@@ -23,6 +23,11 @@ export function StagePage() {
       <div class="title">
         <h1>{name || 'Stage'}</h1>
         {row && state(row.stage) && <span class="chip note">❚❚ {state(row.stage)}</span>}
+        {!!row?.stage.queue.parkedKeys && (
+          <a class="chip note parked" href={href('failures', { q: name })} title="The commands of these keys wait until the letter of one that failed is retried or dropped">
+            ❚❚ {count(row.stage.queue.parkedKeys)} {row.stage.queue.parkedKeys === 1 ? 'key' : 'keys'} parked
+          </a>
+        )}
         {verdict.value?.stage === name && <span class="chip note">◆ bottleneck</span>}
         <label>
           Stage{' '}
@@ -87,6 +92,7 @@ export function StagePage() {
             <Numbers title="Workers" id="workers" of={row.stage.workers} />
             <Reasons s={row.stage} />
             <AtWork name={name} />
+            <Hottest name={name} s={row.stage} />
             <Edges name={name} s={row.stage} />
             <Latest name={name} />
           </div>
@@ -130,15 +136,17 @@ function Numbers({ title, id, of }: { title: string; id: string; of: { [name: st
   return (
     <section aria-label={title}>
       <h2>{title}</h2>
-      <dl class="facts num" data-of={id}>
-        {all.map(([name, v]) => (
-          <>
-            <dt>{label(name)}</dt>
-            <dd data-v={name}>{name.endsWith('Ns') ? duration(v) : count(v)}</dd>
-          </>
-        ))}
-        {all.length === 0 && <dd class="quiet">all zero</dd>}
-      </dl>
+      {all.length === 0 && <p class="quiet">all zero</p>}
+      {all.length > 0 && (
+        <dl class="facts num" data-of={id}>
+          {all.map(([name, v]) => (
+            <>
+              <dt>{label(name)}</dt>
+              <dd data-v={name}>{name.endsWith('Ns') ? duration(v) : count(v)}</dd>
+            </>
+          ))}
+        </dl>
+      )}
     </section>
   );
 }
@@ -165,10 +173,13 @@ function Edges({ name, s }: { name: string; s: Stage }) {
   const into = Object.entries(snapshot.value!.stages).flatMap(([from, x]) => (x.edges ?? []).filter((e) => e.to === name).map((e) => ({ ...e, from })));
   const feeds = Object.entries(snapshot.value!.feeds ?? {}).filter(([, f]) => f.to === name);
   const kind = graph.value?.stages?.find((x) => x.name === name);
+  const some = feeds.length || into.length || s.edges?.length;
+  const facts = some || kind?.group || s.process || s.version;
   return (
     <section aria-label="Edges">
       <h2>Edges</h2>
-      <dl class="facts num">
+      {!some && <p class="quiet">none</p>}
+      <dl class="facts num" hidden={!facts}>
         {feeds.map(([feed]) => (
           <>
             <dt>feed</dt>
@@ -209,7 +220,6 @@ function Edges({ name, s }: { name: string; s: Stage }) {
             <dd>{s.version}</dd>
           </>
         )}
-        {!feeds.length && !into.length && !(s.edges ?? []).length && <dd class="quiet">none</dd>}
       </dl>
     </section>
   );
@@ -250,6 +260,37 @@ function AtWork({ name }: { name: string }) {
           <input type="checkbox" checked={stacks.value} onChange={(e) => (stacks.value = e.currentTarget.checked)} /> show where, every five seconds
         </label>
       )}
+    </section>
+  );
+}
+
+/** Hottest shows the keys of which most commands wait, while the live pipeline is shown. */
+function Hottest({ name, s }: { name: string; s: Stage }) {
+  const keyed = graph.value?.stages?.find((x) => x.name === name)?.keyed;
+  const asks = !file.value && !info.value?.fleet && at.value === null && !!(keyed || s.queue.fairKeys || s.queue.rateKeys);
+  useEffect(() => {
+    if (!asks) return;
+    const again = () => void refreshKeys(name).catch(() => undefined);
+    again();
+    const timer = setInterval(again, 2000);
+    return () => clearInterval(timer);
+  }, [name, asks]);
+  if (!asks) return null;
+  const all = keys.value?.stage === name ? keys.value : null;
+  return (
+    <section aria-label="Hottest keys">
+      <h2>Hottest keys</h2>
+      <ol class="latest">
+        {all?.keys.map((k) => (
+          <li key={k.hash}>
+            <code title={info.value?.payloads ? k.hash : 'The key is hidden: this is a hash of it'}>{k.name || '#' + k.hash}</code> <b class="num">{count(k.waiting)}</b> waiting
+            {k.atWork && ', at work'}
+            {k.parked && ', ❚❚ parked'}
+          </li>
+        ))}
+      </ol>
+      {all?.keys.length === 0 && <p class="quiet">no command waits</p>}
+      {all?.whole === false && <p class="quiet">of a part of the keys, which is chosen by chance</p>}
     </section>
   );
 }

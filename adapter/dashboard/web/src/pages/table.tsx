@@ -52,9 +52,14 @@ const columns: Column[] = [
   total('dead', 'Dead', 'commands that ended here without an answer', 'deadLettered'),
 ];
 
+/** parked is shown only where a stage has parked keys. */
+const parked = number('parked', 'Parked', 'keys whose commands wait for the letter of one that failed', (r) => r.stage.queue.parkedKeys ?? 0, count);
+
+const shownColumns = computed(() => (stageRows.value.some((r) => r.stage.queue.parkedKeys) || param('sort').endsWith('parked') ? [...columns, parked] : columns));
+
 const sorted = computed(() => {
   const by = param('sort');
-  const column = columns.find((c) => c.id === by.replace(/^-/, ''));
+  const column = shownColumns.value.find((c) => c.id === by.replace(/^-/, ''));
   const all = stageRows.value.filter((r) => matches(r.name, state(r.stage)));
   if (!column) return all;
   const sign = by.startsWith('-') ? -1 : 1;
@@ -97,7 +102,7 @@ export function TablePage() {
         <table class="stages" aria-rowcount={all.length + 1}>
           <thead>
             <tr>
-              {columns.map((c) => (
+              {shownColumns.value.map((c) => (
                 <th scope="col" aria-sort={order(c.id)} title={c.title}>
                   <button type="button" onClick={() => setParams({ sort: next(c.id) })}>
                     {c.head}
@@ -111,7 +116,7 @@ export function TablePage() {
             {first > 0 && <Space rows={first} />}
             {all.slice(first, last).map((r, i) => (
               <tr key={r.name} data-stage={r.name} aria-rowindex={first + i + 2} data-item class={r.failures ? 'failing' : ''}>
-                {columns.map((c) =>
+                {shownColumns.value.map((c) =>
                   c.id === 'stage' ? (
                     <th scope="row">
                       <a href={href('stage', { name: r.name })}>{r.name}</a>
@@ -134,7 +139,7 @@ export function TablePage() {
 function Space({ rows }: { rows: number }) {
   return (
     <tr aria-hidden="true">
-      <td colSpan={columns.length} style={{ height: rows * rowHeight + 'px', padding: '0' }} />
+      <td colSpan={shownColumns.value.length} style={{ height: rows * rowHeight + 'px', padding: '0' }} />
     </tr>
   );
 }
@@ -150,6 +155,7 @@ function next(id: string): string {
 }
 
 async function copy(all: Row[]): Promise<void> {
+  const columns = shownColumns.value;
   const lines = [columns.map((c) => c.head), ...all.map((r) => columns.map((c) => c.text(r)))];
   const widths = columns.map((_, i) => Math.max(...lines.map((l) => l[i]!.length)));
   const text = lines.map((l) => l.map((cell, i) => (i ? cell.padStart(widths[i]!) : cell.padEnd(widths[i]!))).join('  ').trimEnd()).join('\n') + '\n';
