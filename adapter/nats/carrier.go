@@ -181,11 +181,15 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 	switch {
 	case key != nil && l.o.Fair != nil:
 		return nil, fmt.Errorf("nats: the stage %q is keyed, and its inlet cannot have Options.Fair: give NewCarrier the option with nats.Carry, for other stages", stage)
+	case key != nil && l.o.Lane != nil:
+		return nil, fmt.Errorf("nats: the stage %q is keyed, and its inlet cannot have Options.Lanes: give NewCarrier the option with nats.Carry, for other stages", stage)
 	case key != nil && l.o.UntilEmpty:
 		return nil, errUntilEmpty
 	case l.o.check(l.name) != nil:
 	case l.o.Fair != nil:
 		l.keys = sharing(l.o.Fair, l.o.Partitions, l.o.AtOnce)
+	case l.o.Lane != nil:
+		l.o.Partitions, l.keys = 0, inLanes(l.o.Lanes, l.o.Lane)
 	case key == nil:
 		l.o.Partitions = 0
 	default:
@@ -231,13 +235,16 @@ func erase[C any](o Options[C]) Options[any] {
 	e := Options[any]{
 		MaxBytes: o.MaxBytes, MaxMessages: o.MaxMessages, Dedup: o.Dedup, Replicas: o.Replicas, Memory: o.Memory,
 		MaxInFlight: o.MaxInFlight, AckWait: o.AckWait, Retry: o.Retry, UntilEmpty: o.UntilEmpty,
-		Jobs: o.Jobs, AtOnce: o.AtOnce, Partitions: o.Partitions, Logger: o.Logger,
+		Jobs: o.Jobs, Lanes: o.Lanes, AtOnce: o.AtOnce, Partitions: o.Partitions, Logger: o.Logger,
 	}
 	if o.Codec != nil {
 		e.Codec = erased[C]{o.Codec}
 	}
 	if o.Fair != nil {
 		e.Fair = func(cmd any) (string, int) { return o.Fair(cmd.(C)) }
+	}
+	if o.Lane != nil {
+		e.Lane = func(cmd any) string { return o.Lane(cmd.(C)) }
 	}
 	return e
 }

@@ -282,8 +282,11 @@ func pattern(subject string) string {
 	switch {
 	case strings.HasPrefix(subject, "$JS.ACK."): // stream and consumer, and which delivery
 		return cut(4, ".>")
-	case strings.HasPrefix(subject, "golda.dead."), strings.HasPrefix(subject, "golda.back."), strings.HasPrefix(subject, "golda.inlet."):
+	case strings.HasPrefix(subject, "golda.dead."), strings.HasPrefix(subject, "golda.back."),
+		strings.HasPrefix(subject, "golda.inlet.") && len(words) < 5:
 		return cut(3, ".*")
+	case strings.HasPrefix(subject, "golda.inlet."): // lane, and what a job is found by
+		return cut(3, ".>")
 	case strings.HasPrefix(subject, "golda.later."):
 		return cut(3, ".>")
 	case strings.HasPrefix(subject, "$KV."):

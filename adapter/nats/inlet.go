@@ -59,6 +59,8 @@ func NewInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C])
 	switch {
 	case o.Fair != nil && o.check(name) == nil:
 		keys = sharing(o.Fair, o.Partitions, o.AtOnce)
+	case o.Lane != nil && o.check(name) == nil && o.Partitions == 0:
+		keys = inLanes(o.Lanes, o.Lane)
 	case o.Fair == nil && o.Partitions != 0:
 		return nil, fmt.Errorf("nats: inlet %.128q: %w", name, errPartitions)
 	}
@@ -281,6 +283,11 @@ func (i *Inlet[C]) publishNow(ctx context.Context, m *natsgo.Msg) (*jetstream.Pu
 // message returns the message of a command that is published now, with the
 // deadline and the values of a context; the context may be nil.
 func (i *Inlet[C]) message(of context.Context, id string, cmd C) (*natsgo.Msg, error) {
+	return i.messageIn(of, id, "", cmd)
+}
+
+// messageIn is message for a lane; empty means the lane of the command.
+func (i *Inlet[C]) messageIn(of context.Context, id, lane string, cmd C) (*natsgo.Msg, error) {
 	if err := i.conn.broken(); err != nil {
 		return nil, err
 	}
@@ -291,9 +298,7 @@ func (i *Inlet[C]) message(of context.Context, id string, cmd C) (*natsgo.Msg, e
 	if !isPlain(p.Type) {
 		return nil, fmt.Errorf("encode: the type %q has control characters, or white space around it", p.Type)
 	}
-	m := &natsgo.Msg{Subject: i.names.subject, Data: p.Data, Header: natsgo.Header{
-		headerType: {p.Type}, headerVersion: {strconv.Itoa(p.Version)},
-	}}
+	m := &natsgo.Msg{Data: p.Data, Header: natsgo.Header{headerType: {p.Type}, headerVersion: {strconv.Itoa(p.Version)}}}
 	if id != "" {
 		m.Header.Set(jetstream.MsgIDHeader, headerOf(id))
 	}
@@ -301,12 +306,15 @@ func (i *Inlet[C]) message(of context.Context, id string, cmd C) (*natsgo.Msg, e
 	if err := checkHeaders(m); err != nil {
 		return nil, err
 	}
-	if err := i.route(m, cmd); err != nil {
+	part, err := i.route(cmd, lane)
+	if err != nil {
 		return nil, err
 	}
+	word := ""
 	if i.o.Jobs && id != "" {
-		m.Subject += "." + tokenOf(byID, id)
+		word = tokenOf(byID, id)
 	}
+	i.address(m, part, word)
 	if most := i.conn.nc.MaxPayload() - letterRoom; int64(m.Size()) > most {
 		return nil, fmt.Errorf("%w: %d bytes, and the server takes %d", ErrTooLarge, m.Size(), most)
 	}

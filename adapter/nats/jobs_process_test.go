@@ -25,6 +25,12 @@ import (
 
 // killedJobs are the options of the job queue of processes that are killed.
 var killedJobs = nats.Options[string]{
+	Lanes: map[string]int{"urgent": 8, "bulk": 1}, Lane: func(cmd string) string {
+		if strings.HasSuffix(cmd, "3") {
+			return "urgent"
+		}
+		return "bulk"
+	},
 	Jobs: true, MaxInFlight: 64, AckWait: time.Second, Retry: stage.RetryPolicy{Attempts: 1000, Backoff: 50 * time.Millisecond},
 }
 

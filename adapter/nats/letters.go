@@ -390,13 +390,11 @@ func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 	if l.Cut > 0 {
 		return fmt.Errorf("nats: inlet %q: retry letter %d: %d bytes of it are missing", i.name, l.Sequence, l.Cut)
 	}
-	m := &natsgo.Msg{Subject: i.names.subject, Data: l.Data, Header: natsgo.Header{
+	m := &natsgo.Msg{Data: l.Data, Header: natsgo.Header{
 		headerType: {l.Type}, headerVersion: {strconv.Itoa(l.Version)},
 		jetstream.MsgIDHeader: {fmt.Sprintf("golda-retry-%d-%d-%d", l.Sequence, l.Published.UnixNano(), l.at)},
 	}}
-	if l.partition != "" {
-		toPartition(m, l.partition)
-	}
+	i.address(m, l.partition, "")
 	err := i.conn.denials.unlessDenied(ctx, m.Subject, time.Now(), func(ctx context.Context) error {
 		_, err := i.conn.js.PublishMsg(ctx, m)
 		return err

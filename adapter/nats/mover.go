@@ -132,7 +132,7 @@ func (i *Inlet[C]) move(ctx context.Context, m jetstream.Msg) error {
 
 // moved returns the message of the inlet's stream of a job that is due.
 func (i *Inlet[C]) moved(ctx context.Context, m jetstream.Msg, token string) (*natsgo.Msg, error) {
-	to := &natsgo.Msg{Subject: i.names.subject, Data: m.Data(), Header: natsgo.Header{}}
+	to := &natsgo.Msg{Data: m.Data(), Header: natsgo.Header{}}
 	for name, values := range m.Headers() {
 		if !strings.HasPrefix(name, "Nats-") { // the server would obey them
 			to.Header[name] = values
@@ -140,11 +140,13 @@ func (i *Inlet[C]) moved(ctx context.Context, m jetstream.Msg, token string) (*n
 	}
 	to.Header.Set(jetstream.MsgIDHeader, to.Header.Get(headerID))
 	delete(to.Header, headerID)
-	if !strings.HasPrefix(token, byNo) {
-		to.Subject += "." + token
+	word := token
+	if strings.HasPrefix(token, byNo) {
+		word = ""
 	}
+	i.address(to, to.Header.Get(headerPartition), word)
 	if strings.HasPrefix(token, byKey) {
-		to.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
+		i.replaces(to, 0)
 	}
 	until := to.Header.Get(headerUntil)
 	if until == "" {

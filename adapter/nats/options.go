@@ -83,7 +83,7 @@ type Options[C any] struct {
 	// of the jobs that wait for their time, which MaxBytes and MaxMessages do
 	// not limit. The server must have the version 2.12.0 at least; the server
 	// of [Embed] has. The inlet of a keyed stage that a Carrier makes cannot be
-	// one, nor one with Fair.
+	// one, nor one with Fair; one with Lanes can.
 	Jobs bool
 
 	// Fair has keys share the inlet by their weights, say the tenants of a
@@ -121,6 +121,33 @@ type Options[C any] struct {
 	// server. It cannot be changed while the stream has messages: remove the
 	// stream then. For other inlets it must be 0.
 	Partitions int
+
+	// Lanes are the priority lanes of the inlet, with their weights:
+	//
+	//	Lanes: map[string]int{"urgent": 8, "normal": 3, "bulk": 1},
+	//	Lane:  func(m Mail) string { return m.Lane },
+	//
+	// While several lanes have messages, the processes receive them in turns, and
+	// a turn of a lane has more messages if its weight is larger: of twelve
+	// messages here eight, three and one. So each lane gets its part, however
+	// many messages the others have, and all of it if the others are empty.
+	// Within a lane the messages are first in, first out. With Jobs a job may
+	// have another lane than its command: see jobs.Spec.
+	//
+	// A message that has arrived waits in the stage behind the messages that the
+	// process has: choose a MaxInFlight of a few for each worker. MaxInFlight may
+	// be exceeded by one message of each lane, which is the first of a lane that
+	// had none here.
+	//
+	// At most 32 lanes, with names of letters, digits, - and _ and weights of at
+	// least 1. All processes, publishers included, need the same names; the
+	// weights may differ: each process receives by its own. The names
+	// cannot be changed while the stream has messages: remove the stream then.
+	Lanes map[string]int
+	// Lane returns the lane of a command. Lanes needs it. Any number of
+	// goroutines may call it. Publish refuses a command for which it panics or
+	// returns the name of no lane.
+	Lane func(cmd C) string
 
 	// Logger logs when the server goes away and comes back, each permission
 	// that the server denies, and each dead letter. nil means slog.Default.
@@ -208,6 +235,7 @@ func (o Options[C]) check(name string) error {
 	fault(o.AtOnce < 0 || o.AtOnce > maxPending, "AtOnce is %d, and must be from 1 to %d; use 0 for any number", o.AtOnce, maxPending)
 	fault(o.AtOnce != 0 && o.Fair == nil, "AtOnce is %d, and needs Fair, which says of which keys", o.AtOnce)
 	fault(o.Jobs && o.Fair != nil, "Jobs and Fair are set, and an inlet has one of them: use stage.Fair in the stage behind a job queue")
+	o.checkLanes(fault)
 	fault(o.AckWait != 0 && o.AckWait < leastAckWait, "AckWait is %v, and must be at least %v", o.AckWait, leastAckWait)
 	verdict.Check(o.Retry, fault)
 	return errors.Join(errs...)
@@ -220,10 +248,12 @@ func (o Options[C]) stream(n names, k kind) jetstream.StreamConfig {
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: -1, MaxMsgs: -1, Replicas: o.Replicas,
 		Duplicates: o.Dedup, Storage: o.storage(),
 	}
-	if k.parts > 0 {
+	switch {
+	case k.lanes != "":
+		c.Subjects = []string{n.subject + ".*.*"}
+	case k.parts > 0:
 		c.Subjects = []string{n.subject + ".*"}
-	}
-	if o.Jobs || o.ofJobs {
+	case o.Jobs || o.ofJobs:
 		c.Subjects = []string{n.subject, n.subject + ".*"}
 	}
 	if o.MaxBytes > 0 {

@@ -27,18 +27,22 @@ import (
 
 // description is the description of the stream of a plain inlet. The
 // description of one with partitions ends with their number, and says whether
-// they are those of a keyed stage or of keys that share the inlet: servers
-// before 2.10 keep no metadata of a stream.
+// they belong to a keyed stage or to keys that share the inlet; the description
+// of one with lanes ends with their names. Servers before 2.10 keep no metadata of a
+// stream.
 const (
 	description = "the messages of a Golda inlet"
 	partitioned = description + " in %d partitions"
 	shared      = description + " in %d shares"
+	laned       = description + " in the lanes "
+	laneComma   = ", "
 )
 
 // kind is how the stream of an inlet is divided.
 type kind struct {
-	parts int  // 0: it is not
-	fair  bool // keys share the inlet; otherwise it is the inlet of a keyed stage
+	parts int    // 0: it is not
+	fair  bool   // keys share the inlet; otherwise it has lanes, or is the inlet of a keyed stage
+	lanes string // the names of the lanes, in their order; empty if it has none
 }
 
 // String returns the description of a stream.
@@ -46,6 +50,8 @@ func (k kind) String() string {
 	switch {
 	case k.parts == 0:
 		return description
+	case k.lanes != "":
+		return laned + k.lanes
 	case k.fair:
 		return fmt.Sprintf(shared, k.parts)
 	default:
@@ -67,10 +73,11 @@ var (
 // partitioning is one that has no partitions.
 type partitioning[C any] struct {
 	parts   int
-	of      func(cmd C) int // nil if the inlet was made without the keys, or keys share it
+	of      func(cmd C) int // nil if the inlet was made without the keys, keys share it, or it has lanes
 	foreign kind            // of the stream, if the inlet was made without the keys
 
-	fair    func(cmd C) (part int, weight int64, err error) // nil unless keys share the inlet
+	fair    func(cmd C) (part int, weight int64, err error) // nil unless keys share the inlet, or it has lanes
+	lanes   []string                                        // the name of each partition, if it is a lane
 	atOnce  int                                             // messages of a partition in flight; 0: any number
 	weights weights
 }
@@ -80,7 +87,10 @@ func (p partitioning[C]) kind() kind {
 	if p.foreign.parts > 0 {
 		return p.foreign
 	}
-	return kind{p.parts, p.fair != nil}
+	if p.lanes != nil {
+		return kind{parts: p.parts, lanes: strings.Join(p.lanes, laneComma)}
+	}
+	return kind{parts: p.parts, fair: p.fair != nil}
 }
 
 // lacks returns why an inlet without the keys cannot be used; nil if it has
@@ -91,6 +101,8 @@ func (p partitioning[C]) lacks() error {
 		return nil
 	case p.foreign.fair:
 		return errFairElsewhere
+	case p.foreign.lanes != "":
+		return errLanesElsewhere
 	default:
 		return errPartitioned
 	}
@@ -119,10 +131,13 @@ func partitionOf(key func(cmd any) uint64, parts int) func(cmd any) int {
 
 // kindOf returns how a stream is divided.
 func kindOf(c jetstream.StreamConfig) (k kind) {
+	if lanes, has := strings.CutPrefix(c.Description, laned); has {
+		return kind{parts: strings.Count(lanes, laneComma) + 1, lanes: lanes}
+	}
 	for _, fair := range []bool{false, true} {
 		n := 0
 		_, _ = fmt.Sscanf(c.Description, map[bool]string{false: partitioned, true: shared}[fair], &n) // n is 0 if it is another one
-		if there := (kind{n, fair}); n > 0 && there.String() == c.Description {
+		if there := (kind{parts: n, fair: fair}); n > 0 && there.String() == c.Description {
 			return there
 		}
 	}
@@ -156,7 +171,7 @@ func (i *Inlet[C]) known(ctx context.Context) (bool, error) {
 	case there == own:
 		i.o.ofJobs = there.parts == 0 && slices.Contains(stream.CachedInfo().Config.Subjects, i.names.subject+".*")
 		return false, nil
-	case own.parts > 0 && there.fair == own.fair:
+	case own.parts > 0 && there.fair == own.fair && there.lanes == own.lanes:
 		return false, fmt.Errorf("the stream %s has %d partitions, and is to have %d: remove it when it is empty",
 			i.names.stream, there.parts, own.parts)
 	case own.parts > 0:
@@ -174,26 +189,33 @@ func (i *Inlet[C]) makePartitions(ctx context.Context) error {
 	all.SetLimit(8)
 	for part := range i.keys.parts {
 		c := i.o.consumer()
-		c.Durable, c.MaxAckPending, c.FilterSubject = consumerOf(part), i.keys.most(), fmt.Sprintf("%s.%d", i.names.subject, part)
+		c.Durable, c.MaxAckPending, c.FilterSubject = consumerOf(part), i.keys.most(), i.subjectIn(strconv.Itoa(part), "")
+		if i.keys.lanes != nil {
+			c.FilterSubject = i.subjectIn(i.keys.lanes[part], "*")
+		}
 		all.Go(func() error { return i.conn.ensureConsumer(ctx, i.o.Logger, i.names.stream, c) })
 	}
 	return all.Wait()
 }
 
-// route puts a message into its partition.
-func (i *Inlet[C]) route(m *natsgo.Msg, cmd C) error {
-	if i.keys.parts == 0 {
-		return nil
-	}
+// route returns the partition of a command: the given lane, if it is not empty,
+// or else the partition of the command. It is empty if the inlet has none.
+func (i *Inlet[C]) route(cmd C, lane string) (part string, err error) {
 	if err := i.keys.lacks(); err != nil {
-		return err
+		return "", err
 	}
-	part, err := i.keys.place(cmd)
-	if err != nil {
-		return err
+	if lane != "" {
+		_, err := i.keys.laneOf(lane)
+		return lane, err
 	}
-	toPartition(m, strconv.Itoa(part))
-	return nil
+	if i.keys.parts == 0 {
+		return "", nil
+	}
+	n, err := i.keys.place(cmd)
+	if err != nil || i.keys.lanes == nil {
+		return strconv.Itoa(n), err
+	}
+	return i.keys.lanes[n], nil
 }
 
 // place returns the partition of a command.
@@ -205,10 +227,13 @@ func (p partitioning[C]) place(cmd C) (part int, err error) {
 	return part, err
 }
 
-// toPartition puts a message into a partition.
-func toPartition(m *natsgo.Msg, part string) {
-	m.Subject += "." + part
-	m.Header.Set(headerPartition, part)
+// address gives a message the subject of a partition and of a job; either may
+// be empty.
+func (i *Inlet[C]) address(m *natsgo.Msg, part, word string) {
+	m.Subject = i.subjectIn(part, word)
+	if part != "" {
+		m.Header.Set(headerPartition, part)
+	}
 }
 
 // assign returns which member has each partition. All members have as many, or

@@ -52,7 +52,7 @@ func (p plan) schedule(name string) jobs.Schedule {
 // says reports whether a plan says the same as another one, apart from when.
 func (p plan) says(other plan) bool {
 	return p.Cron == other.Cron && p.Every == other.Every && p.Missed == other.Missed &&
-		p.Type == other.Type && p.Version == other.Version && bytes.Equal(p.Command, other.Command)
+		slices.Equal(p.Headers[headerPartition], other.Headers[headerPartition]) && p.Type == other.Type && p.Version == other.Version && bytes.Equal(p.Command, other.Command)
 }
 
 func (n names) plan(name string) string       { return n.laterSubject + ".plan." + name }
@@ -262,8 +262,9 @@ func (i *Inlet[C]) tickOnce(ctx context.Context, name, gen string, alarm jetstre
 
 // commandOf returns the message of the command of a plan that is due at a time.
 func (i *Inlet[C]) commandOf(name string, p plan, due time.Time) *natsgo.Msg {
-	m := &natsgo.Msg{Subject: i.names.subject, Data: p.Command, Header: natsgo.Header{}}
+	m := &natsgo.Msg{Data: p.Command, Header: natsgo.Header{}}
 	maps.Copy(m.Header, p.Headers)
+	i.address(m, m.Header.Get(headerPartition), "")
 	m.Header.Set(headerType, p.Type)
 	m.Header.Set(headerVersion, strconv.Itoa(p.Version))
 	m.Header.Set(headerSchedule, name)

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
@@ -56,7 +57,7 @@ func (i *Inlet[C]) openJobs() error {
 	if !i.o.Jobs {
 		return nil
 	}
-	if i.keys.parts > 0 {
+	if i.keys.parts > 0 && i.keys.lanes == nil {
 		return errJobsOfKeys
 	}
 	if v := i.conn.nc.ConnectedServerVersion(); olderThan(v, leastMajorOfJobs, leastMinorOfJobs) {
@@ -180,7 +181,7 @@ func (i *Inlet[C]) publishJob(ctx context.Context, job jobs.Spec, cmd C) (added 
 	if err := job.Check(); err != nil {
 		return false, err
 	}
-	m, err := i.message(ctx, job.ID, cmd)
+	m, err := i.messageIn(ctx, job.ID, job.Lane, cmd)
 	if err != nil {
 		return false, err
 	}
@@ -198,15 +199,24 @@ func (i *Inlet[C]) publishJob(ctx context.Context, job jobs.Spec, cmd C) (added 
 }
 
 // toKey gives a message the subject of its key, and has the server take it only
-// if no other message has that subject.
+// if no other message has that key, in any lane.
 func (i *Inlet[C]) toKey(m *natsgo.Msg, key string) error {
 	if len(key) > longestText {
 		return fmt.Errorf("%w: its key has %d bytes, and may have %d", ErrTooLarge, len(key), longestText)
 	}
-	m.Subject = i.names.subject + "." + tokenOf(byKey, key)
+	i.address(m, m.Header.Get(headerPartition), tokenOf(byKey, key))
 	m.Header.Set(headerKey, headerOf(key))
-	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
+	i.replaces(m, 0)
 	return nil
+}
+
+// replaces has the server take a message of a job only if the last one with the
+// same word, in any lane, has a sequence; 0 means that there is none.
+func (i *Inlet[C]) replaces(m *natsgo.Msg, last uint64) {
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+	if i.keys.lanes != nil {
+		m.Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, i.subjectIn("*", i.wordIn(m.Subject)))
+	}
 }
 
 // errLate refuses a job whose deadline passes before it is due.
@@ -234,10 +244,7 @@ func (i *Inlet[C]) toLater(ctx context.Context, m *natsgo.Msg, job jobs.Spec) er
 		h.Del(headerTimeLeft)
 		h.Set(headerUntil, now.Add(d).UTC().Format(time.RFC3339Nano))
 	}
-	token, addressed := strings.CutPrefix(m.Subject, i.names.subject+".")
-	if !addressed {
-		token = byNo + rand.Text()
-	}
+	token := cmp.Or(i.wordIn(m.Subject), byNo+rand.Text())
 	id := h.Get(jetstream.MsgIDHeader)
 	if id == "" {
 		id = madeID + rand.Text()
@@ -246,6 +253,7 @@ func (i *Inlet[C]) toLater(ctx context.Context, m *natsgo.Msg, job jobs.Spec) er
 	h.Set(headerDue, at.UTC().Format(time.RFC3339Nano))
 	schedule(m, at, i.names.laterSubject+".due."+token)
 	h.Set(jetstream.ExpectedLastSubjSeqHeader, "0")
+	delete(h, jetstream.ExpectedLastSubjSeqSubjHeader)
 	m.Subject = i.names.laterSubject + ".at." + token
 	return nil
 }

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func mayBeIn(s jobs.State, in string) bool {
 // listOne is list for one of the streams, from a sequence on. It reports whether
 // the next stream is to be read.
 func (i *Inlet[C]) listOne(ctx context.Context, in string, from uint64, f jobs.Filter, each func(jobs.Job) bool) (goOn bool, err error) {
-	stream, match, delivered, err := i.rowsOf(ctx, in, f)
+	stream, match, until, err := i.rowsOf(ctx, in, f)
 	if err != nil {
 		return false, err
 	}
@@ -113,15 +114,22 @@ func (i *Inlet[C]) listOne(ctx context.Context, in string, from uint64, f jobs.F
 		if strings.HasPrefix(m.Subject, i.names.plan("")) {
 			continue
 		}
-		if j := rowOf(m, in, delivered); f.Has(j) && !each(j) {
+		if j := rowOf(m, in, until); f.Has(j) && !each(j) {
 			return false, nil
 		}
 	}
 }
 
+// delivered has the sequences up to which the messages of each lane were
+// delivered. Without lanes there is one, under the empty name.
+type delivered map[string]uint64
+
 // rowsOf returns a stream, the subjects of the jobs in it that a filter may
 // choose, and up to which sequence its messages were delivered.
-func (i *Inlet[C]) rowsOf(ctx context.Context, in string, f jobs.Filter) (s jetstream.Stream, match string, delivered uint64, err error) {
+func (i *Inlet[C]) rowsOf(ctx context.Context, in string, f jobs.Filter) (s jetstream.Stream, match string, until delivered, err error) {
+	if err := i.keys.lacks(); err != nil {
+		return nil, "", nil, err
+	}
 	err = i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) error {
 		switch in {
 		case inDead:
@@ -132,18 +140,30 @@ func (i *Inlet[C]) rowsOf(ctx context.Context, in string, f jobs.Filter) (s jets
 			s, err = i.conn.js.Stream(ctx, i.names.later)
 			return i.conn.explain(err)
 		}
-		match = ">"
-		if word := wordOf(f, ""); word != "" {
-			match = i.names.subject + "." + word
+		s, match, until = i.stream, i.matching(f), delivered{}
+		for lane, name := range i.consumers() {
+			c, err := s.Consumer(ctx, name)
+			if err != nil {
+				return i.conn.explain(err)
+			}
+			until[lane] = c.CachedInfo().Delivered.Stream
 		}
-		s = i.stream
-		c, err := s.Consumer(ctx, consumerName)
-		if err == nil {
-			delivered = c.CachedInfo().Delivered.Stream
-		}
-		return i.conn.explain(err)
+		return nil
 	})
-	return s, match, delivered, err
+	return s, match, until, err
+}
+
+// matching returns the subjects of the jobs in the queue that a filter may
+// choose.
+func (i *Inlet[C]) matching(f jobs.Filter) string {
+	switch word := wordOf(f, ""); {
+	case i.keys.lanes != nil:
+		return i.subjectIn(cmp.Or(f.Lane, "*"), cmp.Or(word, "*"))
+	case word != "":
+		return i.subjectIn("", word)
+	default:
+		return ">"
+	}
 }
 
 // wordOf returns the last word of the subject of the only job that a filter
@@ -160,17 +180,17 @@ func wordOf(f jobs.Filter, otherwise string) string {
 }
 
 // rowOf returns the job of a message.
-func rowOf(m *jetstream.RawStreamMsg, in string, delivered uint64) jobs.Job {
+func rowOf(m *jetstream.RawStreamMsg, in string, until delivered) jobs.Job {
 	j := jobs.Job{
 		Info: infoOf(m.Header), State: jobs.Delayed, Type: m.Header.Get(headerType), Data: m.Data, Published: m.Time,
-		Sequence: m.Sequence, Place: in + strconv.FormatUint(m.Sequence, 10),
+		Lane: m.Header.Get(headerPartition), Sequence: m.Sequence, Place: in + strconv.FormatUint(m.Sequence, 10),
 	}
 	j.Version, _ = strconv.Atoi(m.Header.Get(headerVersion))
 	switch {
 	case in == inDead:
 		j.State = jobs.Dead
 		j.Published, _ = time.Parse(time.RFC3339Nano, m.Header.Get(headerPublished))
-	case in == inQueue && m.Sequence <= delivered:
+	case in == inQueue && m.Sequence <= until[j.Lane]:
 		j.State = jobs.InFlight
 	case in == inQueue:
 		j.State = jobs.Pending
@@ -197,7 +217,7 @@ func (i *Inlet[C]) cancel(ctx context.Context, j jobs.Job) (bool, error) {
 	if err != nil || now == nil {
 		return false, err
 	}
-	if rowOf(now.RawStreamMsg, now.in, now.delivered).State == jobs.InFlight {
+	if rowOf(now.RawStreamMsg, now.in, now.until).State == jobs.InFlight {
 		return false, errInFlight
 	}
 	err = i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) error { return stream.DeleteMsg(ctx, j.Sequence) })
@@ -211,8 +231,8 @@ func (i *Inlet[C]) cancel(ctx context.Context, j jobs.Job) (bool, error) {
 type seen struct {
 	*jetstream.RawStreamMsg
 
-	in        string
-	delivered uint64
+	in    string
+	until delivered
 }
 
 // look returns the message of a job, and its stream. It returns nil if the job
@@ -225,7 +245,7 @@ func (i *Inlet[C]) look(ctx context.Context, j jobs.Job) (*seen, jetstream.Strea
 		return nil, nil, errPlace
 	}
 	in := j.Place[:1]
-	stream, _, delivered, err := i.rowsOf(ctx, in, jobs.Filter{})
+	stream, _, until, err := i.rowsOf(ctx, in, jobs.Filter{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -237,7 +257,7 @@ func (i *Inlet[C]) look(ctx context.Context, j jobs.Job) (*seen, jetstream.Strea
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil, nil
 	}
-	return &seen{m, in, delivered}, stream, i.conn.explain(err)
+	return &seen{m, in, until}, stream, i.conn.explain(err)
 }
 
 // RunNow makes a job due now that waits for its time, and reports whether it

@@ -67,7 +67,7 @@ func shareOf(key string, parts int) int {
 // weigh notes the weight of a partition, of which a command was read. The
 // weight of a command that has none, since the function has changed, is 1.
 func (p partitioning[C]) weigh(part int, cmd C) {
-	if p.fair == nil || part < 0 || part >= p.parts {
+	if p.fair == nil || p.lanes != nil || part < 0 || part >= p.parts {
 		return
 	}
 	_, w, err := p.fair(cmd)

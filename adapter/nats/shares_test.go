@@ -172,6 +172,10 @@ func TestAQuietTenantPassesABacklogInTheStream(t *testing.T) {
 		{"a fair inlet and a fair stage: it waits for handlers", fair(nil, inFlight),
 			[]stage.Option{stage.Fair(func(a ask) string { return a.Tenant }, nil, 0), stage.Batch(1)}, 0, processes * inFlight},
 	}
+	lanes := nats.Options[ask]{Lanes: map[string]int{"quiet": 8, "flood": 1}, Lane: laneOf, MaxInFlight: inFlight, Memory: true}
+	rows = append(rows, rows[1], rows[2])
+	rows[3].name, rows[3].o = "an inlet with lanes: it waits for what a process has", lanes
+	rows[4].name, rows[4].o = "an inlet with lanes and a fair stage: it waits for handlers", lanes
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()

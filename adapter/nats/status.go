@@ -66,8 +66,12 @@ func (c *Conn) status(ctx context.Context, n names) (s Status, err error) {
 	if err != nil {
 		return s, err
 	}
-	if kindOf(stream.CachedInfo().Config).parts > 0 {
-		return partitionedStatus(ctx, stream, dead.CachedInfo().State)
+	if k := kindOf(stream.CachedInfo().Config); k.parts > 0 {
+		s, err = partitionedStatus(ctx, stream, dead.CachedInfo().State)
+		if err == nil && k.lanes != "" {
+			s.Delayed, err = c.delayed(ctx, n)
+		}
+		return s, err
 	}
 	consumer, err := stream.Consumer(ctx, consumerName)
 	if err != nil {
@@ -96,6 +100,9 @@ func (c *Conn) status(ctx context.Context, n names) (s Status, err error) {
 // delayed returns how many jobs of an inlet wait for their time.
 func (c *Conn) delayed(ctx context.Context, n names) (uint64, error) {
 	stream, err := c.js.Stream(ctx, n.later)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, nil // an inlet with lanes that is no job queue
+	}
 	if err != nil {
 		return 0, err
 	}

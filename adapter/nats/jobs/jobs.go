@@ -31,6 +31,9 @@ type Spec struct {
 	// not in the queue yet: it is compared with others that wait, and when it
 	// is due with the queue; then it is dropped if it is a duplicate.
 	Key string
+	// Lane is the lane of the job, of an inlet with Options.Lanes; empty means
+	// the lane that Options.Lane returns for the command.
+	Lane string
 	// At is when the job is due, by the clock of the server; a time that has
 	// passed means now. The job is not delivered before. It is delivered some
 	// milliseconds later, or a quarter of a second if it was published shortly

@@ -18,6 +18,7 @@ type Filter struct {
 	State   State  // empty means any
 	ID, Key string // of the Spec; empty means any
 	Type    string // of the command, as its codec names it; empty means any
+	Lane    string // empty means any
 	After   string // the Place of a job: only jobs after it, as on the next page
 	Limit   int    // how many jobs at most; 0 means no limit
 }
@@ -25,7 +26,7 @@ type Filter struct {
 // Has reports whether the filter chooses a job, without After and Limit.
 func (f Filter) Has(j Job) bool {
 	is := func(want, has string) bool { return want == "" || want == has }
-	return is(string(f.State), string(j.State)) && is(f.ID, j.ID) && is(f.Key, j.Key) && is(f.Type, j.Type)
+	return is(string(f.State), string(j.State)) && is(f.ID, j.ID) && is(f.Key, j.Key) && is(f.Type, j.Type) && is(f.Lane, j.Lane)
 }
 
 // Job is a job that an inlet has, as it was when it was read.
@@ -37,6 +38,7 @@ type Job struct {
 	Version   int    // of the type
 	Data      []byte // the command, as its codec wrote it
 	Published time.Time
+	Lane      string // of an inlet with Options.Lanes
 	Sequence  uint64 // in the stream in which it is
 	Place     string // in the list of all jobs, for Filter.After
 }

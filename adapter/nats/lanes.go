@@ -1,0 +1,118 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// The inlet with lanes, see [Options.Lanes], has a partition for each lane, and
+// the processes ask the partitions in turns, as in an inlet that keys share: see
+// shares.go. The weights of lanes are in the options, and do not
+// change with the commands.
+//
+// The subject of a message has two words after the subject of the inlet: the
+// lane, and a hash of the ID or the key of a job. So the server can compare the
+// messages of one key in all lanes.
+
+// maxLanes is how many lanes an inlet may have. Each is a consumer in the
+// server, and a lane without messages a request that waits there.
+const maxLanes = 32
+
+// noWord is the last word of the subject of a message in a lane that is no job
+// with an ID or a key.
+const noWord = "-"
+
+var (
+	errLanesElsewhere = errors.New("it has lanes: give NewInlet the same Options.Lanes and Lane as in the other processes")
+	errNoLanes        = errors.New("it has no lanes: set Options.Lanes")
+)
+
+// inLanes returns the partitioning of an inlet with lanes.
+func inLanes[C any](lanes map[string]int, of func(cmd C) string) partitioning[C] {
+	p := partitioning[C]{parts: len(lanes), lanes: slices.Sorted(maps.Keys(lanes)), weights: make(weights, len(lanes))}
+	for part, name := range p.lanes {
+		p.weights[part].Store(int64(lanes[name]))
+	}
+	p.fair = func(cmd C) (part int, weight int64, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("Options.Lane panicked: %v\n%s", v, debug.Stack())
+			}
+		}()
+		if part, err = p.laneOf(of(cmd)); err != nil {
+			return 0, 0, fmt.Errorf("Options.Lane: %w", err)
+		}
+		return part, p.weights.of(part), nil
+	}
+	return p
+}
+
+// laneOf returns the partition of a lane.
+func (p partitioning[C]) laneOf(name string) (part int, err error) {
+	if p.lanes == nil {
+		return 0, errNoLanes
+	}
+	part, found := slices.BinarySearch(p.lanes, name)
+	if !found {
+		return 0, fmt.Errorf("the lane %.64q is none of %s", name, strings.Join(p.lanes, laneComma))
+	}
+	return part, nil
+}
+
+// checkLanes returns all that is wrong with the lanes.
+func (o Options[C]) checkLanes(fault func(wrong bool, format string, args ...any)) {
+	fault((len(o.Lanes) > 0) != (o.Lane != nil), "Lanes and Lane need one another: Lane returns the lane of a command")
+	fault(len(o.Lanes) > maxLanes, "Lanes has %d lanes, and may have %d", len(o.Lanes), maxLanes)
+	fault(len(o.Lanes) > 0 && o.Fair != nil, "Lanes and Fair are set, and an inlet has one of them: use stage.Fair in the stage behind an inlet with lanes")
+	for _, name := range slices.Sorted(maps.Keys(o.Lanes)) {
+		fault(!validName.MatchString(name), "the lane %.128q must be of 1 to 64 letters, digits, - and _", name)
+		fault(o.Lanes[name] < 1, "the weight of the lane %.128q is %d, and must be at least 1", name, o.Lanes[name])
+	}
+}
+
+// subjectIn returns the subject of the messages in a partition, which may be
+// empty, with the last word of a job, which may be empty, too. Either may be a
+// wildcard.
+func (i *Inlet[C]) subjectIn(part, word string) string {
+	subject := i.names.subject
+	if part != "" {
+		subject += "." + part
+	}
+	if word == "" && i.keys.lanes != nil {
+		word = noWord
+	}
+	if word != "" {
+		subject += "." + word
+	}
+	return subject
+}
+
+// wordIn returns the last word of the subject of a job, empty if it has neither
+// an ID nor a key.
+func (i *Inlet[C]) wordIn(subject string) string {
+	rest := strings.TrimPrefix(strings.TrimPrefix(subject, i.names.subject), ".")
+	if i.keys.lanes != nil {
+		_, rest, _ = strings.Cut(rest, ".")
+	}
+	if rest == noWord {
+		return ""
+	}
+	return rest
+}
+
+// consumers returns the names of the consumers of the inlet by their lanes; the
+// only one of an inlet without lanes has the empty lane.
+func (i *Inlet[C]) consumers() map[string]string {
+	if i.keys.lanes == nil {
+		return map[string]string{"": consumerName}
+	}
+	all := map[string]string{}
+	for part, name := range i.keys.lanes {
+		all[name] = consumerOf(part)
+	}
+	return all
+}
