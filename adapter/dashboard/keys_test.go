@@ -45,7 +45,7 @@ func newLedger(t *testing.T) *ledger {
 	require.NoError(t, l.Start(t.Context()))
 	t.Cleanup(func() {
 		l.Failures().Clear(letters.Filter{})
-		_ = l.Resume(l.book) // if the test has failed while it was paused
+		_ = l.Resume(l.book)                             // if the test has failed while it was paused
 		require.NoError(t, l.Stop(context.Background())) //nolint:usetesting // the test's has ended
 	})
 	return l
