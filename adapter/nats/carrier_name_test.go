@@ -57,6 +57,8 @@ func setAny(v reflect.Value) {
 		v.SetInt(3)
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 	case reflect.Func:
