@@ -190,7 +190,7 @@ func (l *live) failures() api.Failures {
 	return all
 }
 
-// cause is what the letters of a group have in common.
+// cause has the values that are equal in all letters of a group.
 type cause struct {
 	stage       string
 	reason      reason.Reason

@@ -285,7 +285,7 @@ func pattern(subject string) string {
 	case strings.HasPrefix(subject, "golda.dead."), strings.HasPrefix(subject, "golda.back."),
 		strings.HasPrefix(subject, "golda.inlet.") && len(words) < 5:
 		return cut(3, ".*")
-	case strings.HasPrefix(subject, "golda.inlet."): // lane, and what a job is found by
+	case strings.HasPrefix(subject, "golda.inlet."): // the lane of a job, and the hash of its ID or key
 		return cut(3, ".>")
 	case strings.HasPrefix(subject, "golda.later."):
 		return cut(3, ".>")

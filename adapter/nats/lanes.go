@@ -11,8 +11,8 @@ import (
 
 // The inlet with lanes, see [Options.Lanes], has a partition for each lane, and
 // the processes ask the partitions in turns, as in an inlet that keys share: see
-// shares.go. The weights of lanes are in the options, and do not
-// change with the commands.
+// shares.go. The options have the weights of lanes, which do not change with the
+// commands.
 //
 // The subject of a message has two words after the subject of the inlet: the
 // lane, and a hash of the ID or the key of a job. So the server can compare the
@@ -74,9 +74,8 @@ func (o Options[C]) checkLanes(fault func(wrong bool, format string, args ...any
 	}
 }
 
-// subjectIn returns the subject of the messages in a partition, which may be
-// empty, with the last word of a job, which may be empty, too. Either may be a
-// wildcard.
+// subjectIn returns the subject of the messages in a partition with the last
+// word of a job. The partition and the word may be empty, or a wildcard.
 func (i *Inlet[C]) subjectIn(part, word string) string {
 	subject := i.names.subject
 	if part != "" {

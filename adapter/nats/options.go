@@ -135,14 +135,14 @@ type Options[C any] struct {
 	// have another lane than its command: see jobs.Spec.
 	//
 	// A message that has arrived waits in the stage behind the messages that the
-	// process has: choose a MaxInFlight of a few for each worker. MaxInFlight may
-	// be exceeded by one message of each lane, which is the first of a lane that
-	// had none here.
+	// process has: choose a MaxInFlight of a few for each worker. The process may
+	// have one message of each lane more than MaxInFlight: the first message of a
+	// lane without messages in the process takes no place.
 	//
 	// At most 32 lanes, with names of letters, digits, - and _ and weights of at
 	// least 1. All processes, publishers included, need the same names; the
-	// weights may differ: each process receives by its own. The names
-	// cannot be changed while the stream has messages: remove the stream then.
+	// weights may differ: each process receives by its own. The names cannot be
+	// changed while the stream has messages: remove the stream then.
 	Lanes map[string]int
 	// Lane returns the lane of a command. Lanes needs it. Any number of
 	// goroutines may call it. Publish refuses a command for which it panics or

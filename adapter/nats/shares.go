@@ -208,9 +208,9 @@ const (
 // the server answered sooner does not get it. So shares are kept whatever a
 // request takes, at the price of places that are free for the time of one.
 //
-// At first it does not know of any partition what it has, and asks each with a
-// probe, a bell that does not wait: or the partition that is heard of first
-// would get all places.
+// A new rounds does not know which partitions have messages. It asks each with a
+// probe, a bell that does not wait, before it deals out places: otherwise the
+// partition that answers first would get all of them.
 //
 // A bell may so bring a message for which there is no place. It waits in the
 // server only if there is a place, or nothing of the partition is here: so no

@@ -76,7 +76,8 @@ func New(set flight.Options, log *slog.Logger, look func() []Times) *Recorder {
 	return &Recorder{set: set, log: log, look: look, why: make(chan string, 1)}
 }
 
-// Start begins to record. If it fails, nothing is to be stopped.
+// Start begins to record. After an error the recorder does not run, and Stop does
+// nothing.
 func (r *Recorder) Start() error {
 	if r == nil {
 		return nil
