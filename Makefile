@@ -34,7 +34,7 @@ MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=
 PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .DEFAULT_GOAL := help
-.PHONY: help test new-user brokers one-cpu race vet tidy web web-check chaos fuzz vulnerabilities release bench bench-report bench-smoke bench-jobs microbench bench-web lint fmt cover clean
+.PHONY: help test new-user brokers one-cpu race vet tidy web web-check site chaos fuzz vulnerabilities release bench bench-report bench-smoke bench-jobs microbench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
@@ -82,6 +82,10 @@ web:
 web-check:
 	$(WEB_TOOLS) && npm run --silent build -- --outDir node_modules/.dist
 	diff -r $(WEB)/dist $(WEB)/node_modules/.dist
+
+## site: the documentation as a site in out/site, without dead links
+site:
+	cd docs/.vitepress && npm ci --ignore-scripts --no-audit --no-fund --loglevel error && npm run --silent build
 
 ## chaos: random pipelines, faults and kills under the race detector (CHAOS=10m SEED=0)
 chaos:
