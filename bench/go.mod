@@ -20,6 +20,7 @@ require (
 	github.com/golda-dev/golda/examples v0.0.0
 	github.com/panjf2000/ants/v2 v2.12.1
 	github.com/prometheus/client_golang v1.25.0
+	github.com/reugn/go-streams v0.13.0
 	github.com/sourcegraph/conc v0.3.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.49.0

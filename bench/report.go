@@ -69,8 +69,9 @@ code is in [bench](../bench).
   counts from when the request was actually sent, and distinguishes the implementations.
 - **W7** is the growth of heap and stacks, a second after one command has passed through all stages.
 
-An implementation is one file in [bench](../bench), and a further one is added by a file. Hollywood, ergo, GoAkt, go-streams and
-Bento are missing: the module registry of the machine on which the suite was written did not serve them.
+An implementation is one file in [bench](../bench), and a further one is added by a file. Hollywood, ergo, GoAkt and Bento are
+missing: the module registry of the machine on which the suite was written did not serve them. go-streams is compared by
+[its windows](decisions/windows.md#a-window-of-event-time-is-held-by-a-command-of-its-own).
 
 `
 
