@@ -26,7 +26,15 @@ type fed struct {
 	// standsFor returns why the feed would stand still if the source had that
 	// bound; empty if it would not.
 	standsFor func(feed.Bound) string
-	run       func(ctx context.Context, submit func(load any) error) error
+	run       func(ctx context.Context, to submitter) error
+}
+
+// submitter takes the commands of a source.
+type submitter interface {
+	submit(load any) error
+	// submitFree submits as many of n commands as the stage has free slots for,
+	// and returns how many. Next returns the position after a command.
+	submitFree(n int, load func(i int) any, next func(i int) int64) int
 }
 
 // Part makes a feed a part of a pipeline.
@@ -79,8 +87,12 @@ func Feed[C any](name string, stage behaviour.Target[C], src source.Source[C]) P
 		f.saves = feed.Marked(src)
 		f.bound = feed.BoundOf(src, func(ctx context.Context) { _ = src(ctx, nil) })
 		inlet := stage.Inlet()
-		f.run = func(ctx context.Context, submit func(any) error) error {
-			return src(ctx, func(cmd C) error { return submit(link.Load(inlet, &cmd)) })
+		f.run = func(ctx context.Context, to submitter) error {
+			one := func(cmd C) error { return to.submit(link.Load(inlet, &cmd)) }
+			some := func(cmds []C, next func(i int) int64) int {
+				return to.submitFree(len(cmds), func(i int) any { return link.Load(inlet, &cmds[i]) }, next)
+			}
+			return src(feed.WithSome(ctx, one, some), one)
 		}
 	}
 	if f.core = engine.CoreOf(stage); f.core == nil {

@@ -239,7 +239,7 @@ func (f *feeding) run(ctx context.Context) error {
 		f.end(failed)
 	}()
 	r := &feedRun{feeding: f, ctx: own, origin: command.Submitted(own, f.of.env.Host)}
-	err := f.fed.run(feed.With(own, &f.cursor), r.submit)
+	err := f.fed.run(feed.With(own, &f.cursor), r)
 	switch {
 	case ctx.Err() != nil:
 		failed = false
@@ -304,6 +304,13 @@ func (r *feedRun) submit(load any) error {
 	}
 	r.refused.Add(1)
 	return fmt.Errorf("feed %q: %w", r.name, err)
+}
+
+// submitFree is for [submitter].
+func (r *feedRun) submitFree(n int, load func(i int) any, next func(i int) int64) int {
+	n = r.cursor.SubmitFree(r.ctx, next, func() int { return r.core.Inbox().SubmitFree(r.ctx, r.origin, n, load) })
+	r.submitted.Add(uint64(n))
+	return n
 }
 
 // How long a submission waits before it tries again to submit what the stage

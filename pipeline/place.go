@@ -284,7 +284,7 @@ func (p *placing) ledTo() map[*engine.Core]bool {
 // addFeed adds the feed of a stage that is fed by other processes.
 func (p *placing) addFeed(c *engine.Core, l remote.Line) {
 	f := &fed{name: "from other processes: " + c.Name(), core: c, carried: true}
-	f.run = source.Ends(func(ctx context.Context, submit func(cmd any, ended func(error)) error) error {
+	src := source.Ends(func(ctx context.Context, submit func(cmd any, ended func(error)) error) error {
 		return answering(ctx, c, l, func(ctx context.Context) error {
 			return l.Feed(ctx, func(cmd any, ended func(error)) error {
 				if err := c.CheckType(cmd); err != nil { // one wrong command of another process does not end this one
@@ -295,6 +295,7 @@ func (p *placing) addFeed(c *engine.Core, l remote.Line) {
 			})
 		})
 	})
+	f.run = func(ctx context.Context, to submitter) error { return src(ctx, to.submit) }
 	p.feeds = append(p.feeds, f)
 }
 

@@ -70,7 +70,7 @@ func Lines(r io.Reader, longest int) Source[string] {
 		longest = defaultLongest
 	}
 	l := &lines{in: input{r: r}, longest: longest, line: 1}
-	return From(l.run)
+	return l.run
 }
 
 // lines is the state of a source of lines between runs.
@@ -87,14 +87,17 @@ type lines struct {
 	atEnd   bool
 }
 
-func (l *lines) run(ctx context.Context, from int64, submit func(string, int64) error) error {
+func (l *lines) run(ctx context.Context, submit func(string) error) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return Fatal(errors.New("source: Lines: another feed reads these lines: make a source for each"))
 	}
 	defer l.running.Store(false)
-	if err := l.begin(ctx, from); err != nil {
+	at := feed.Of(ctx)
+	if err := l.begin(ctx, at.Position()); err != nil {
 		return err
 	}
+	some := feed.Some(ctx, submit)
+	var b batch
 	for {
 		line, n, err := l.next(ctx)
 		if err != nil {
@@ -103,12 +106,52 @@ func (l *lines) run(ctx context.Context, from int64, submit func(string, int64) 
 		if n == 0 {
 			return nil
 		}
-		if err := submit(string(line), l.offset+int64(n)); err != nil {
-			return err
+		b = batch{append(b.texts[:0], string(line)), append(b.ends[:0], l.offset+int64(n))}
+		if some != nil {
+			l.addWhole(&b)
 		}
-		l.skip(n)
-		l.line++
+		for from := 0; from < len(b.texts); {
+			n := 0
+			if some != nil {
+				n = some(b.texts[from:], func(i int) int64 { return b.ends[from+i] })
+			}
+			if n == 0 {
+				if err := at.At(b.ends[from], func() error { return submit(b.texts[from]) }); err != nil {
+					return err
+				}
+				n = 1
+			}
+			from += n
+			l.skip(int(b.ends[from-1] - l.offset))
+			l.line += int64(n)
+		}
 	}
+}
+
+// batch is lines that were read, and the positions behind them.
+type batch struct {
+	texts []string
+	ends  []int64
+}
+
+// addWhole adds the lines behind the first that are in the buffer as a whole,
+// up to one that is too long, which next reports.
+func (l *lines) addWhole(b *batch) {
+	for end := b.ends[0]; len(b.texts) < feed.MostAtOnce; {
+		rest := l.rest[end-l.offset:]
+		n := bytes.IndexByte(rest, '\n') + 1
+		line := withoutEnd(rest[:n])
+		if n == 0 || len(line) > l.longest {
+			return
+		}
+		end += int64(n)
+		b.texts, b.ends = append(b.texts, string(line)), append(b.ends, end)
+	}
+}
+
+// withoutEnd returns a line without its end.
+func withoutEnd(line []byte) []byte {
+	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }
 
 // seek moves to the position where the first run begins, if the reader can
@@ -164,7 +207,7 @@ func (l *lines) next(ctx context.Context) (line []byte, n int, err error) {
 		if i < 0 {
 			n = len(l.rest)
 		}
-		line = bytes.TrimSuffix(bytes.TrimSuffix(l.rest[:n], []byte("\n")), []byte("\r"))
+		line = withoutEnd(l.rest[:n])
 		switch {
 		case len(line) > l.longest:
 			return nil, 0, Fatal(&LineError{l.line, l.offset, fmt.Errorf("%w: more than %d bytes", bufio.ErrTooLong, l.longest)})

@@ -192,10 +192,19 @@ func Slice[C any](cmds []C) Source[C] {
 		if from > end {
 			return Fatal(fmt.Errorf("source: Slice: the position %d is behind the end at %d", from, end))
 		}
-		for _, cmd := range cmds[from:] {
-			if err := submit(cmd); err != nil {
+		some := feed.Some(ctx, submit)
+		for at := from; at < end; {
+			if some != nil {
+				next := at + 1
+				n := some(cmds[at:min(end, at+feed.MostAtOnce)], func(i int) int64 { return next + int64(i) })
+				if at += int64(n); n > 0 {
+					continue
+				}
+			}
+			if err := submit(cmds[at]); err != nil {
 				return err
 			}
+			at++
 		}
 		return nil
 	}

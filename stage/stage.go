@@ -285,7 +285,16 @@ func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err 
 	if !s.isMade() {
 		return 0, unmadeError("SubmitAll")
 	}
-	return s.inbox.SubmitAll(ctx, s.last.origin(ctx, s.inbox), len(cmds), func(i int) any { return s.boxes.Load(cmds[i]) })
+	from := s.last.origin(ctx, s.inbox)
+	for n := 0; n < len(cmds); n++ {
+		if n += s.inbox.SubmitFree(ctx, from, len(cmds)-n, func(i int) any { return s.boxes.Load(cmds[n+i]) }); n == len(cmds) {
+			break
+		}
+		if err := s.inbox.Submit(ctx, &command.Envelope{Load: s.boxes.Load(cmds[n]), From: from}); err != nil {
+			return n, err
+		}
+	}
+	return len(cmds), nil
 }
 
 // PID returns the stage's address while its pipeline runs, and nil before. Any

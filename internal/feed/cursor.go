@@ -347,3 +347,22 @@ func join(w *Window, n uint64, ended func(err error)) End {
 		}
 	}
 }
+
+// SubmitFree calls accept for several commands, which returns how many of them
+// were accepted, and moves the position. Next returns the position after a
+// command. It calls nothing, and returns 0, if commands have terms, which only
+// [Cursor.Submit] deals with.
+func (c *Cursor) SubmitFree(ctx context.Context, next func(i int) int64, accept func() int) int {
+	if c.lock(ctx) != nil {
+		return 0
+	}
+	defer c.turn.Unlock()
+	if c.given || c.ended != nil || c.span.Derive != nil || !c.span.Since.IsZero() || !c.span.Until.IsZero() || c.window.Load() != nil {
+		return 0
+	}
+	n := accept()
+	if n > 0 {
+		c.position.Store(next(n - 1))
+	}
+	return n
+}

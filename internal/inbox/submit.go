@@ -79,39 +79,19 @@ func (in *Inbox) SubmitSince(ctx context.Context, e *command.Envelope, since tim
 	return in.Submit(ctx, e)
 }
 
-// SubmitAll takes n commands from outside, in order, as if each were submitted,
-// and returns how many were accepted: all, or the commands before the first
-// refused command, with its error. As many as there are free slots for are
-// taken at once. They have the same origin.
-func (in *Inbox) SubmitAll(ctx context.Context, from *command.Origin, n int, load func(i int) any) (int, error) {
-	for i := 0; i < n; i++ {
-		i += in.submitBatch(ctx, from, i, n, load)
-		if i == n {
-			break
-		}
-		if err := in.Submit(ctx, &command.Envelope{Load: load(i), From: from}); err != nil {
-			return i, err
-		}
-	}
-	return n, nil
-}
-
-// submitBatch takes as many of the commands from one number to before another
-// as there are free slots for, and returns how many. It takes none if there is
-// anything to check, to wait for, or to refuse: a single Submit deals with
-// that.
-func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, to int, load func(i int) any) int {
+// SubmitFree takes as many of n commands from outside as there are free slots
+// for, in order, and returns how many. It takes none if there is anything to
+// check, to wait for, or to refuse: [Inbox.Submit] deals with that. Load is
+// called under the lock.
+func (in *Inbox) SubmitFree(ctx context.Context, from *command.Origin, n int, load func(i int) any) int {
 	if in.checksAdmission(ctx) || ended(ctx) {
 		return 0
 	}
 	var fx effects
 	in.mu.LockForSubmitter()
-	n := 0
-	if in.state.phase() == open && !in.state.knobs.Disabled && in.state.waiters.Len() == 0 && len(in.state.senders.forSlots) == 0 {
-		n = max(min(to-from, in.state.free()), 0)
-	}
+	n = min(n, in.state.freeForSubmitters())
 	for i := range n {
-		in.state.push(&command.Envelope{Load: load(from + i), From: origin}, place{})
+		in.state.push(&command.Envelope{Load: load(i), From: from}, place{})
 	}
 	in.state.counts.Submitted += uint64(n)
 	if n > 0 {
@@ -120,6 +100,15 @@ func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, 
 	}
 	in.unlock(&fx)
 	return n
+}
+
+// freeForSubmitters is how many slots are free for which no other command
+// waits.
+func (s *state) freeForSubmitters() int {
+	if s.phase() != open || s.knobs.Disabled || s.waiters.Len() > 0 || len(s.senders.forSlots) > 0 {
+		return 0
+	}
+	return max(s.free(), 0)
 }
 
 // submitChecked is Submit where there are admission rules or a discipline.

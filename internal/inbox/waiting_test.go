@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -627,25 +628,24 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 	}
 }
 
-// The first commands find free slots, one waits for a slot, and the last are queued at once again.
-func TestSubmitAllQueuesEachCommandOnceAndInOrderThoughSlotsAreFew(t *testing.T) {
+func TestSubmitFreeTakesAsManyCommandsAsThereAreFreeSlotsThatNoOtherCommandWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTestbed(t, 1, func(c *Config) { c.Capacity, c.Batch = 4, 4 })
 		in := tb.inboxes[0]
 		in.state.pace.limit = 4
 		w := tb.addOwnWorker(in)
-		const n = 7
-		go func() {
-			taken, err := in.SubmitAll(t.Context(), nil, n, func(i int) any { return i })
-			assert.NoError(t, err)
-			assert.Equal(t, n, taken)
-		}()
+		require.Equal(t, 4, in.SubmitFree(t.Context(), nil, 7, func(i int) any { return i }))
+		require.Zero(t, in.SubmitFree(t.Context(), nil, 3, func(int) any { panic("there is no free slot") }))
+		go func() { assert.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 4})) }()
 		synctest.Wait()
 		_, first := w.turn(false)
 		require.Equal(t, []any{0, 1, 2, 3}, first)
-		synctest.Wait() // there is one slot more than commands are left
+		require.Equal(t, 2, in.SubmitFree(t.Context(), nil, 2, func(i int) any { return 5 + i }))
 		_, rest := w.turn(false)
 		require.Equal(t, []any{4, 5, 6}, rest)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Zero(t, in.SubmitFree(ended, nil, 1, func(int) any { panic("the context has ended") }))
 		require.Zero(t, in.Len())
 		w.turn(true)
 	})
