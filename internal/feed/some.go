@@ -17,7 +17,7 @@ type some[C any] struct {
 type someKey struct{}
 
 // WithSome returns a context in which a source finds a function for several
-// commands beside the one that submits a single command.
+// commands beside the feed's function for a single command.
 func WithSome[C any](ctx context.Context, one func(cmd C) error, all func(cmds []C, next func(i int) int64) int) context.Context {
 	return context.WithValue(ctx, someKey{}, &some[C]{one, all})
 }
