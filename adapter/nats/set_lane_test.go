@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,11 +26,11 @@ func TestAJobThatWaitsIsMovedToAnotherLane(t *testing.T) {
 	o.Retry.Attempts = 1
 	o.Logger = slog.New(slog.DiscardHandler)
 	queue := inlet(t, conn, "queue", o)
-	deadline, cancel := stage.WithDeadline(t.Context(), time.Now().Add(time.Hour))
+	deadline, cancel := stage.WithDeadline(t.Context(), time.Now().Add(2*time.Hour))
 	defer cancel()
 	specs := map[string]jobs.Spec{
-		"bulk id": {ID: "a"}, "bulk key": {Key: "k"}, "bulk plain": {}, "bulk later": {ID: "b", In: time.Second},
-		"bulk later key": {Key: "l", In: time.Second}, "bulk named": {Lane: "normal", ID: "n"},
+		"bulk id": {ID: "a"}, "bulk key": {Key: "k"}, "bulk plain": {}, "bulk later": {ID: "b", In: time.Hour},
+		"bulk later key": {Key: "l", In: time.Hour}, "bulk named": {Lane: "normal", ID: "n"},
 	}
 	for cmd, spec := range specs {
 		added, err := queue.PublishJob(deadline, spec, cmd)
@@ -69,6 +70,11 @@ func TestAJobThatWaitsIsMovedToAnotherLane(t *testing.T) {
 	}
 	h, work := record()
 	newPipeline(t, work, queue.Feed)
+	for _, j := range list(t, queue, jobs.Filter{State: jobs.Delayed}) {
+		due, err := queue.RunNow(t.Context(), j)
+		require.NoError(t, err)
+		require.True(t, due)
+	}
 	for cmd, spec := range specs {
 		h.await(t, cmd)
 		require.Equal(t, jobs.Info{ID: spec.ID, Key: spec.Key}, jobs.Info{ID: h.info(cmd).ID, Key: h.info(cmd).Key})
@@ -101,23 +107,22 @@ func TestAJobThatIsMovedPassesABacklogAndKeepsItsDeadlineAndItsID(t *testing.T) 
 	moved, err := queue.SetLane(t.Context(), row(t, queue, jobs.Filter{ID: "last"}), "urgent")
 	require.NoError(t, err)
 	require.True(t, moved)
-	var mu sync.Mutex
-	before, handled := 0, make(chan time.Time, 1)
+	var before atomic.Int32
+	handled := make(chan time.Time, 1)
 	newPipeline(t, stage.Sink("work", func(ctx context.Context, cmd string) error {
-		mu.Lock()
-		defer mu.Unlock()
 		if cmd == "bulk last" {
 			end, _ := ctx.Deadline()
 			handled <- end
 			return context.Canceled
 		}
 		if len(handled) == 0 {
-			before++
+			before.Add(1)
 		}
 		return nil
 	}, stage.Workers(1, 1)), queue.Feed)
-	require.WithinDuration(t, until, <-handled, 500*time.Millisecond)
-	require.Less(t, before, 20)
+	end := <-handled
+	require.WithinDuration(t, until, end, 500*time.Millisecond)
+	require.Less(t, before.Load(), int32(20))
 	require.Equal(t, "last", row(t, queue, jobs.Filter{State: jobs.Dead}).ID)
 	require.Equal(t, "last", letter(t, queue).ID)
 }
