@@ -134,11 +134,11 @@ func TestACommandThatAHandlerSubmitsDoesNotEndWithTheContextOfTheSource(t *testi
 	p, err := pipeline.New("jobs", work, apart, pipeline.Feed("jobs", work, c.feed()), quiet)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
-	for range c.ends {
-		ctx := <-begun
-		for _, cancel := range c.cancel {
-			cancel(canceled)
-		}
+	all := []context.Context{<-begun, <-begun, <-begun}
+	for _, cancel := range c.cancel {
+		cancel(canceled)
+	}
+	for _, ctx := range all {
 		require.NoError(t, ctx.Err())
 	}
 	close(release)

@@ -28,11 +28,12 @@ import (
 //
 // A job in flight is not delivered again, and becomes a dead letter with
 // [reason.Cancelled]. The context of its handler ends, in whichever process, with
-// the cause [jobs.ErrCanceled]; so do the contexts of the handlers to which that
-// has led. The handler may go on, and its result is ignored. The handler of a
-// batch is not told, nor is a process that a stage has called. If no process
-// answers within five seconds that it has the job, Cancel returns true and an
-// error: the job may have waited for another delivery, or its handler goes on.
+// the cause [jobs.ErrCanceled]; so does the context of each handler of a command
+// that has resulted from it. The handler may go on, and its result is ignored.
+// The handler of a batch is not told, nor is a process that a stage has called.
+// If no process answers within five seconds, or before ctx ends, that it has the
+// job, Cancel returns true and an error: the job may have waited for another
+// delivery, or its handler goes on.
 func (i *Inlet[C]) Cancel(ctx context.Context, j jobs.Job) (canceled bool, err error) {
 	link.CheckContext(ctx, "nats: Cancel")
 	if canceled, err = i.cancel(ctx, j); err != nil {
@@ -63,9 +64,8 @@ func (i *Inlet[C]) remove(ctx context.Context, from jetstream.Stream, sequence u
 	return err == nil, i.conn.explain(err)
 }
 
-// cancelTime is how long a process may take to answer that it has a job. It is
-// a variable for tests.
-var cancelTime = 5 * time.Second
+// cancelTime is how long a process may take to answer that it has a job.
+const cancelTime = 5 * time.Second
 
 // errUnheard is the error of a job whose process does not answer.
 var errUnheard = errors.New("it is not delivered again, but no process has answered that it handles it: it waited for another delivery, or its process has ended, or is cut off; " +
@@ -79,7 +79,7 @@ func (i *Inlet[C]) askCancel(ctx context.Context, d *delivery) error {
 		_, err := i.conn.nc.RequestWithContext(ctx, i.names.cancel, []byte(d.key()))
 		return err
 	})
-	if errors.Is(err, natsgo.ErrNoResponders) || ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, natsgo.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
 		return errUnheard
 	}
 	return i.conn.explain(err)
