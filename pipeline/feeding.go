@@ -324,8 +324,8 @@ const (
 // accept submits a command, and waits as long as the stage refuses it for now.
 func (r *feedRun) accept(load any, as feed.Terms) error {
 	origin := r.origin
-	if !as.Until.IsZero() {
-		origin = origin.Until(as.Until)
+	if !as.Until.IsZero() || as.Ends != nil {
+		origin = origin.Until(as.Until, as.Ends)
 		as.End = releases(origin, as.End)
 	}
 	if as.Derive != nil {

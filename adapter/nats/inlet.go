@@ -89,6 +89,7 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 	i.tracker = newTracker(trackerConfig{
 		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name), plain: i.o.Logger,
 		retry: i.o.Retry, ackWait: i.o.AckWait, most: i.o.MaxInFlight, beyond: len(i.keys.weights), bytes: i.o.bytesInFlight, denials: i.conn.denials, makeDead: i.makeDead,
+		cancels: i.jobs != nil,
 	})
 	if err := i.conn.own(i.tracker); err != nil {
 		return errors.Join(err, i.tracker.close(ctx))
@@ -512,6 +513,7 @@ func (i *Inlet[C]) read(d *delivery) (cmd C, span feed.Span, err error) {
 	if span, err = i.tracker.clock.Load().span(d, m.Header.Get(headerTimeLeft)); err != nil {
 		return cmd, span, err
 	}
+	span.Ends = d.end
 	span.Derive = i.jobs.deriving(m.Header, headers.From(m.Header.Get))
 	if cmd, err = decode(i.o.Codec, m); err == nil {
 		i.keys.weigh(d.part, cmd)

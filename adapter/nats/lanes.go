@@ -1,12 +1,19 @@
 package nats
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/golda-dev/golda/adapter/nats/jobs"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // The inlet with lanes, see [Options.Lanes], has a partition for each lane, and
@@ -72,6 +79,100 @@ func (o Options[C]) checkLanes(fault func(wrong bool, format string, args ...any
 		fault(!validName.MatchString(name), "the lane %.128q must be of 1 to 64 letters, digits, - and _", name)
 		fault(o.Lanes[name] < 1, "the weight of the lane %.128q is %d, and must be at least 1", name, o.Lanes[name])
 	}
+}
+
+var errInFlight = errors.New("it is in flight: a process handles it, or it is delivered again before the jobs that wait")
+
+// SetLane moves a job that [Inlet.Jobs] has returned to another lane of an inlet
+// with Options.Lanes, and reports whether it was still where it was. In the
+// queue it is the last one of the lane then, with another Sequence and Place; a
+// job that waits for its time has the lane from then on. A job that has the lane
+// stays as it is. A job in flight is refused; a dead one, or one that is being
+// moved to the queue, stays as it is, and SetLane returns false.
+//
+// A job with an ID or a Key stays the only one. If this process is killed
+// meanwhile, or the server does not answer, the job may be in both lanes: then
+// it is done twice, unless one of the two is canceled. So it may be if a process
+// receives it at the same time. It is never lost.
+func (i *Inlet[C]) SetLane(ctx context.Context, j jobs.Job, lane string) (moved bool, err error) {
+	link.CheckContext(ctx, "nats: SetLane")
+	if moved, err = i.setLane(ctx, j, lane); err != nil {
+		return false, fmt.Errorf("nats: inlet %q: set the lane of job %s: %w", i.name, j.Place, err)
+	}
+	return moved, nil
+}
+
+func (i *Inlet[C]) setLane(ctx context.Context, j jobs.Job, lane string) (moved bool, err error) {
+	if _, err := i.keys.laneOf(lane); err != nil {
+		return false, err
+	}
+	now, err := i.look(ctx, j)
+	if err != nil || now == nil {
+		return false, err
+	}
+	switch row := now.row(); {
+	case row.State == jobs.InFlight:
+		return false, errInFlight
+	case row.State == jobs.Dead:
+		return false, nil
+	case row.Lane == lane:
+		return true, nil
+	case row.State == jobs.Delayed:
+		return i.replaceLater(ctx, now, func(m *natsgo.Msg) { m.Header.Set(headerPartition, lane) })
+	}
+	m, err := i.inLane(ctx, now, lane)
+	if err != nil {
+		return false, err
+	}
+	done, err := i.publishNow(ctx, m)
+	if isTaken(err) {
+		return false, nil // it is done, or in another lane
+	}
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestRetry) // or else it stays in both lanes
+	defer cancel()
+	return i.leave(ctx, j, done.Sequence)
+}
+
+// inLane returns a copy of the message of a job, in another lane. The server
+// takes it only if the job is the last one with its ID or key.
+func (i *Inlet[C]) inLane(ctx context.Context, now *seen, lane string) (*natsgo.Msg, error) {
+	m := &natsgo.Msg{Data: now.Data, Header: keptHeaders(now.Header)}
+	word := i.wordIn(now.Subject)
+	i.address(m, lane, word)
+	if word != "" {
+		i.replaces(m, now.Sequence)
+	}
+	if left, err := time.ParseDuration(m.Header.Get(headerTimeLeft)); err == nil { // of its deadline, when it was published
+		_, there, err := i.serverNow(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.Header.Set(headerTimeLeft, max(left-there.Sub(now.Time), 0).String())
+	}
+	return m, nil
+}
+
+// leave removes a job that has a copy in another lane. If it does not, because a
+// process has received the job meanwhile, or another call has removed it, leave
+// removes the copy. So of several calls one copy stays.
+func (i *Inlet[C]) leave(ctx context.Context, j jobs.Job, copied uint64) (moved bool, err error) {
+	now, err := i.look(ctx, j)
+	if err != nil {
+		return false, err
+	}
+	isInFlight := now != nil && now.row().State == jobs.InFlight
+	if now != nil && !isInFlight {
+		if moved, err = i.remove(ctx, now.stream, j.Sequence); moved || err != nil {
+			return moved, err
+		}
+	}
+	if _, err = i.remove(ctx, i.stream, copied); err == nil && isInFlight {
+		err = errInFlight
+	}
+	return false, err
 }
 
 // subjectIn returns the subject of the messages in a partition with the last

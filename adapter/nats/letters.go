@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -259,25 +258,28 @@ func isThere(err error) bool {
 // letterOf returns the message of a letter.
 func (t *tracker) letterOf(l letter) *natsgo.Msg {
 	from := l.d.message()
-	m := &natsgo.Msg{Subject: t.subjectOf(l.d), Data: from.Data, Header: maps.Clone(from.Header)}
-	if m.Header == nil {
-		m.Header = natsgo.Header{}
-	}
-	if id := m.Header.Get(jetstream.MsgIDHeader); id != "" {
-		m.Header.Set(headerID, id)
-	}
-	for name := range m.Header {
-		if strings.HasPrefix(name, "Nats-") { // the server would obey them
-			m.Header.Del(name)
-			delete(m.Header, name)
-		}
-	}
+	m := &natsgo.Msg{Subject: t.subjectOf(l.d), Data: from.Data, Header: keptHeaders(from.Header)}
 	m.Header.Set(headerReason, string(l.reason))
 	m.Header.Set(headerError, verdict.Text(l.err))
 	m.Header.Set(headerDeliveries, strconv.Itoa(l.d.deliveries()))
 	m.Header.Set(headerSequence, strconv.FormatUint(l.d.seq, 10))
 	m.Header.Set(headerPublished, l.d.at.UTC().Format(time.RFC3339Nano))
 	return m
+}
+
+// keptHeaders returns the headers of a message that a copy of it keeps, and its
+// ID in a header that the server leaves alone. The server would obey the others.
+func keptHeaders(of natsgo.Header) natsgo.Header {
+	kept := natsgo.Header{}
+	if id := of.Get(jetstream.MsgIDHeader); id != "" {
+		kept.Set(headerID, id)
+	}
+	for name, values := range of {
+		if !strings.HasPrefix(name, "Nats-") {
+			kept[name] = values // also the ID of a copy
+		}
+	}
+	return kept
 }
 
 // subjectOf returns the subject of a message's letter. No two messages have the
@@ -321,9 +323,9 @@ type Letter struct {
 	Payload                  // the published command, except for the bytes counted in Cut
 	Cut        int           // how many bytes of the data are missing at the end, because the server did not take them: see Store.MaxPayload
 	ID         string        // of the message; empty if it had none
-	Reason     reason.Reason // reason.Error, reason.Crash, reason.Expired, Undecodable, UnknownType or Deliveries
+	Reason     reason.Reason // reason.Error, reason.Crash, reason.Expired, reason.Cancelled, Undecodable, UnknownType or Deliveries
 	Err        string        // the text of the error, cut after 1 KiB
-	Deliveries int           // how often it was delivered
+	Deliveries int           // how often it was delivered; 0 of a job that was canceled
 	Sequence   uint64        // of the message in the inlet's stream
 	Published  time.Time
 	Buried     time.Time // when it became a dead letter
@@ -374,6 +376,13 @@ func letterFrom(m *jetstream.RawStreamMsg) Letter {
 	return l
 }
 
+// isRemoved reports whether an error of the server means that there was no
+// message to remove.
+func isRemoved(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == 10043 || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful)
+}
+
 // errNoLetter refuses a Letter that Letters has not returned.
 var errNoLetter = errors.New("the letter is none that Letters has returned")
 
@@ -416,8 +425,7 @@ func (i *Inlet[C]) Drop(ctx context.Context, l Letter) error {
 	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	if ok && api.ErrorCode == 10043 || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // no message found
+	if isRemoved(err) {
 		if _, get := i.dead.GetMsg(ctx, l.at); errors.Is(get, jetstream.ErrMsgNotFound) {
 			return nil
 		}

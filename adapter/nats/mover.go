@@ -132,12 +132,7 @@ func (i *Inlet[C]) move(ctx context.Context, m jetstream.Msg) error {
 
 // moved returns the message of the inlet's stream of a job that is due.
 func (i *Inlet[C]) moved(ctx context.Context, m jetstream.Msg, token string) (*natsgo.Msg, error) {
-	to := &natsgo.Msg{Data: m.Data(), Header: natsgo.Header{}}
-	for name, values := range m.Headers() {
-		if !strings.HasPrefix(name, "Nats-") { // the server would obey them
-			to.Header[name] = values
-		}
-	}
+	to := &natsgo.Msg{Data: m.Data(), Header: keptHeaders(m.Headers())}
 	to.Header.Set(jetstream.MsgIDHeader, to.Header.Get(headerID))
 	delete(to.Header, headerID)
 	word := token

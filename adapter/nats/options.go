@@ -302,12 +302,12 @@ func (o Options[C]) storage() jetstream.StorageType {
 }
 
 // names are the names that an inlet has in the server.
-type names struct{ stream, subject, dead, deadSubject, back, backSubject, later, laterSubject string }
+type names struct{ stream, subject, dead, deadSubject, back, backSubject, later, laterSubject, cancel string }
 
 // has reports whether a subject belongs to the inlet.
 func (n names) has(subject string) bool {
 	return slices.ContainsFunc(strings.Split(subject, "."), func(word string) bool { return slices.Contains([]string{n.stream, n.dead, n.back, n.later}, word) }) ||
-		slices.ContainsFunc([]string{n.subject, n.deadSubject, n.backSubject, n.laterSubject}, func(own string) bool {
+		slices.ContainsFunc([]string{n.subject, n.deadSubject, n.backSubject, n.laterSubject, n.cancel}, func(own string) bool {
 			return subject == own || strings.HasPrefix(subject, own+".")
 		})
 }
@@ -325,5 +325,6 @@ func namesOf(inlet string) names {
 		dead: "GOLDA_" + inlet + "_DEAD", deadSubject: "golda.dead." + inlet,
 		back: "GOLDA_" + inlet + "_BACK", backSubject: "golda.back." + inlet,
 		later: "GOLDA_" + inlet + "_LATER", laterSubject: "golda.later." + inlet,
+		cancel: "golda.cancel." + inlet,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -198,56 +199,30 @@ func rowOf(m *jetstream.RawStreamMsg, in string, until delivered) jobs.Job {
 	return j
 }
 
-var errInFlight = errors.New("it is in flight, and a process may be handling it")
-
-// Cancel removes a job that [Inlet.Jobs] has returned, and reports whether it
-// was still where it was. If it was not, look for it again: it may have become
-// due, or have ended. A job that a process receives at the same time may be
-// handled all the same. A job in flight is refused.
-func (i *Inlet[C]) Cancel(ctx context.Context, j jobs.Job) (canceled bool, err error) {
-	link.CheckContext(ctx, "nats: Cancel")
-	if canceled, err = i.cancel(ctx, j); err != nil {
-		return false, fmt.Errorf("nats: inlet %q: cancel job %s: %w", i.name, j.Place, err)
-	}
-	return canceled, nil
-}
-
-func (i *Inlet[C]) cancel(ctx context.Context, j jobs.Job) (bool, error) {
-	now, stream, err := i.look(ctx, j)
-	if err != nil || now == nil {
-		return false, err
-	}
-	if rowOf(now.RawStreamMsg, now.in, now.until).State == jobs.InFlight {
-		return false, errInFlight
-	}
-	err = i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) error { return stream.DeleteMsg(ctx, j.Sequence) })
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == 10043 || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-		return false, nil // it was removed meanwhile
-	}
-	return err == nil, i.conn.explain(err)
-}
-
 // seen is the message of a job, as it is now.
 type seen struct {
 	*jetstream.RawStreamMsg
 
-	in    string
-	until delivered
+	in     string
+	until  delivered
+	stream jetstream.Stream
 }
 
-// look returns the message of a job, and its stream. It returns nil if the job
-// is not there any more.
-func (i *Inlet[C]) look(ctx context.Context, j jobs.Job) (*seen, jetstream.Stream, error) {
+// row returns the job.
+func (s *seen) row() jobs.Job { return rowOf(s.RawStreamMsg, s.in, s.until) }
+
+// look returns the message of a job, or nil if it is not there any more.
+func (i *Inlet[C]) look(ctx context.Context, j jobs.Job) (*seen, error) {
 	if i.jobs == nil {
-		return nil, nil, errNoJobs
+		return nil, errNoJobs
 	}
 	if j.Place == "" {
-		return nil, nil, errPlace
+		return nil, errPlace
 	}
 	in := j.Place[:1]
 	stream, _, until, err := i.rowsOf(ctx, in, jobs.Filter{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var m *jetstream.RawStreamMsg
 	err = i.conn.denials.ask(ctx, i.names.requests, func(ctx context.Context) (err error) {
@@ -255,9 +230,9 @@ func (i *Inlet[C]) look(ctx context.Context, j jobs.Job) (*seen, jetstream.Strea
 		return err
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil, nil
+		return nil, nil //nolint:nilnil // it is gone, which is no error
 	}
-	return &seen{m, in, until}, stream, i.conn.explain(err)
+	return &seen{m, in, until, stream}, i.conn.explain(err)
 }
 
 // RunNow makes a job due now that waits for its time, and reports whether it
@@ -271,22 +246,29 @@ func (i *Inlet[C]) RunNow(ctx context.Context, j jobs.Job) (due bool, err error)
 }
 
 func (i *Inlet[C]) runNow(ctx context.Context, j jobs.Job) (bool, error) {
-	now, _, err := i.look(ctx, j)
-	if err != nil || now == nil || now.in != inLater || !strings.HasPrefix(now.Subject, i.names.laterSubject+".at.") {
+	now, err := i.look(ctx, j)
+	if err != nil || now == nil || now.in != inLater {
 		return false, err
-	}
-	m := &natsgo.Msg{Subject: now.Subject, Data: now.Data, Header: natsgo.Header{}}
-	for name, values := range now.Header {
-		if name != jetstream.MsgIDHeader { // it would be a duplicate of itself
-			m.Header[name] = values
-		}
 	}
 	early, _, err := i.serverNow(ctx)
 	if err != nil {
 		return false, err
 	}
-	schedule(m, early, m.Header.Get(jetstream.ScheduleTargetHeader))
-	m.Header.Set(headerDue, early.UTC().Format(time.RFC3339Nano))
+	return i.replaceLater(ctx, now, func(m *natsgo.Msg) {
+		schedule(m, early, m.Header.Get(jetstream.ScheduleTargetHeader))
+		m.Header.Set(headerDue, early.UTC().Format(time.RFC3339Nano))
+	})
+}
+
+// replaceLater changes the message of a job that waits for its time, and
+// reports whether the job still waited.
+func (i *Inlet[C]) replaceLater(ctx context.Context, now *seen, change func(m *natsgo.Msg)) (replaced bool, err error) {
+	if !strings.HasPrefix(now.Subject, i.names.laterSubject+".at.") {
+		return false, nil
+	}
+	m := &natsgo.Msg{Subject: now.Subject, Data: now.Data, Header: maps.Clone(now.Header)}
+	delete(m.Header, jetstream.MsgIDHeader) // it would be a duplicate of itself
+	change(m)
 	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(now.Sequence, 10)) // it is the same job, and still waits
 	_, err = i.publishNow(ctx, m)
 	if isTaken(err) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/golda-dev/golda/adapter/nats"
 	"github.com/golda-dev/golda/adapter/nats/fleet"
+	"github.com/golda-dev/golda/adapter/nats/jobs"
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -106,18 +107,25 @@ func nothingWasRefused(t *testing.T, refused <-chan error) {
 	}
 }
 
+// serve starts a server of the version of go.mod, inside this process, and returns its address.
+func (s *site) serve(t *testing.T) (address string) {
+	t.Helper()
+	one, _ := configurations(t)
+	require.Contains(t, one, hashOfThePage)
+	address, file := s.server(t, 0, strings.ReplaceAll(one, hashOfThePage, quickHash))
+	o, err := server.ProcessConfigFile(file)
+	require.NoError(t, err)
+	serve(t, o)
+	return address
+}
+
 // onEachServer runs a test with the configuration of one server: with the version of go.mod, inside this process, and with Debian's.
 func onEachServer(t *testing.T, test func(t *testing.T, s *site, address string)) {
 	t.Helper()
 	one, _ := configurations(t)
 	t.Run("of go.mod", func(t *testing.T) {
 		s := newSite(t)
-		require.Contains(t, one, hashOfThePage)
-		address, file := s.server(t, 0, strings.ReplaceAll(one, hashOfThePage, quickHash))
-		o, err := server.ProcessConfigFile(file)
-		require.NoError(t, err)
-		serve(t, o)
-		test(t, s, address)
+		test(t, s, s.serve(t))
 	})
 	t.Run("of Debian", func(t *testing.T) {
 		s := newSite(t)
@@ -169,6 +177,35 @@ func TestAPlainInletNeedsThePermissionsThatTheDocumentationLists(t *testing.T) {
 		nothingWasRefused(t, refused)
 		require.NoError(t, conn.Healthy())
 	})
+}
+
+func TestAJobQueueNeedsThePermissionsThatTheDocumentationLists(t *testing.T) {
+	s := newSite(t)
+	address := s.serve(t)
+	eventually(t, "the server listens", func() bool { return listens(address) })
+	feeding, refused := s.connect(t, "shop", address)
+	changing, refusedToo := s.connect(t, "shop", address)
+	begun := make(chan struct{})
+	newPipeline(t, stage.Sink("work", func(ctx context.Context, _ string) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}), inlet(t, feeding, "jobs", ofLanes()).Feed)
+	queue := inlet(t, changing, "jobs", ofLanes())
+	publishJob(t, queue, jobs.Spec{ID: "a", In: time.Hour}, "bulk a")
+	moved, err := queue.SetLane(t.Context(), row(t, queue, jobs.Filter{}), "urgent")
+	require.NoError(t, err)
+	require.True(t, moved)
+	due, err := queue.RunNow(t.Context(), row(t, queue, jobs.Filter{Lane: "urgent"}))
+	require.NoError(t, err)
+	require.True(t, due)
+	<-begun
+	canceled, err := queue.Cancel(t.Context(), row(t, queue, jobs.Filter{State: jobs.InFlight}))
+	require.NoError(t, err)
+	require.True(t, canceled)
+	nothingWasRefused(t, refused)
+	nothingWasRefused(t, refusedToo)
+	require.NoError(t, errors.Join(feeding.Healthy(), changing.Healthy()))
 }
 
 // Calls do not notice each refusal, so the error handler of the connection collects them.

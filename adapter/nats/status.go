@@ -18,7 +18,9 @@ import (
 //
 //	Published = acknowledged + Buried + Pending
 //
-// where acknowledged is what the processes counted.
+// where acknowledged is what the processes counted. Published has also each job
+// that was canceled while it waited in the queue, and each that SetLane has
+// moved from there once more.
 type Status struct {
 	Published    uint64 // messages since the stream was made, without duplicates
 	Pending      uint64 // messages that are not done

@@ -28,9 +28,10 @@ type trackerConfig struct {
 	plain   *slog.Logger // without the name of the inlet
 	retry   stage.RetryPolicy
 	ackWait time.Duration
-	most    int // messages in flight
-	beyond  int // messages that may be in flight beyond most: one of each partition that keys share
-	bytes   int // in flight, beyond which no more are asked for; 0 means no bound
+	most    int  // messages in flight
+	beyond  int  // messages that may be in flight beyond most: one of each partition that keys share
+	bytes   int  // in flight, beyond which no more are asked for; 0 means no bound
+	cancels bool // other processes may cancel the commands: they are jobs
 
 	denials  *denials
 	makeDead func(ctx context.Context) error // makes the stream of letters if it is gone
@@ -87,6 +88,9 @@ type delivery struct {
 	beat     time.Time   // when the server heard of it last
 	at       time.Time   // when it was published, by the clock of the server
 	size     int         // in bytes
+
+	end    context.Context         // of the command, if it may be canceled; nil otherwise
+	cancel context.CancelCauseFunc // ends it
 
 	answered bool // given back: the message may be delivered anew before the tracker has forgotten it
 	ended    bool // acknowledged, or dropped; the server has not confirmed it
@@ -174,6 +178,8 @@ func (t *tracker) run(idle <-chan struct{}) {
 	defer late.Stop()
 	c := newConfirmer(t)
 	defer c.close()
+	canceled, unhear := t.hearCancels()
+	defer unhear()
 	for {
 		select {
 		case e := <-t.ends:
@@ -182,6 +188,8 @@ func (t *tracker) run(idle <-chan struct{}) {
 			c.send(d, "+TERM", &t.n.DeadLettered)
 		case m := <-c.replies:
 			c.confirmed(m)
+		case m := <-canceled:
+			t.cancel(m)
 		case <-c.rest.C:
 			c.askForRest()
 		case <-t.redo:
@@ -243,6 +251,9 @@ func (t *tracker) arrive(m *natsgo.Msg, made time.Time) (*delivery, error) {
 		t.n.Redelivered++
 	}
 	d := &delivery{seq: meta.Sequence.Stream, consumer: meta.Consumer, part: partOf(meta.Consumer), of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp, size: m.Size()}
+	if t.cancels {
+		d.end, d.cancel = context.WithCancelCause(context.Background())
+	}
 	if !made.Equal(t.made) {
 		t.lost[d] = true
 		t.size += d.size
@@ -295,6 +306,10 @@ var errLost = errors.New("it is not delivered again, since the stream that had i
 
 // settle answers the server after the end of a command.
 func (t *tracker) settle(c *confirmer, e end) {
+	if e.d.isCanceled() {
+		c.send(e.d, "+TERM", &t.n.DeadLettered)
+		return
+	}
 	if e.err != nil && e.d.isLost() {
 		t.letters <- letter{e.d, reason.Error, fmt.Errorf("%w: %w", errLost, e.err)}
 		return

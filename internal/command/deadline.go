@@ -40,7 +40,7 @@ func expire(values context.Context) context.Context {
 	if at, ok := DeadlineOf(values); ok {
 		return &expiring{values: values, at: at}
 	}
-	return values
+	return timeless(values)
 }
 
 // timeless returns the values of an origin's context.
@@ -51,12 +51,14 @@ func timeless(ctx context.Context) context.Context {
 	return ctx
 }
 
-// expiring is the context of commands with a deadline: the values of the
-// submitter's context, without its end. Most handlers do not wait for the end
-// of their context, so the timer is made on demand.
+// expiring is the context of commands with a deadline, or with an end that
+// their source gave them: the values of the submitter's context, without its
+// end. Most handlers do not wait for the end of their context, so the timer is
+// made on demand.
 type expiring struct {
 	values context.Context
-	at     time.Time
+	at     time.Time       // zero if there is no deadline
+	end    context.Context // ends the commands, too; nil if there is none, or of has it
 
 	of      *expiring  // the context whose timer this one uses; nil if it has its own
 	mu      sync.Mutex // guards the rest
@@ -64,13 +66,13 @@ type expiring struct {
 	release context.CancelFunc // is called by [Origin.Release] only: proper is for all commands of the origin
 }
 
-// Deadline returns the deadline.
-func (x *expiring) Deadline() (time.Time, bool) { return x.at, true }
+// Deadline returns the deadline, if there is one.
+func (x *expiring) Deadline() (time.Time, bool) { return x.at, !x.at.IsZero() }
 
-// Done is closed when the deadline has passed.
+// Done is closed when the context has ended.
 func (x *expiring) Done() <-chan struct{} { return x.ending().Done() }
 
-// Err returns whether the deadline has passed.
+// Err returns why the context has ended.
 func (x *expiring) Err() error {
 	x = x.timed()
 	x.mu.Lock()
@@ -79,7 +81,9 @@ func (x *expiring) Err() error {
 	switch {
 	case proper != nil:
 		return proper.Err()
-	case time.Now().Before(x.at):
+	case x.isCanceled():
+		return x.end.Err()
+	case x.at.IsZero() || time.Now().Before(x.at):
 		return nil
 	default:
 		return context.DeadlineExceeded
@@ -90,6 +94,9 @@ func (x *expiring) Err() error {
 // context ends, it finds the proper one.
 func (x *expiring) Value(key any) any {
 	v := x.values.Value(key)
+	if end := x.timed().end; v == nil && end != nil {
+		v = end.Value(key)
+	}
 	if _, suspect := v.(context.Context); !suspect {
 		return v
 	}
@@ -99,16 +106,29 @@ func (x *expiring) Value(key any) any {
 	return x.ending().Value(key)
 }
 
-// ending returns a context that ends at the deadline, and makes it the first
+// ending returns a context that ends with the commands, and makes it the first
 // time.
 func (x *expiring) ending() context.Context {
 	x = x.timed()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.proper == nil {
-		x.proper, x.release = context.WithDeadline(context.WithoutCancel(x.values), x.at) //nolint:gosec // see release
+		x.proper = x.end
+		if x.end == nil {
+			x.proper = context.WithoutCancel(x.values)
+		}
+		if !x.at.IsZero() {
+			x.proper, x.release = context.WithDeadline(x.proper, x.at) //nolint:gosec // see release
+		}
 	}
 	return x.proper
+}
+
+// isCanceled reports whether the commands have ended with the context of their
+// source.
+func (x *expiring) isCanceled() bool {
+	x = x.timed()
+	return x.end != nil && x.end.Err() != nil
 }
 
 // timed returns the context that has the timer.
@@ -141,21 +161,25 @@ func (o *Origin) Lapsed() (expired bool, err error) {
 	if err = o.Ended(); err == nil {
 		return false, nil
 	}
-	_, expired = o.expires()
-	return expired, err
+	x, expired := o.expires()
+	return expired && !x.isCanceled(), err
 }
 
 // Until returns an origin with the values of this one, without its ticket,
-// whose commands have a deadline. If it has an earlier one, that stays.
-func (o *Origin) Until(at time.Time) *Origin {
+// whose commands have a deadline, unless at is zero, and end with a context,
+// unless that is nil. If the origin has an earlier deadline, that stays.
+func (o *Origin) Until(at time.Time, end context.Context) *Origin {
 	values := context.Background()
 	if o != nil && o.ctx != nil {
 		values = timeless(o.ctx)
 	}
-	if earlier, ok := DeadlineOf(values); ok && earlier.Before(at) {
+	if earlier, ok := DeadlineOf(values); ok && (at.IsZero() || earlier.Before(at)) {
 		at = earlier
 	}
-	return &Origin{ctx: &expiring{values: context.WithValue(values, deadlineKey{}, at), at: at}}
+	if !at.IsZero() {
+		values = context.WithValue(values, deadlineKey{}, at)
+	}
+	return &Origin{ctx: &expiring{values: values, at: at, end: end}}
 }
 
 // Release stops the timer of the origin's deadline. It is called when all
@@ -178,7 +202,7 @@ func (o *Origin) Release() {
 // [WithDeadline].
 func (o *Origin) Deadline() (at time.Time, ok bool) {
 	if x, ok := o.expires(); ok {
-		return x.at, true
+		return x.Deadline()
 	}
 	if !o.Ticket().WantsResult() || !o.Ends() {
 		return time.Time{}, false

@@ -64,7 +64,8 @@ func (o *Origin) Context() context.Context {
 }
 
 // Ends reports whether the commands may end with the caller's context: a caller
-// waits for them and the context can end, or they have a deadline.
+// waits for them and the context can end, or they have a deadline, or an end
+// that their source gave them.
 func (o *Origin) Ends() bool {
 	if _, ok := o.expires(); ok {
 		return true

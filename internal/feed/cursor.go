@@ -210,6 +210,9 @@ type Span struct {
 	Since time.Time
 	// Until is the deadline that the command takes along.
 	Until time.Time
+	// Ends is a context with whose end the command ends, and with its cause;
+	// nil if there is none. Handlers of single commands hear of the end.
+	Ends context.Context
 	// Derive returns a context with the values that the command has besides
 	// those of the feed's context, which it is given; nil if there are none.
 	Derive func(values context.Context) context.Context

@@ -10,7 +10,7 @@ type Reason string
 
 // The reasons for which a command is refused.
 const (
-	Cancelled   Reason = "cancelled"     // the submitter's context ended while it waited for a free slot
+	Cancelled   Reason = "cancelled"     // the submitter's context ended while it waited for a free slot; also of the letter of a job in flight that was canceled
 	Closed      Reason = "closed"        // the pipeline was draining or had stopped
 	Disabled    Reason = "disabled"      // a policy has disabled the stage; it ends accepted commands, too
 	Full        Reason = "full"          // no free slot, and the stage does not wait; it ends accepted commands, too

@@ -44,7 +44,7 @@ func (s Schedule) Due(now, next, declared time.Time) (due []time.Time, then time
 		return due, next
 	}
 	last := s.last(now, next, after)
-	if s.Missed == Merge || now.Sub(last) < OnTime {
+	if s.Missed == Merge || now.Sub(last) < onTime {
 		due = []time.Time{last}
 	}
 	return due, after(last)

@@ -27,7 +27,7 @@ type Spec struct {
 	ID string
 	// Key makes a duplicate of each other job with the same Key that is
 	// published while this one is in the queue: until its command has ended, or
-	// it is a dead letter. Any text is a key. A job that waits for its time is
+	// it is canceled or a dead letter. Any text is a key. A job that waits for its time is
 	// not in the queue yet: it is compared with others that wait, and when it
 	// is due with the queue; then it is dropped if it is a duplicate.
 	Key string
@@ -83,8 +83,12 @@ func (m Missed) String() string {
 	}
 }
 
-// OnTime is how late a command of a schedule with [Skip] may be.
-const OnTime = time.Minute
+// onTime is how late a command of a schedule with [Skip] may be.
+const onTime = time.Minute
+
+// ErrCanceled is the cause of the end of the context of a handler whose job was
+// canceled: see [context.Cause].
+var ErrCanceled = errors.New("jobs: the job was canceled")
 
 // Schedule declares a periodic command. It has a Cron or an Every.
 type Schedule struct {
