@@ -47,6 +47,7 @@ func (d *Dashboard) route() {
 	get("/failures", func(*http.Request) (any, error) { return d.of.failures(), nil })
 	get("/workers", func(r *http.Request) (any, error) { return d.of.work(r.URL.Query().Get("stacks") == "true"), nil })
 	get("/keys", d.keys)
+	get("/timers", d.timers)
 	get("/tree", func(*http.Request) (any, error) { return d.of.tree(), nil })
 	get("/processes", func(*http.Request) (any, error) { return d.of.processes(), nil })
 	get("/verdict", func(r *http.Request) (any, error) { return d.verdict(r) })

@@ -16,6 +16,8 @@ type source interface {
 	failures() api.Failures
 	counts() api.Count
 	work(stacks bool) api.Work
+	keys(stage string, limit int) (hottest, error)
+	timers(stage string) (timers, error)
 	tree() api.Tree
 	processes() api.Fleet
 	// done is closed when nothing changes any more.

@@ -231,6 +231,12 @@ export interface Keys {
   whole: boolean; // all keys were looked at
 }
 
+export interface Timers {
+  stage: string;
+  windows: { open: number; commands: number; oldestNs: number; watermark: string | null; whole: boolean } | null;
+  ticks: { what: string; inNs: number }[];
+}
+
 export interface Work {
   stages: { name: string; busy: Busy[] | null }[] | null;
 }

@@ -1,10 +1,10 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { refreshKeys, refreshWork } from '../api';
+import { refreshKeys, refreshTimers, refreshWork } from '../api';
 import { difference, state, type Interval } from '../derive';
-import { count, duration, label, rate, short } from '../format';
+import { count, date, duration, label, rate, short } from '../format';
 import { href, param, setParams } from '../route';
-import { at, changes, earlier, enabled, file, graph, info, keys, long, snapshot, stageRows, verdict, work } from '../store';
+import { at, changes, earlier, enabled, file, graph, info, keys, long, snapshot, stageRows, timers, verdict, work } from '../store';
 import type { Durations, Stage } from '../types';
 import { Action, run } from '../ui/actions';
 import { Bar } from '../ui/bar';
@@ -93,6 +93,7 @@ export function StagePage() {
             <Reasons s={row.stage} />
             <AtWork name={name} />
             <Hottest name={name} s={row.stage} />
+            <Timers name={name} />
             <Edges name={name} s={row.stage} />
             <Latest name={name} />
           </div>
@@ -264,17 +265,65 @@ function AtWork({ name }: { name: string }) {
   );
 }
 
-/** Hottest shows the keys of which most commands wait, while the live pipeline is shown. */
-function Hottest({ name, s }: { name: string; s: Stage }) {
-  const keyed = graph.value?.stages?.find((x) => x.name === name)?.keyed;
-  const asks = !file.value && !info.value?.fleet && at.value === null && !!(keyed || s.queue.fairKeys || s.queue.rateKeys);
+/** usePolled asks about a stage every two seconds while the live pipeline is shown, and whether it does. */
+function usePolled(ask: (stage: string) => Promise<void>, name: string, wanted = true): boolean {
+  const asks = wanted && !file.value && !info.value?.fleet && at.value === null;
   useEffect(() => {
     if (!asks) return;
-    const again = () => void refreshKeys(name).catch(() => undefined);
+    const again = () => void ask(name).catch(() => undefined);
     again();
     const timer = setInterval(again, 2000);
     return () => clearInterval(timer);
   }, [name, asks]);
+  return asks;
+}
+
+/** Timers shows the open windows, and what the stage does next without a command. */
+function Timers({ name }: { name: string }) {
+  const asks = usePolled(refreshTimers, name);
+  const all = timers.value;
+  const w = all?.windows;
+  if (!asks || all?.stage !== name || !(w || all.ticks.length)) return null;
+  return (
+    <section aria-label="Windows and timers">
+      <h2>Windows and timers</h2>
+      {w && (
+        <dl class="facts num">
+          <dt>open windows</dt>
+          <dd>{count(w.open)}</dd>
+          <dt>commands in them</dt>
+          <dd>{w.whole ? '' : 'at least '}{count(w.commands)}</dd>
+          {w.open > 0 && (
+            <>
+              <dt>the oldest, for</dt>
+              <dd>{duration(w.oldestNs)}</dd>
+            </>
+          )}
+          {w.watermark && (
+            <>
+              <dt>watermark</dt>
+              <dd title={w.watermark}>{date(w.watermark)}</dd>
+            </>
+          )}
+        </dl>
+      )}
+      <ol class="latest">
+        {all.ticks.map((t) => (
+          <li>
+            {t.inNs > 0 ? 'in ' : ''}
+            <b class="num">{t.inNs > 0 ? duration(t.inNs) : 'now'}</b>: {t.what}
+          </li>
+        ))}
+      </ol>
+      {all.ticks.length === 0 && <p class="quiet">no timer runs</p>}
+    </section>
+  );
+}
+
+/** Hottest shows the keys of which most commands wait, while the live pipeline is shown. */
+function Hottest({ name, s }: { name: string; s: Stage }) {
+  const keyed = graph.value?.stages?.find((x) => x.name === name)?.keyed;
+  const asks = usePolled(refreshKeys, name, !!(keyed || s.queue.fairKeys || s.queue.rateKeys));
   if (!asks) return null;
   const all = keys.value?.stage === name ? keys.value : null;
   return (
