@@ -25,6 +25,7 @@ type hottest struct {
 type key struct {
 	Hash    string `json:"hash"` // the same as long as the process runs
 	Name    string `json:"name"` // the key, if payloads are shown
+	Process string `json:"process"`
 	Waiting int    `json:"waiting"`
 	AtWork  bool   `json:"atWork"` // a worker has commands of the key
 	Parked  bool   `json:"parked"` // the commands wait for a letter
@@ -41,10 +42,6 @@ func (d *Dashboard) keys(r *http.Request) (any, error) {
 
 // keys returns none: a recording does not have them.
 func (r *recorded) keys(stage string, _ int) (hottest, error) {
-	return hottest{Stage: stage, Keys: []key{}}, nil
-}
-
-func (m *many) keys(stage string, _ int) (hottest, error) {
 	return hottest{Stage: stage, Keys: []key{}}, nil
 }
 

@@ -163,7 +163,7 @@ func (d *Dashboard) letters(r *http.Request) (any, error) {
 		return nil, err
 	}
 	store := r.URL.Query().Get("store")
-	all, ok := d.of.letters(store, since, int(min(max(limit, 1), mostLetters)))
+	all, ok := d.of.letters(store, r.URL.Query().Get("process"), since, int(min(max(limit, 1), mostLetters)))
 	if !ok {
 		return nil, badRequest("store is %q: use dead, quarantine or failures", store)
 	}

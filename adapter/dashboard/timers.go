@@ -26,8 +26,9 @@ type windows struct {
 
 // tick is an act of a stage at a time.
 type tick struct {
-	What string `json:"what"`
-	InNs int64  `json:"inNs"` // until then; 0 if it is due
+	What    string `json:"what"`
+	InNs    int64  `json:"inNs"` // until then; 0 if it is due
+	Process string `json:"process"`
 }
 
 // timers answers a request for the timers of a stage.
@@ -59,9 +60,5 @@ func (l *live) timers(stage string) (timers, error) {
 
 // timers returns none: a recording does not have them.
 func (r *recorded) timers(stage string) (timers, error) {
-	return timers{Stage: stage, Ticks: []tick{}}, nil
-}
-
-func (m *many) timers(stage string) (timers, error) {
 	return timers{Stage: stage, Ticks: []tick{}}, nil
 }

@@ -27,8 +27,9 @@ type stageTimers struct {
 		Whole          bool
 	}
 	Ticks []struct {
-		What string
-		InNs time.Duration
+		What    string
+		InNs    time.Duration
+		Process string
 	}
 }
 

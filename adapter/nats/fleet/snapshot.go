@@ -57,7 +57,8 @@ type Process struct {
 	Snapshot pipeline.Snapshot
 	Err      error // why the snapshot of a process that has answered cannot be read
 
-	said announcement
+	said    announcement
+	letters letters
 }
 
 // Snapshot asks all processes and the server. It returns when all have answered
@@ -106,7 +107,7 @@ func (f *Fleet) denied() error {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return nil
 	}
-	for _, subject := range []string{f.subjects.all, f.subjects.news, f.subjects.ask, f.subjects.do} {
+	for _, subject := range []string{f.subjects.all, f.subjects.news, f.subjects.ask, f.subjects.do, f.subjects.get + f.self.ID} {
 		if strings.Contains(err.Error(), strconv.Quote(subject)) {
 			return err
 		}
@@ -170,6 +171,7 @@ func (f *Fleet) processes(answers map[string]report) []Process {
 		case answered:
 			p.State = Alive
 			p.Snapshot, p.Err = r.state()
+			p.letters = r.Letters
 		case m.lost:
 			p.State = Lost
 		}

@@ -9,6 +9,7 @@ import type { Durations, Stage } from '../types';
 import { Action, run } from '../ui/actions';
 import { Bar } from '../ui/bar';
 import { Chart } from '../ui/chart';
+import { answers } from '../ui/elsewhere';
 import { Histogram } from '../ui/histogram';
 import { change } from './decisions';
 import { workers } from './graph';
@@ -252,6 +253,7 @@ function AtWork({ name }: { name: string }) {
               </>
             )}
             {b.waits && `, waits for ${b.waits}`}
+            {b.process && `, in ${b.process}`}
           </li>
         ))}
       </ol>
@@ -267,7 +269,7 @@ function AtWork({ name }: { name: string }) {
 
 /** usePolled asks about a stage every two seconds while the live pipeline is shown, and whether it does. */
 function usePolled(ask: (stage: string) => Promise<void>, name: string, wanted = true): boolean {
-  const asks = wanted && !file.value && !info.value?.fleet && at.value === null;
+  const asks = wanted && answers();
   useEffect(() => {
     if (!asks) return;
     const again = () => void ask(name).catch(() => undefined);
@@ -312,6 +314,7 @@ function Timers({ name }: { name: string }) {
           <li>
             {t.inNs > 0 ? 'in ' : ''}
             <b class="num">{t.inNs > 0 ? duration(t.inNs) : 'now'}</b>: {t.what}
+            {t.process && `, in ${t.process}`}
           </li>
         ))}
       </ol>
@@ -323,7 +326,7 @@ function Timers({ name }: { name: string }) {
 /** Hottest shows the keys of which most commands wait, while the live pipeline is shown. */
 function Hottest({ name, s }: { name: string; s: Stage }) {
   const keyed = graph.value?.stages?.find((x) => x.name === name)?.keyed;
-  const asks = usePolled(refreshKeys, name, !!(keyed || s.queue.fairKeys || s.queue.rateKeys));
+  const asks = usePolled(refreshKeys, name, !!(keyed || s.workers.keys || s.queue.fairKeys || s.queue.rateKeys));
   if (!asks) return null;
   const all = keys.value?.stage === name ? keys.value : null;
   return (
@@ -331,10 +334,11 @@ function Hottest({ name, s }: { name: string; s: Stage }) {
       <h2>Hottest keys</h2>
       <ol class="latest">
         {all?.keys.map((k) => (
-          <li key={k.hash}>
+          <li key={k.process + k.hash}>
             <code title={info.value?.payloads ? k.hash : 'The key is hidden: this is a hash of it'}>{k.name || '#' + k.hash}</code> <b class="num">{count(k.waiting)}</b> waiting
             {k.atWork && ', at work'}
             {k.parked && ', ❚❚ parked'}
+            {k.process && `, in ${k.process}`}
           </li>
         ))}
       </ol>
