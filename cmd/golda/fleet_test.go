@@ -185,6 +185,7 @@ func TestAFleetThatCannotBeWatchedSaysWhy(t *testing.T) {
 		args []string
 	}{
 		{"-nats URL", []string{"ui"}},
+		{"-nats URL", []string{"ui", "-nats", "nats://127.0.0.1:1", "-url", "http://127.0.0.1:1"}},
 		{"-pipeline", []string{"ui", "-nats", "nats://127.0.0.1:1"}},
 		{"127.0.0.1:1", []string{"top", "-nats", "nats://127.0.0.1:1", "-pipeline", "shop"}},
 		{"-nats", []string{"top"}},
