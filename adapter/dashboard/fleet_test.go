@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +59,8 @@ func (h *herd) Look(context.Context) (all []link.FleetProcess, inlets []link.Fle
 	if h.err != nil {
 		return nil, nil, h.err
 	}
-	for name, s := range h.shops {
+	for _, name := range slices.Sorted(maps.Keys(h.shops)) {
+		s := h.shops[name]
 		p := link.FleetProcess{
 			Name: name, Host: "host " + hostile, PID: 7, State: "alive", Started: h.began, Heard: time.Now(), Stages: []string{"pay"}, Snapshot: pipeline.Snapshot{},
 		}
