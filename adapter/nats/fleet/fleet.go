@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -370,6 +371,9 @@ func (f *Fleet) answer(m *natsgo.Msg) {
 	var q question
 	if json.Unmarshal(m.Data, &q) != nil {
 		q = question{}
+	}
+	if len(q.To) > 0 && !slices.Contains(q.To, f.self.ID) {
+		return
 	}
 	r := report{Letters: letters{f.p.DeadLetters().Len(), f.p.Quarantine().Len(), f.p.Failures().Len()}}
 	var s pipeline.Snapshot

@@ -47,9 +47,7 @@ func TestTheDashboardOfAProcessIsReadByAnother(t *testing.T) {
 		start(t, connect(t, url), "shop", o)
 	}
 	start(t, connect(t, url), "shop", named("deaf"))
-	o := beats
-	o.Wait = 5 * time.Second // a process that joins while it is asked may not hear the question
-	f, err := fleet.Observe(t.Context(), connect(t, url), "shop", o)
+	f, err := fleet.Observe(t.Context(), connect(t, url), "shop", beats)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, f.Leave(context.Background())) })
 	ids := map[string]string{}

@@ -119,6 +119,10 @@ func (f *Fleet) denied() error {
 // first question, unless they are silent.
 const settle = time.Second
 
+// askAgain is after which time members that have not answered are asked again:
+// they may have joined after the question.
+const askAgain = 250 * time.Millisecond
+
 // gather asks all members, and returns their answers by ID.
 func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
 	inbox := f.nc.NewInbox()
@@ -136,12 +140,20 @@ func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
 	known := f.joined.Add(min(f.o.Wait, settle)) // from then on all members are
 	settled := time.NewTimer(time.Until(known))
 	defer settled.Stop()
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
 	answers := map[string]report{}
-	for f.roster.awaited(answers) || time.Now().Before(known) {
+	for len(f.roster.awaited(answers)) > 0 || time.Now().Before(known) {
 		select {
 		case m := <-arrivals:
 			if r, ok := reportOf(m); ok && f.roster.hear(r.announcement, time.Now()) {
 				answers[r.ID] = r
+			}
+		case <-again.C:
+			if missing := f.roster.awaited(answers); len(missing) > 0 {
+				if err := f.ask(question{To: missing[:min(len(missing), mostAsked)]}, inbox); err != nil {
+					return nil, err
+				}
 			}
 		case <-settled.C:
 		case <-limit.C:

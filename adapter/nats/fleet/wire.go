@@ -59,7 +59,8 @@ type inletLoad struct {
 
 // question asks for reports.
 type question struct {
-	Gone bool `json:"gone,omitempty"` // which members are gone, instead of the snapshot
+	Gone bool     `json:"gone,omitempty"` // which members are gone, instead of the snapshot
+	To   []string `json:"to,omitempty"`   // the IDs of the members that are asked; none: all
 }
 
 // report answers a question.
