@@ -111,5 +111,9 @@ func openWindows(t *testing.T, _ *works, b *tab) {
 	b.until(section + "?.textContent.includes(': submit a command of feed clock')")
 	b.show("#/stage?name=report")
 	b.until(fmt.Sprintf("document.querySelector('h1')?.textContent === 'report' && !%s", section))
+	fleet := serve(t, newHerdOf(t, dashboard.Options{}, map[string]*pipeline.Pipeline{"a": p}).dashboard(t, dashboard.Options{}))
+	b.navigate(fleet.URL + "/#/stage?name=sums")
+	b.until(section + "?.textContent.includes('commands in them1,234')")
+	b.until(section + "?.textContent.includes(': close a window, in a')")
 	b.navigate(b.server.URL)
 }
