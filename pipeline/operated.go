@@ -103,20 +103,48 @@ func (o operated) Busy() []link.Busy {
 }
 
 func (o operated) Hottest(stage string, most int, names bool) (keys []link.KeyLoad, whole bool, err error) {
-	stages := o.p.stages().stages
-	i := slices.IndexFunc(stages, func(c *engine.Core) bool { return c.Name() == stage })
-	if i < 0 {
-		return nil, false, fmt.Errorf("pipeline %q: stage %q: %w", o.p.life.name, stage, ErrNotPart)
+	c, err := o.stage(stage)
+	if err != nil {
+		return nil, false, err
 	}
-	top, whole := inbox.Hottest(stages[i].Inbox(), most, names)
+	top, whole := inbox.Hottest(c.Inbox(), most, names)
 	for _, k := range top {
 		load := link.KeyLoad{Hash: k.Key, Waiting: k.Waiting, AtWork: k.AtWork, Parked: k.Parked}
 		if names {
-			load.Name = keyName(stages[i].Spec(), k.First)
+			load.Name = keyName(c.Spec(), k.First)
 		}
 		keys = append(keys, load)
 	}
 	return keys, whole, nil
+}
+
+// stage returns a stage by its name.
+func (o operated) stage(name string) (*engine.Core, error) {
+	stages := o.p.stages().stages
+	i := slices.IndexFunc(stages, func(c *engine.Core) bool { return c.Name() == name })
+	if i < 0 {
+		return nil, fmt.Errorf("pipeline %q: stage %q: %w", o.p.life.name, name, ErrNotPart)
+	}
+	return stages[i], nil
+}
+
+func (o operated) Timers(stage string) (link.Timers, error) {
+	c, err := o.stage(stage)
+	if err != nil {
+		return link.Timers{}, err
+	}
+	t := c.Spec().Timers()
+	add := func(what string, at time.Time) { t.Ticks = append(t.Ticks, link.Tick{What: what, At: at}) }
+	if at, ok := inbox.NextRetry(c.Inbox()); ok {
+		add("try a command again", o.Began().Add(at))
+	}
+	for _, f := range o.p.feeds.list() {
+		if at := f.cursor.Due(); f.core == c && !at.IsZero() {
+			add("submit a command of feed "+f.name, at)
+		}
+	}
+	slices.SortStableFunc(t.Ticks, func(a, b link.Tick) int { return a.At.Compare(b.At) })
+	return t, nil
 }
 
 // keyName returns the key by which a command waits; nil if it has none, or the

@@ -65,6 +65,9 @@ func Schedule(next func(after time.Time) time.Time) Source[time.Time] {
 
 // waitUntil waits until a time is reached.
 func waitUntil(ctx context.Context, at time.Time) error {
+	of := feed.Of(ctx)
+	of.SetDue(at)
+	defer of.SetDue(time.Time{})
 	for left := time.Until(at); left > 0; left = time.Until(at) {
 		timer := time.NewTimer(min(left, longestWait))
 		select {

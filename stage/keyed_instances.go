@@ -48,9 +48,10 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 	kept       atomic.Int64  // states of passivated instances
 	ticks      atomic.Uint32 // quarters of idle since the start
 	starts     atomic.Int32
-	restored   []keptState[K] // from a checkpoint, until the start
-	sweeper    chan struct{}  // closed to end the goroutine that sweeps; nil if there is none
-	swept      chan struct{}  // closed when it has ended
+	sweeps     atomic.Pointer[time.Time] // when idle instances are looked for next; nil: never
+	restored   []keptState[K]            // from a checkpoint, until the start
+	sweeper    chan struct{}             // closed to end the goroutine that sweeps; nil if there is none
+	swept      chan struct{}             // closed when it has ended
 }
 
 // shard is a part of the instances: by key, and in a ring in the order of their
@@ -527,12 +528,24 @@ func (s *keyed[C, K, B]) stopperOf(e *entry[K, B]) (stopper behaviour.Stopper, o
 
 func (s *keyed[C, K, B]) reportStop(crash error) { s.report("stop of a key's instance crashed", crash) }
 
+// Timers returns when idle instances are passivated next.
+func (s *keyed[C, K, B]) Timers() (t link.Timers) {
+	if next := s.sweeps.Load(); next != nil {
+		t.Ticks = append(t.Ticks, link.Tick{What: "stop idle instances", At: *next})
+	}
+	return t
+}
+
 // sweep passivates idle instances until it is ended.
 func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
-	ticker := time.NewTicker(max(s.idle/4, 1))
+	every := max(s.idle/4, 1)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	defer s.sweeps.Store(nil)
 	for {
+		next := time.Now().Add(every)
+		s.sweeps.Store(&next)
 		select {
 		case <-end:
 			return

@@ -77,6 +77,9 @@ func (s *settings) share(core *engine.Core, of *version.Version, b any, inst eng
 			core.Deferring()
 		}
 	}
+	if timed, ok := b.(link.Timed); ok {
+		s.engine.Timed = timed
+	}
 	if stateful, ok := b.(states.Stateful); ok && s.engine.Inbox.Holder != nil {
 		s.engine.Stateful = stateful
 	}

@@ -312,6 +312,7 @@ func TestThePageInABrowser(t *testing.T) {
 		{"a tap shows commands until its viewer leaves", tapping},
 		{"the processes of a fleet are shown, and one is drained", processes},
 		{"keys that are parked are shown where there are some", keys},
+		{"open windows and timers are shown where there are some", openWindows},
 		{"actions ask for the token, and are in the journal", actions},
 		{"the other buttons do what they say", buttons},
 	} {

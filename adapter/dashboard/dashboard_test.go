@@ -223,7 +223,7 @@ func readable(t *testing.T) map[string]bool {
 		switch path {
 		case "/letters":
 			path += "?store=dead"
-		case "/keys":
+		case "/keys", "/timers":
 			path += "?stage=pay"
 		case "/":
 			path = ""
@@ -252,6 +252,7 @@ func TestARequestThatIsWrongIsAProblem(t *testing.T) {
 		"/golda/v1/letters?store=dead&since=x":  http.StatusBadRequest,
 		"/golda/v1/letters?store=dead&limit=-1": http.StatusBadRequest,
 		"/golda/v1/journal?since=x":             http.StatusBadRequest,
+		"/golda/v1/timers?stage=none":           http.StatusBadRequest,
 		"/golda/v1/verdict?over=x":              http.StatusBadRequest,
 		"/golda/v1/verdict?over=1h":             http.StatusBadRequest,
 	} {

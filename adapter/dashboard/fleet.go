@@ -20,16 +20,24 @@ type Fleet interface {
 	Pipeline() string
 	// Look asks all processes. With an error it returns the known part.
 	Look(ctx context.Context) ([]link.FleetProcess, []link.FleetInlet, error)
+	// Get reads from the dashboard of a process that answers, by its ID: a path
+	// of the API such as /golda/v1/failures.
+	Get(ctx context.Context, id, path string) (body []byte, err error)
 	// Drain asks a process to stop taking work, for an operator of a name.
 	Drain(ctx context.Context, process, who string) error
 }
 
 // NewFleet returns a dashboard that shows all processes of a pipeline: their
 // stages, summed and each, the processes that are lost, and the inlets. Its only
-// action is to drain a process. It has no letters and no journal, and its tree
-// has the states of the processes. Options.Tap, Show and Payloads have no effect.
+// action is to drain a process, and its tree has the states of the processes.
+// Options.Tap, Show and Payloads have no effect.
 //
-// Each tick asks each process for a snapshot, by a message.
+// It has the letters, the journal, the workers at work, the keys and the windows
+// of the processes that have given their own dashboards to the fleet, with
+// fleet.Options.Dashboard, as these show them.
+//
+// Each tick asks each process for a snapshot, and for the news of its journal,
+// by a message each. The rest is asked for when a client asks.
 func NewFleet(f Fleet, o Options) (*Dashboard, error) {
 	if f == nil {
 		return nil, errors.New("dashboard: NewFleet: the fleet is nil")
@@ -60,12 +68,16 @@ type many struct {
 	options Options
 	began   time.Time
 
-	mu      sync.Mutex // guards the rest, and is held while the fleet is asked
-	looked  time.Time
-	view    api.Fleet
-	sum     api.Snapshot
-	members map[joined]*known
-	gone    api.Snapshot // totals of processes that are forgotten
+	silent sync.Map // by the ID of a process, why it has not answered
+
+	mu        sync.Mutex // guards the rest, and is held while the fleet is asked
+	looked    time.Time
+	view      api.Fleet
+	sum       api.Snapshot
+	members   map[joined]*known
+	gone      api.Snapshot // totals of processes that are forgotten
+	answering []respondent
+	changes   api.Journal
 }
 
 // joined is a process, from its Join until it has ended.
@@ -74,10 +86,13 @@ type joined struct {
 	started time.Time
 }
 
-// known is the last snapshot of a process.
+// known is what is known of a process.
 type known struct {
-	snapshot api.Snapshot
-	counted  bool // its queues and workers are there: it is alive, or silent
+	id       string
+	snapshot api.Snapshot // the last one; the zero one if there was none
+	counted  bool         // its queues and workers are there: it is alive, or silent
+	letters  api.Count
+	heard    uint64 // the number of its last change that the fleet's journal has
 }
 
 // look asks the fleet, unless it has just been asked.
@@ -106,9 +121,14 @@ func (m *many) look() (api.Fleet, api.Snapshot) {
 	for _, k := range m.members {
 		k.counted = false
 	}
+	m.answering = m.answering[:0]
 	for i := range processes {
-		view.Processes = append(view.Processes, m.processLocked(&processes[i]))
+		p := m.processLocked(&processes[i])
+		if view.Processes = append(view.Processes, p); p.Answers {
+			m.answering = append(m.answering, respondent{m.members[joined{p.Name, p.Started}], p.Name, p.Stages})
+		}
 	}
+	m.hearLocked()
 	for _, i := range inlets {
 		view.Inlets = append(view.Inlets, api.Inlet(i))
 	}
@@ -120,17 +140,25 @@ func (m *many) look() (api.Fleet, api.Snapshot) {
 // processLocked notes the snapshot of a process, and returns it as the API has
 // it.
 func (m *many) processLocked(p *link.FleetProcess) api.Process {
-	out := api.Process{Name: p.Name, Host: p.Host, PID: p.PID, State: p.State, Started: p.Started, Heard: p.Heard, Stages: []api.Part{}}
+	out := api.Process{
+		Name: p.Name, Host: p.Host, PID: p.PID, State: p.State, Started: p.Started, Heard: p.Heard, Answers: p.Answers, Stages: []api.Part{},
+	}
 	if p.Err != nil {
 		out.Error = plain.Text(p.Err)
+	} else if why, ok := m.silent.Load(p.ID); ok && p.Answers {
+		out.Error = "its dashboard: " + why.(string)
 	}
 	key := joined{p.Name, p.Started}
 	k := m.members[key]
-	if s, ok := p.Snapshot.(pipeline.Snapshot); ok && !s.At.IsZero() {
-		k = &known{snapshot: snapshotOf(s)}
+	if k == nil {
+		k = &known{id: p.ID}
 		m.members[key] = k
 	}
-	if k == nil {
+	if s, ok := p.Snapshot.(pipeline.Snapshot); ok && !s.At.IsZero() {
+		k.snapshot = snapshotOf(s)
+		k.letters = api.Count{Count: p.Dead + p.Quarantine + p.Failures, Dead: p.Dead, Quarantine: p.Quarantine, Failures: p.Failures}
+	}
+	if k.snapshot.At.IsZero() {
 		for _, name := range p.Stages {
 			out.Stages = append(out.Stages, api.Part{Stage: name})
 		}
@@ -248,16 +276,23 @@ func (m *many) tree() api.Tree {
 	return t
 }
 
-func (m *many) journal(uint64) api.Journal { return api.Journal{Changes: []api.Change{}} }
-
-func (m *many) letters(store string, since uint64, _ int) (api.Letters, bool) {
-	return api.Letters{Store: store, Last: since, Letters: []api.Letter{}}, storeOf(store) != none
+// counts returns the letters of the processes that are there.
+func (m *many) counts() (n api.Count) {
+	m.look()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.members {
+		if k.counted {
+			n.Count += k.letters.Count
+			n.Dead += k.letters.Dead
+			n.Quarantine += k.letters.Quarantine
+			n.Failures += k.letters.Failures
+		}
+	}
+	return n
 }
 
-func (m *many) failures() api.Failures { return api.Failures{Groups: []api.Failure{}} }
-func (m *many) counts() api.Count      { return api.Count{} }
-func (m *many) work(bool) api.Work     { return api.Work{Stages: []api.StageWork{}} }
-func (m *many) done() <-chan struct{}  { return nil }
+func (m *many) done() <-chan struct{} { return nil }
 
 func (m *many) history() (api.History, bool)  { return api.History{}, false }
 func (m *many) verdict() (api.Verdicts, bool) { return api.Verdicts{}, false }

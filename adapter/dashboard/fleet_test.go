@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +27,7 @@ import (
 // states is in another state than alive.
 type herd struct {
 	shops map[string]*shop
+	pages map[string]http.Handler // of processes that answer
 	began time.Time
 
 	mu      sync.Mutex // guards the rest
@@ -55,7 +59,8 @@ func (h *herd) Look(context.Context) (all []link.FleetProcess, inlets []link.Fle
 	if h.err != nil {
 		return nil, nil, h.err
 	}
-	for name, s := range h.shops {
+	for _, name := range slices.Sorted(maps.Keys(h.shops)) {
+		s := h.shops[name]
 		p := link.FleetProcess{
 			Name: name, Host: "host " + hostile, PID: 7, State: "alive", Started: h.began, Heard: time.Now(), Stages: []string{"pay"}, Snapshot: pipeline.Snapshot{},
 		}
@@ -63,6 +68,8 @@ func (h *herd) Look(context.Context) (all []link.FleetProcess, inlets []link.Fle
 			p.State = state
 		} else {
 			p.Snapshot = s.Snapshot()
+			p.ID, p.Answers = "ID of "+name, h.pages[name] != nil
+			p.Dead, p.Quarantine, p.Failures = s.DeadLetters().Len(), s.Quarantine().Len(), s.Pipeline.Failures().Len()
 		}
 		all = append(all, p)
 	}
@@ -78,6 +85,37 @@ func (h *herd) Drain(_ context.Context, process, who string) error {
 	}
 	h.drained = append(h.drained, process+" by "+who)
 	return nil
+}
+
+func (h *herd) Get(ctx context.Context, id, path string) ([]byte, error) {
+	h.mu.Lock()
+	of := h.pages[strings.TrimPrefix(id, "ID of ")]
+	h.mu.Unlock()
+	if of == nil {
+		return nil, errors.New("the process does not answer")
+	}
+	w := httptest.NewRecorder()
+	of.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, http.NoBody))
+	if w.Code != http.StatusOK {
+		return nil, errors.New(w.Body.String())
+	}
+	return w.Body.Bytes(), nil
+}
+
+// answer has the dashboards of processes be read.
+func (h *herd) answer(t *testing.T, o dashboard.Options, names ...string) {
+	t.Helper()
+	o.Log = discard()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pages == nil {
+		h.pages = map[string]http.Handler{}
+	}
+	for _, name := range names {
+		d, err := dashboard.New(h.shops[name].Pipeline, o)
+		require.NoError(t, err)
+		h.pages[name] = d
+	}
 }
 
 func (h *herd) dashboard(t *testing.T, o dashboard.Options) *dashboard.Dashboard {
@@ -240,6 +278,18 @@ func processes(t *testing.T, _ *works, b *tab) {
 	for _, page := range pages { // all of them are there for a fleet, too
 		b.show(strings.ReplaceAll(page, "weigh", "pay"))
 	}
+	b.show("#/failures")
+	b.until("document.querySelector('main').textContent.includes('The letters of a stay in the process')")
+	h.answer(t, dashboard.Options{}, "a")
+	h.shops["a"].busy(t) // its letters say that there is news
+	b.until("document.querySelectorAll('details.card').length === 2 && !document.querySelector('main').textContent.includes('stay in the process')")
+	eval[any](b, "void (document.querySelector('details').open = true)")
+	b.until("document.querySelector('details').textContent.includes('Processesa') && document.querySelector('details').textContent.includes(', in a')")
+	looksWell(b, "failures of a fleet")
+	link.Operate(h.shops["a"].Pipeline).Note("operator:ann", "retry", "pay", nil, nil, "a note")
+	b.show("#/decisions")
+	b.until("[...document.querySelectorAll('.journal tr')].some((r) => r.textContent.includes('operator:ann, in a'))")
+	looksWell(b, "decisions of a fleet")
 	b.show("#/processes")
 	eval[any](b, "void (window.confirm = () => true)")
 	b.click("Drain")

@@ -25,29 +25,32 @@ type hottest struct {
 type key struct {
 	Hash    string `json:"hash"` // the same as long as the process runs
 	Name    string `json:"name"` // the key, if payloads are shown
+	Process string `json:"process"`
 	Waiting int    `json:"waiting"`
 	AtWork  bool   `json:"atWork"` // a worker has commands of the key
 	Parked  bool   `json:"parked"` // the commands wait for a letter
 }
 
-// keys answers a request for the keys of a stage. A recording and a fleet have
-// none: the keys of a process stay there.
+// keys answers a request for the keys of a stage.
 func (d *Dashboard) keys(r *http.Request) (any, error) {
 	limit, err := number(r, "limit", someKeys)
 	if err != nil {
 		return nil, err
 	}
-	stage := r.URL.Query().Get("stage")
-	all := hottest{Stage: stage, Keys: []key{}}
-	l, ok := d.of.(*live)
-	if !ok {
-		return all, nil
-	}
-	top, whole, err := link.Operate(l.p).Hottest(stage, int(min(max(limit, 1), mostKeys)), l.options.Payloads)
+	return d.of.keys(r.URL.Query().Get("stage"), int(min(max(limit, 1), mostKeys)))
+}
+
+// keys returns none: a recording does not have them.
+func (r *recorded) keys(stage string, _ int) (hottest, error) {
+	return hottest{Stage: stage, Keys: []key{}}, nil
+}
+
+func (l *live) keys(stage string, limit int) (hottest, error) {
+	top, whole, err := link.Operate(l.p).Hottest(stage, limit, l.options.Payloads)
 	if err != nil {
-		return nil, badRequest("%w", err)
+		return hottest{}, badRequest("%w", err)
 	}
-	all.Whole = whole
+	all := hottest{Stage: stage, Keys: []key{}, Whole: whole}
 	for _, k := range top {
 		one := key{Hash: fmt.Sprintf("%016x", k.Hash)[:8], Waiting: k.Waiting, AtWork: k.AtWork, Parked: k.Parked}
 		if k.Name != nil {

@@ -151,6 +151,7 @@ type hotKeys struct {
 
 type hotKey struct {
 	Hash, Name     string
+	Process        string
 	Waiting        int
 	AtWork, Parked bool
 }

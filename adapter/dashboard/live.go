@@ -111,7 +111,7 @@ func (l *live) store(name string) *letters.Store {
 	}
 }
 
-func (l *live) letters(store string, since uint64, limit int) (api.Letters, bool) {
+func (l *live) letters(store, _ string, since uint64, limit int) (api.Letters, bool) {
 	of := l.store(store)
 	if of == nil {
 		return api.Letters{}, false
@@ -175,7 +175,7 @@ func (l *live) failures() api.Failures {
 			held := parked[cause{g.Stage, g.Reason, g.Fingerprint}]
 			f := api.Failure{
 				Store: stores[k], Stage: g.Stage, Reason: string(g.Reason), Fingerprint: g.Fingerprint, Count: g.Seen, Kept: g.Kept,
-				Parked: held.letters, Waiting: held.waiting, First: g.First, Last: g.Last,
+				Parked: held.letters, Waiting: held.waiting, First: g.First, Last: g.Last, Processes: []string{},
 			}
 			if g.Example.ID != 0 {
 				sample := l.letter(g.Example)

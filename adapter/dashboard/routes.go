@@ -47,6 +47,7 @@ func (d *Dashboard) route() {
 	get("/failures", func(*http.Request) (any, error) { return d.of.failures(), nil })
 	get("/workers", func(r *http.Request) (any, error) { return d.of.work(r.URL.Query().Get("stacks") == "true"), nil })
 	get("/keys", d.keys)
+	get("/timers", d.timers)
 	get("/tree", func(*http.Request) (any, error) { return d.of.tree(), nil })
 	get("/processes", func(*http.Request) (any, error) { return d.of.processes(), nil })
 	get("/verdict", func(r *http.Request) (any, error) { return d.verdict(r) })
@@ -162,7 +163,7 @@ func (d *Dashboard) letters(r *http.Request) (any, error) {
 		return nil, err
 	}
 	store := r.URL.Query().Get("store")
-	all, ok := d.of.letters(store, since, int(min(max(limit, 1), mostLetters)))
+	all, ok := d.of.letters(store, r.URL.Query().Get("process"), since, int(min(max(limit, 1), mostLetters)))
 	if !ok {
 		return nil, badRequest("store is %q: use dead, quarantine or failures", store)
 	}

@@ -12,10 +12,12 @@ type source interface {
 	snapshot() api.Snapshot
 	graph() api.Graph
 	journal(since uint64) api.Journal
-	letters(store string, since uint64, limit int) (api.Letters, bool)
+	letters(store, process string, since uint64, limit int) (api.Letters, bool) // the process is for a fleet; empty: all
 	failures() api.Failures
 	counts() api.Count
 	work(stacks bool) api.Work
+	keys(stage string, limit int) (hottest, error)
+	timers(stage string) (timers, error)
 	tree() api.Tree
 	processes() api.Fleet
 	// done is closed when nothing changes any more.
@@ -48,7 +50,7 @@ func (r *recorded) journal(since uint64) api.Journal {
 }
 
 // letters returns the samples of the groups: a recording has no other letters.
-func (r *recorded) letters(store string, since uint64, limit int) (api.Letters, bool) {
+func (r *recorded) letters(store, _ string, since uint64, limit int) (api.Letters, bool) {
 	if storeOf(store) == none {
 		return api.Letters{}, false
 	}

@@ -61,30 +61,50 @@ func (o *observed) watch(s *session) (*dashboard.Dashboard, func(), error) {
 type uiCommand struct {
 	observed
 
+	URL    string `name:"url" help:"Of a dashboard that runs elsewhere."`
 	Listen string `default:"localhost:8077" help:"Address to serve the page at."`
 }
 
-// Run serves the page of a fleet until it is interrupted.
+// Run serves the page of a fleet, or of a dashboard that runs elsewhere, until it
+// is interrupted.
 func (c *uiCommand) Run(s *session) error {
-	if c.NATS == "" {
-		return errors.New("name the servers of the fleet: -nats URL. The page of one process is served by its program")
+	if (c.NATS == "") == (c.URL == "") {
+		return errors.New("name a dashboard, -url http://shop:8077, or the servers of a fleet, -nats URL -pipeline shop")
+	}
+	if c.URL != "" {
+		return c.remote(s)
 	}
 	d, end, err := c.watch(s)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return serve(s, d, c.Listen, plain(c.Pipeline))
+	return serve(s, d, d.Close, c.Listen, plain(c.Pipeline))
 }
 
-// serve serves a page until it is interrupted. It prints the address.
-func serve(s *session, d *dashboard.Dashboard, address, of string) error {
+// remote serves the page of a dashboard that runs elsewhere.
+func (c *uiCommand) remote(s *session) error {
+	page, end, err := newRemote(s.ctx, c.URL)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var of api.Root
+	if err := s.client(c.URL).Get(s.ctx, "", &of); err != nil {
+		return err
+	}
+	return serve(s, page, end, c.Listen, plain(of.Pipeline)+" of "+plain(of.Process))
+}
+
+// serve serves a page until it is interrupted, and then ends its streams. It
+// prints the address.
+func serve(s *session, page http.Handler, end func(), address, of string) error {
 	listener, err := (&net.ListenConfig{}).Listen(s.ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: d, ReadHeaderTimeout: 10 * time.Second}
-	server.RegisterOnShutdown(d.Close)
+	server := &http.Server{Handler: page, ReadHeaderTimeout: 10 * time.Second}
+	server.RegisterOnShutdown(end)
 	fmt.Fprintf(s.out, "%s: http://%s\n", of, listener.Addr())
 	stop := context.AfterFunc(s.ctx, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -17,10 +17,12 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/golda-dev/golda/adapter/dashboard"
 	"github.com/golda-dev/golda/adapter/dashboard/api"
 	"github.com/golda-dev/golda/adapter/nats"
 	"github.com/golda-dev/golda/adapter/nats/fleet"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -40,14 +42,20 @@ func member(url, name string) error {
 		return err
 	}
 	book := stage.Sink("book", func(context.Context, int) error { return nil })
-	p, err := pipeline.New("shop", pipeline.Feed("orders", book, orders.Feed), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	check := stage.Sink("check", func(_ context.Context, n int) error { return fmt.Errorf("%s has no file %d", name, n) })
+	p, err := pipeline.New("shop", pipeline.Feed("orders", book, orders.Feed), pipeline.Feed("files", check, source.Slice([]int{1, 2})),
+		pipeline.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return err
+	}
+	d, err := dashboard.New(p, dashboard.Options{})
 	if err != nil {
 		return err
 	}
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
-	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: name, Every: 200 * time.Millisecond, Drain: func(context.Context, string) error {
+	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: name, Every: 200 * time.Millisecond, Dashboard: d, Drain: func(context.Context, string) error {
 		stop()
 		return nil
 	}})
@@ -146,6 +154,11 @@ func TestAFleetIsShownByTopAndUI(t *testing.T) {
 		return s.Stages["book"].Counts.OK == 10
 	}, time.Minute, 50*time.Millisecond, "the work of both")
 
+	require.Equal(t, 4, strings.Count(golda(t, "letters", "list", page, "failures"), "check in "), "two of each process")
+	require.Equal(t, 2, strings.Count(golda(t, "letters", "list", page, "failures", "-process", "b"), "b has no file"))
+	require.Contains(t, golda(t, "letters", "show", page, "failures", "2", "-process", "b"), "letter 2 of stage check in b")
+	require.Contains(t, golda(t, "letters", "list", page), "has no file")
+
 	require.NoError(t, b.Process.Kill())
 	require.Eventually(t, states(map[string]string{"a": "alive", "b": "lost"}), time.Minute, 50*time.Millisecond)
 	var top table
@@ -172,6 +185,7 @@ func TestAFleetThatCannotBeWatchedSaysWhy(t *testing.T) {
 		args []string
 	}{
 		{"-nats URL", []string{"ui"}},
+		{"-nats URL", []string{"ui", "-nats", "nats://127.0.0.1:1", "-url", "http://127.0.0.1:1"}},
 		{"-pipeline", []string{"ui", "-nats", "nats://127.0.0.1:1"}},
 		{"127.0.0.1:1", []string{"top", "-nats", "nats://127.0.0.1:1", "-pipeline", "shop"}},
 		{"-nats", []string{"top"}},

@@ -37,7 +37,22 @@ func (c *chosen) action() api.Action {
 	return api.Action{Store: c.Store, ID: c.ID, Stage: c.Stage, Fingerprint: c.Fingerprint, All: c.All}
 }
 
+// process is the process of a fleet that has letters.
+type process struct {
+	Process string `help:"Of a fleet: the process that has the letters."`
+}
+
+// query returns a part of a query.
+func (p *process) query() string {
+	if p.Process == "" {
+		return ""
+	}
+	return "&process=" + url.QueryEscape(p.Process)
+}
+
 type lettersList struct {
+	process
+
 	URL   string `arg:"" help:"Of the dashboard."`
 	Store string `arg:"" optional:"" help:"dead, quarantine or failures; without it, the causes in all of them."`
 	JSON  bool   `name:"json"`
@@ -54,7 +69,7 @@ func (c *lettersList) Run(s *session) error {
 	}
 	for since := uint64(0); ; {
 		var page api.Letters
-		path := fmt.Sprintf("/letters?store=%s&limit=500&since=%d", url.QueryEscape(c.Store), since)
+		path := fmt.Sprintf("/letters?store=%s&limit=500&since=%d", url.QueryEscape(c.Store), since) + c.query()
 		if err := s.client(c.URL).Get(s.ctx, path, &page); err != nil {
 			return err
 		}
@@ -73,10 +88,18 @@ func (c *lettersList) Run(s *session) error {
 			if l.Parked {
 				waiting = strconv.Itoa(l.Waiting)
 			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\n", l.N, l.At.Format(time.DateTime), plain(l.Stage), plain(l.Reason), l.Attempt,
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\n", l.N, l.At.Format(time.DateTime), stageOf(&l), plain(l.Reason), l.Attempt,
 				waiting, plain(l.Error))
 		}
 	}
+}
+
+// stageOf names the stage of a letter, and of a fleet the process.
+func stageOf(l *api.Letter) string {
+	if l.Process == "" {
+		return plain(l.Stage)
+	}
+	return plain(l.Stage) + " in " + plain(l.Process)
 }
 
 func (c *lettersList) causes(s *session) error {
@@ -97,6 +120,8 @@ func (c *lettersList) causes(s *session) error {
 }
 
 type lettersShow struct {
+	process
+
 	URL   string `arg:"" help:"Of the dashboard."`
 	Store string `arg:"" enum:"dead,quarantine,failures" help:"dead, quarantine or failures."`
 	ID    uint64 `arg:"" help:"Of the letter."`
@@ -109,7 +134,7 @@ func (c *lettersShow) Run(s *session) error {
 		return errors.New("letters have numbers from 1")
 	}
 	var page api.Letters
-	path := "/letters?store=" + url.QueryEscape(c.Store) + "&limit=1&since=" + strconv.FormatUint(c.ID-1, 10)
+	path := "/letters?store=" + url.QueryEscape(c.Store) + "&limit=1&since=" + strconv.FormatUint(c.ID-1, 10) + c.query()
 	if err := s.client(c.URL).Get(s.ctx, path, &page); err != nil {
 		return err
 	}
@@ -120,7 +145,7 @@ func (c *lettersShow) Run(s *session) error {
 	if c.JSON {
 		return json.NewEncoder(s.out).Encode(l)
 	}
-	fmt.Fprintf(s.out, "letter %d of stage %s, %s, %s, tried %d times\nerror: %s\ncommand: %s %s%s\n", l.N, plain(l.Stage), l.At.Format(time.DateTime),
+	fmt.Fprintf(s.out, "letter %d of stage %s, %s, %s, tried %d times\nerror: %s\ncommand: %s %s%s\n", l.N, stageOf(&l), l.At.Format(time.DateTime),
 		plain(l.Reason), l.Attempt, plain(l.Error), plain(l.Type), plain(l.Summary), plain(l.Missing))
 	if l.Parked {
 		fmt.Fprintf(s.out, "its key is parked: %d later commands of the key wait until the letter is retried or dropped\n", l.Waiting)

@@ -8,6 +8,7 @@
 //	golda pause http://localhost:8077 resize
 //	golda record http://localhost:8077 outage.json -for 1m
 //	golda open outage.json
+//	golda ui -url http://shop.internal:8077
 //	golda ui -nats nats://localhost:4222 -pipeline shop
 package main
 
@@ -33,7 +34,7 @@ type commands struct {
 	Who   string `env:"USER" help:"Your name, for the journal."`
 
 	Top     topCommand     `cmd:"" help:"Show the stages, refreshed."`
-	UI      uiCommand      `cmd:"" name:"ui" help:"Serve the page of all processes of a pipeline."`
+	UI      uiCommand      `cmd:"" name:"ui" help:"Serve the page of a dashboard that runs elsewhere, or of all processes of a pipeline."`
 	Tap     tapCommand     `cmd:"" help:"Print commands as they are handled."`
 	Letters lettersCommand `cmd:"" help:"List, show, retry, drop and export letters."`
 	Record  recordCommand  `cmd:"" help:"Record a pipeline into a file."`

@@ -68,5 +68,6 @@ func (c *openCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return serve(s, dashboard.Open(r), c.Listen, plain(r.Root.Pipeline)+" of "+plain(r.Root.Process))
+	d := dashboard.Open(r)
+	return serve(s, d, d.Close, c.Listen, plain(r.Root.Pipeline)+" of "+plain(r.Root.Process))
 }

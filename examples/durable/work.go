@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/golda-dev/golda/adapter/dashboard"
 	"github.com/golda-dev/golda/adapter/nats"
 	"github.com/golda-dev/golda/adapter/nats/fleet"
 	"github.com/golda-dev/golda/pipeline"
@@ -105,7 +106,11 @@ func (j job) work(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: "worker"}) // for -status
+	page, err := dashboard.New(p, dashboard.Options{})
+	if err != nil {
+		return err
+	}
+	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: "worker", Dashboard: page}) // for -status, and golda ui -nats
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ var again = stage.RetryPolicy{Attempts: 3, Backoff: 5 * time.Millisecond, Jitter
 
 // plan makes the pipeline load → five filters → save, and returns it with its
 // entry. The census counts the images in it.
-func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pipeline, *stage.Stage[*job], error) {
+func plan(c config, box *outbox, alive *census, stderr io.Writer, more ...pipeline.Part) (*pipeline.Pipeline, *stage.Stage[*job], error) {
 	line := newLine(c)
 	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{most: c.maxPixels, alive: alive, next: next} })
 	for _, f := range picture.Filters() {
@@ -35,7 +35,7 @@ func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pip
 	if c.pool > 0 {
 		stages = []pipeline.Part{pipeline.Group("pool", c.pool, c.pool, stages...)}
 	}
-	p, err := pipeline.New("images", append(stages,
+	p, err := pipeline.New("images", append(append(stages, more...),
 		pipeline.Entry(entry), pipeline.Control(c.policy), pipeline.DeadLetters(alive.removeDead), pipeline.Logger(errorLog(stderr)))...)
 	return p, entry, err
 }

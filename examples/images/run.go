@@ -58,7 +58,7 @@ type runner struct {
 
 	files    []string // names within in or captchas
 	listener net.Listener
-	page     net.Listener
+	page     *board.Board
 	alive    census
 }
 
@@ -78,21 +78,22 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	if err == nil {
 		err = r.config.prepare(r.box)
 	}
-	for _, l := range []net.Listener{r.listener, r.page} {
-		if l != nil && (err != nil || r.policies != nil) {
-			_ = l.Close() // no client knows the address yet; each run of a comparison listens itself
+	if err != nil || r.policies != nil { // no client knows the addresses yet; each run of a comparison listens itself
+		if r.listener != nil {
+			_ = r.listener.Close()
 		}
+		r.page.Close()
 	}
 	return err
 }
 
 func (r *runner) run(ctx context.Context) int {
-	p, entry, err := plan(r.config, r.box, &r.alive, r.stderr)
+	p, entry, err := plan(r.config, r.box, &r.alive, r.stderr, r.page.Tap())
 	if err != nil {
 		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	}
 	defer show.ServeMetrics(r.listener, p)() //nolint:contextcheck // metrics are served while an interrupted run drains
-	stop, err := board.Serve(r.page, p)
+	stop, err := r.page.Serve(p)
 	if err != nil {
 		return show.Faults(r.stderr, "images", show.StatusFailed, err)
 	}

@@ -4,6 +4,7 @@
 //	go run ./examples/ingest                     # two seconds of requests by eight clients of its own
 //	go run ./examples/ingest -clients 32 -capacity 4
 //	go run ./examples/ingest -clients 0 -for 0 -listen 127.0.0.1:8080   # serves until SIGTERM
+//	go run ./examples/ingest -for 1h -dashboard :8077                   # while it runs: http://127.0.0.1:8077
 //
 // POST /jobs queues the job in the request's body and answers 202. POST
 // /jobs/done answers 204 when the job is done. When the pipeline is full, both
@@ -21,6 +22,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/golda-dev/golda/examples/internal/board"
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/pipeline"
 )
@@ -29,7 +31,7 @@ func main() { show.Main(run) }
 
 // config holds the values of the flags.
 type config struct {
-	listen            string
+	listen, dashboard string
 	clients, capacity int
 	each, length      time.Duration
 	patience          time.Duration
@@ -52,6 +54,11 @@ func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer func() { _ = l.Close() }() // closes the listener if the server was not started; the server closes it otherwise
+	dash, err := board.Listen(ctx, c.dashboard)
+	if err != nil {
+		return err
+	}
+	defer dash.Close()
 	if c.length > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.length)
@@ -66,11 +73,16 @@ func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 		_, _ = fmt.Fprintf(stdout, "listening: %s\n", l.Addr())
 		store = func(string) { time.Sleep(c.each) } // there are no answers to compare with
 	}
-	s, err := newService(c, store,
+	s, err := newService(c, store, dash.Tap(),
 		pipeline.Logger(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))))
 	if err != nil {
 		return err
 	}
+	stop, err := dash.Serve(s.p)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	join := clients.start(ctx, c.clients)
 	err = s.run(ctx, l)
 	join()
@@ -94,6 +106,7 @@ func (s *service) report(w io.Writer) error {
 func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags := flag.NewFlagSet("ingest", flag.ContinueOnError)
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:0", "`address` that the server listens at; port 0 is any free one")
+	flags.StringVar(&c.dashboard, "dashboard", "", board.Usage)
 	flags.IntVar(&c.clients, "clients", 8, "`number` of clients in this process; every second one waits for its jobs to be done")
 	flags.IntVar(&c.capacity, "capacity", 8, "`number` of jobs that each of the two stages queues")
 	flags.DurationVar(&c.each, "each", 5*time.Millisecond, "`duration` of a job")

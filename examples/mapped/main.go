@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/adapter/dashboard"
 	"github.com/golda-dev/golda/adapter/nats"
 	"github.com/golda-dev/golda/adapter/nats/fleet"
 	"github.com/golda-dev/golda/examples/internal/processes"
@@ -104,7 +105,11 @@ func (c config) work(ctx context.Context, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: c.groups}) // for -status
+	page, err := dashboard.New(p, dashboard.Options{})
+	if err != nil {
+		return err
+	}
+	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: c.groups, Dashboard: page}) // for -status, and golda ui -nats
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type staff struct {
 //	parse → cache → file or work → respond → parse
 //
 // of a server, and gives the server its entries.
-func (s *server) plan(st staff, stderr io.Writer) (err error) {
+func (s *server) plan(st staff, stderr io.Writer, parts ...pipeline.Part) (err error) {
 	served, refused := behaviour.NewPort[*conn]("request"), behaviour.NewPort[*conn]("refused")
 	known, missing, dynamic := behaviour.NewPort[*conn]("cached"), behaviour.NewPort[*conn]("file"), behaviour.NewPort[*conn]("page")
 	read, computed := behaviour.NewPort[*conn]("answer"), behaviour.NewPort[*conn]("answer")
@@ -44,6 +44,7 @@ func (s *server) plan(st staff, stderr io.Writer) (err error) {
 		pipeline.Wire(more, s.exit), pipeline.Wire(next, s.entry),
 		pipeline.Control(st.policy), pipeline.DeadLetters(s.lost),
 		pipeline.Logger(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))),
+		pipeline.Subgraph(parts...),
 	)
 	return err
 }

@@ -43,9 +43,10 @@ type runner struct {
 	config
 	stdout, stderr io.Writer
 
-	server                 *server
-	listener, gauges, page net.Listener
-	rooted                 *os.Root
+	server           *server
+	listener, gauges net.Listener
+	page             *board.Board
+	rooted           *os.Root
 }
 
 // prepare does everything that can fail before anything is started.
@@ -73,7 +74,7 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	l := defaultLimits()
 	l.connections = r.connections
 	r.server = newServer(l, site, r.cache)
-	if err := r.server.plan(staff{r.policy, r.workers}, r.stderr); err != nil {
+	if err := r.server.plan(staff{r.policy, r.workers}, r.stderr, r.page.Tap()); err != nil {
 		return err
 	}
 	return r.server.open(r.listener)
@@ -81,7 +82,8 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 
 // release closes the listeners and the site's directory.
 func (r *runner) release() {
-	for _, l := range []net.Listener{r.listener, r.gauges, r.page} {
+	r.page.Close()
+	for _, l := range []net.Listener{r.listener, r.gauges} {
 		if l != nil {
 			_ = l.Close() // it may be closed already
 		}
@@ -106,7 +108,7 @@ func (r *runner) run(ctx context.Context) int {
 	defer r.release()
 	s := r.server
 	defer show.ServeMetrics(r.gauges, s.line)() //nolint:contextcheck // metrics are served while an interrupted run drains
-	unserve, err := board.Serve(r.page, s.line)
+	unserve, err := r.page.Serve(s.line)
 	if err != nil {
 		s.poller.close()
 		return show.Faults(r.stderr, "webserver", show.StatusFailed, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/states"
 )
 
@@ -28,6 +29,7 @@ type Config struct {
 	// Stateful is the part of the stage that a checkpoint of the pipeline
 	// saves; nil: none.
 	Stateful states.Stateful
+	Timed    link.Timed        // the behaviour, if it has timers; otherwise nil
 	Single   bool              // a command makes one further command for each of Outs, at most
 	KeyOf    func(cmd any) any // the key of a command, for the log; nil if the stage is not keyed
 	SharedBy func(cmd any) any // the key of a command, by which keys share the stage or have a rate; nil if they do neither
@@ -107,6 +109,14 @@ func (s *Spec) Takes() string { return s.typed.Type().String() }
 // Stateful returns the state that a checkpoint of the pipeline saves of the
 // stage; nil if there is none.
 func (s *Spec) Stateful() states.Stateful { return s.config.Stateful }
+
+// Timers asks the stage's behaviour for its windows and timers.
+func (s *Spec) Timers() (t link.Timers) {
+	if s.config.Timed != nil {
+		t = s.config.Timed.Timers()
+	}
+	return t
+}
 
 // Single reports whether a command makes one further command for each port, at
 // most.

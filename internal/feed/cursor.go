@@ -50,6 +50,7 @@ type Cursor struct {
 	spans sync.Mutex // held while span is set; taken before turn
 	span  Span       // with turn held: of the next command
 
+	due    atomic.Int64                  // when the source submits next, in nanoseconds since 1970; 0 if it is not known
 	held   atomic.Pointer[chan struct{}] // closed when submissions may go on; nil if they may
 	away   atomic.Pointer[error]         // why the source has no commands for now; nil if it has
 	window atomic.Pointer[Window]        // nil without a checkpoint
@@ -120,6 +121,27 @@ func (c *Cursor) give(next int64, given bool) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	c.next, c.given = next, given
+}
+
+// Due returns when the source submits its next command; the zero time if that
+// is not known.
+func (c *Cursor) Due() (at time.Time) {
+	if ns := c.due.Load(); ns != 0 {
+		at = time.Unix(0, ns)
+	}
+	return at
+}
+
+// SetDue says when the source submits its next command; the zero time says that
+// it is not known any more.
+func (c *Cursor) SetDue(at time.Time) {
+	switch {
+	case c == nil:
+	case at.IsZero():
+		c.due.Store(0)
+	default:
+		c.due.Store(at.UnixNano())
+	}
 }
 
 // Start sets the position at which the first run begins. It is called before

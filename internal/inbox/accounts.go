@@ -79,6 +79,17 @@ func Hottest(in *Inbox, most int, commands bool) (top []line.KeyLoad, whole bool
 	return line.Hottest(in.state.queue.line, most, from, commands)
 }
 
+// NextRetry returns when the next command of an inbox is tried again, on the
+// clock of its pipeline. It returns false if none waits for that.
+func NextRetry(in *Inbox) (at time.Duration, ok bool) {
+	in.mu.Lock()
+	defer in.finish()
+	if in.state.delayed.Len() == 0 {
+		return 0, false
+	}
+	return time.Duration(in.state.delayed.heap[0].at), true
+}
+
 // accounts copies all but the histograms.
 func (s *state) accounts(now int64) Accounts {
 	totals := s.totals(now)

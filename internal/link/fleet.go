@@ -12,6 +12,10 @@ type FleetProcess struct {
 	Stages         []string // that run there
 	Snapshot       any      // a pipeline.Snapshot; the zero one if it is not known
 	Err            error    // why it is not known
+
+	ID                         string // of the process, until it ends
+	Answers                    bool   // its dashboard can be read
+	Dead, Quarantine, Failures int    // letters in its stores
 }
 
 // FleetInlet is an inlet of a fleet over all processes: fleet.Inlet, and whether

@@ -28,6 +28,10 @@ type Operated interface {
 	// very many it is a part that is chosen by chance.
 	Hottest(stage string, most int, names bool) (keys []KeyLoad, whole bool, err error)
 
+	// Timers returns the open windows of a stage, and the next acts of the stage,
+	// and of the feeds that lead to it, without a command.
+	Timers(stage string) (Timers, error)
+
 	// The verbs. They return the number of their entry in the journal, whose
 	// author is given first.
 

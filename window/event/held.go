@@ -219,7 +219,7 @@ func (k *keeper[K, A]) Stop() {
 // armLocked sets the timer of the next tick, if sources or keys may be idle.
 func (k *keeper[K, A]) armLocked() {
 	if k.idle > 0 && k.timer == nil {
-		k.timer = time.AfterFunc(k.idle, k.tick)
+		k.timer, k.ticks = time.AfterFunc(k.idle, k.tick), time.Now().Add(k.idle)
 	}
 }
 

@@ -46,6 +46,7 @@ type keeper[K comparable, A any] struct {
 	turn   uint64 // of the handler that adds
 	adding bool
 	timer  *time.Timer // of the next tick; nil if there is none
+	ticks  time.Time   // when that is, if there is one
 }
 
 const never = math.MinInt64
@@ -214,7 +215,7 @@ func (k *keeper[K, A]) openLocked(w *window[K, A]) {
 	k.keys[e.key] = e
 	e.insert(w)
 	k.seq++
-	w.seq, w.due = k.seq, w.end
+	w.seq, w.due, w.opened = k.seq, w.end, time.Now()
 	heap.Push(&k.queue, w)
 	k.armLocked()
 }

@@ -28,6 +28,7 @@ type window[K comparable, A any] struct {
 	passed     int         // how often it was passed on
 	over       bool        // the watermark has reached its end
 	closed     bool        // it is forgotten
+	opened     time.Time   // in this process
 	pane       *pane[K, A] // which has the commands that no result has; nil if there are none
 
 	due   int64 // the place in the queue: its end or earlier, or its end and the lateness if it is over

@@ -253,6 +253,8 @@ type Change struct {
 	From   string    `json:"from"`
 	To     string    `json:"to"`
 	Reason string    `json:"reason"`
+
+	Process string `json:"process"` // of a fleet: that made the change
 }
 
 // Letters is the answer of GET /golda/v1/letters.
@@ -279,6 +281,7 @@ type Letter struct {
 	Stack       string    `json:"stack,omitempty"` // where the handler crashed last
 	Parked      bool      `json:"parked"`          // later commands of its key wait for it
 	Waiting     int       `json:"waiting"`         // how many, if Parked
+	Process     string    `json:"process"`         // of a fleet: that has the letter
 }
 
 // Failures is the answer of GET /golda/v1/failures: the letters of all stores
@@ -301,7 +304,8 @@ type Failure struct {
 	First       time.Time `json:"first"`
 	Last        time.Time `json:"last"`
 	Stack       string    `json:"stack"`
-	Sample      *Letter   `json:"sample"` // the newest in the store; null if none is
+	Sample      *Letter   `json:"sample"`    // the newest in the store; null if none is
+	Processes   []string  `json:"processes"` // of a fleet: that have such letters
 }
 
 // Work is the answer of GET /golda/v1/workers.
@@ -324,6 +328,7 @@ type Busy struct {
 	At        string    `json:"at"`     // the innermost call of the user's code
 	Waits     string    `json:"waits"`  // what the handler waits for, if that is a stage
 	Suspended bool      `json:"suspended"`
+	Process   string    `json:"process"` // of a fleet: that has the worker
 }
 
 // Tree is the answer of GET /golda/v1/tree: a supervisor or a child of one.
@@ -365,8 +370,9 @@ type Process struct {
 	PID      int       `json:"pid"`
 	State    string    `json:"state"` // alive, silent, lost or left
 	Started  time.Time `json:"started"`
-	Heard    time.Time `json:"heard"` // when it was heard of last
-	Error    string    `json:"error"` // why its numbers are not known
+	Heard    time.Time `json:"heard"`   // when it was heard of last
+	Error    string    `json:"error"`   // why its numbers, or its letters and changes, are not known
+	Answers  bool      `json:"answers"` // of a fleet: its letters and changes are shown
 	Accepted uint64    `json:"accepted"`
 	InFlight uint64    `json:"inFlight"`
 	Stages   []Part    `json:"stages"` // that run there

@@ -21,7 +21,8 @@
 //
 // dashboard.NewFleet of adapter/dashboard shows a fleet as a page, and golda ui
 // and golda top do without a program. With Options.Drain a process lets
-// operators of the fleet drain it: see [Fleet.Drain].
+// operators of the fleet drain it: see [Fleet.Drain]. With Options.Dashboard it
+// shows its letters, its journal, its keys and its windows there.
 //
 // # Cost
 //
@@ -32,7 +33,8 @@
 //
 // # Trust
 //
-// Every client that may publish to golda.fleet.> on the server is believed.
+// Every client that may publish to golda.fleet.> on the server is believed, and
+// may read what an Options.Dashboard shows without a token.
 // Messages that cannot be read are dropped. Messages of other versions are read
 // as far as possible.
 package fleet

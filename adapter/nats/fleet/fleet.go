@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +45,14 @@ type Options struct {
 	// that the pipeline runs with. Ctx ends when the process leaves. Nil refuses.
 	// It is called for one operator at a time.
 	Drain func(ctx context.Context, operator string) error
+	// Dashboard is the *dashboard.Dashboard of the pipeline. With it a dashboard
+	// of the fleet has the letters, the journal, the workers at work, the keys
+	// and the windows of this process, as this one shows them: commands only
+	// with its dashboard.Options.Payloads. All that it answers to a GET without
+	// a token may be read by every client that may publish to golda.fleet.> on
+	// the server. It is called by one goroutine, and not after Leave. Nil: they
+	// stay in the process. [Observe] does not use it.
+	Dashboard http.Handler
 }
 
 // The defaults and bounds of Options.
@@ -169,7 +179,7 @@ func (f *Fleet) open(ctx context.Context, o Options) error {
 	f.o, f.joined = o.filled(host), time.Now()
 	f.self = announcement{
 		Format: format, ID: natsgo.NewInbox()[len(natsgo.InboxPrefix):], Name: f.o.Name, Host: host, PID: os.Getpid(),
-		Started: f.joined.UTC(), Every: f.o.Every,
+		Started: f.joined.UTC(), Every: f.o.Every, Answers: f.p != nil && f.o.Dashboard != nil,
 	}
 	if f.p != nil {
 		s := f.p.Snapshot()
@@ -178,6 +188,11 @@ func (f *Fleet) open(ctx context.Context, o Options) error {
 	arrivals := make(chan *natsgo.Msg, arrivalsRoom)
 	inbox := f.nc.NewInbox()
 	closed := f.nc.StatusChanged(natsgo.CLOSED)
+	reads := make(chan *natsgo.Msg, readRoom)
+	channels := map[string]chan *natsgo.Msg{f.subjects.all: arrivals, inbox: arrivals}
+	if f.self.Answers {
+		channels[f.subjects.get+f.self.ID] = reads
+	}
 	var subs []*natsgo.Subscription
 	unsubscribe := func() {
 		f.nc.RemoveStatusListener(closed)
@@ -185,8 +200,8 @@ func (f *Fleet) open(ctx context.Context, o Options) error {
 			_ = s.Unsubscribe() // the connection is closed, then
 		}
 	}
-	for _, subject := range []string{f.subjects.all, inbox} {
-		sub, err := f.nc.ChanSubscribe(subject, arrivals)
+	for subject, channel := range channels {
+		sub, err := f.nc.ChanSubscribe(subject, channel)
 		if err != nil {
 			unsubscribe()
 			return f.away(err)
@@ -194,10 +209,15 @@ func (f *Fleet) open(ctx context.Context, o Options) error {
 		subs = append(subs, sub)
 	}
 	f.stopped, f.stop = context.WithCancel(context.Background())
+	connected, cancel := context.WithCancel(f.stopped)
 	f.running.Go(func() {
+		defer cancel()
 		f.run(arrivals, closed, inbox)
 		unsubscribe()
 	})
+	if f.self.Answers {
+		f.running.Go(func() { f.serveReads(connected, reads) })
+	}
 	f.announce(false)
 	err = f.ask(question{Gone: true}, inbox)
 	if err != nil {
@@ -352,7 +372,10 @@ func (f *Fleet) answer(m *natsgo.Msg) {
 	if json.Unmarshal(m.Data, &q) != nil {
 		q = question{}
 	}
-	r := report{}
+	if len(q.To) > 0 && !slices.Contains(q.To, f.self.ID) {
+		return
+	}
+	r := report{Letters: letters{f.p.DeadLetters().Len(), f.p.Quarantine().Len(), f.p.Failures().Len()}}
 	var s pipeline.Snapshot
 	r.announcement, s = f.announcement()
 	if q.Gone {

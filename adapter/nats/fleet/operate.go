@@ -104,6 +104,7 @@ func (f *Fleet) Look(ctx context.Context) (processes []link.FleetProcess, inlets
 		p := &s.Processes[i]
 		processes = append(processes, link.FleetProcess{
 			Name: p.Name, Host: p.Host, PID: p.PID, State: string(p.State), Started: p.Started, Heard: p.Heard, Stages: p.Stages,
+			ID: p.said.ID, Answers: p.said.Answers && p.State == Alive, Dead: p.letters.Dead, Quarantine: p.letters.Quarantine, Failures: p.letters.Failures,
 			Snapshot: p.Snapshot, Err: p.Err,
 		})
 	}

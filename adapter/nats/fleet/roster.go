@@ -14,6 +14,7 @@ const (
 	mostGone    = 256       // that a newcomer is told of
 	forgetAfter = time.Hour // a member that is gone
 	lostBeats   = 3         // without which a member is lost
+	mostAsked   = 256       // by their IDs in one question
 )
 
 // roster has the members that were heard of.
@@ -123,16 +124,17 @@ func (r *roster) excuse(now time.Time) {
 	}
 }
 
-// awaited reports whether a member is there that is not among the answers.
-func (r *roster) awaited(answers map[string]report) bool {
+// awaited returns the IDs of the members that are there and not among the
+// answers.
+func (r *roster) awaited(answers map[string]report) (ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, m := range r.all {
 		if _, answered := answers[id]; !answered && !m.gone() {
-			return true
+			ids = append(ids, id)
 		}
 	}
-	return false
+	return ids
 }
 
 // list returns the members, by name.

@@ -57,7 +57,8 @@ type Process struct {
 	Snapshot pipeline.Snapshot
 	Err      error // why the snapshot of a process that has answered cannot be read
 
-	said announcement
+	said    announcement
+	letters letters
 }
 
 // Snapshot asks all processes and the server. It returns when all have answered
@@ -106,7 +107,7 @@ func (f *Fleet) denied() error {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return nil
 	}
-	for _, subject := range []string{f.subjects.all, f.subjects.news, f.subjects.ask, f.subjects.do} {
+	for _, subject := range []string{f.subjects.all, f.subjects.news, f.subjects.ask, f.subjects.do, f.subjects.get + f.self.ID} {
 		if strings.Contains(err.Error(), strconv.Quote(subject)) {
 			return err
 		}
@@ -117,6 +118,10 @@ func (f *Fleet) denied() error {
 // settle is how long after a fleet was joined its members have answered the
 // first question, unless they are silent.
 const settle = time.Second
+
+// askAgain is after which time members that have not answered are asked again:
+// they may have joined after the question.
+const askAgain = 250 * time.Millisecond
 
 // gather asks all members, and returns their answers by ID.
 func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
@@ -135,12 +140,20 @@ func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
 	known := f.joined.Add(min(f.o.Wait, settle)) // from then on all members are
 	settled := time.NewTimer(time.Until(known))
 	defer settled.Stop()
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
 	answers := map[string]report{}
-	for f.roster.awaited(answers) || time.Now().Before(known) {
+	for len(f.roster.awaited(answers)) > 0 || time.Now().Before(known) {
 		select {
 		case m := <-arrivals:
 			if r, ok := reportOf(m); ok && f.roster.hear(r.announcement, time.Now()) {
 				answers[r.ID] = r
+			}
+		case <-again.C:
+			if missing := f.roster.awaited(answers); len(missing) > 0 {
+				if err := f.ask(question{To: missing[:min(len(missing), mostAsked)]}, inbox); err != nil {
+					return nil, err
+				}
 			}
 		case <-settled.C:
 		case <-limit.C:
@@ -170,6 +183,7 @@ func (f *Fleet) processes(answers map[string]report) []Process {
 		case answered:
 			p.State = Alive
 			p.Snapshot, p.Err = r.state()
+			p.letters = r.Letters
 		case m.lost:
 			p.State = Lost
 		}

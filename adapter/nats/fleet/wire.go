@@ -27,7 +27,8 @@ type announcement struct {
 	Started time.Time     `json:"started"`
 	Every   time.Duration `json:"every_ns"`
 	Left    bool          `json:"left,omitempty"`
-	Stages  []string      `json:"stages,omitempty"` // that run there
+	Answers bool          `json:"answers,omitempty"` // its dashboard answers reads
+	Stages  []string      `json:"stages,omitempty"`  // that run there
 	Units   []unit        `json:"units,omitempty"`
 	Inlets  []inletLoad   `json:"inlets,omitempty"`
 	CPUs    cpus          `json:"cpus,omitzero"`
@@ -58,7 +59,8 @@ type inletLoad struct {
 
 // question asks for reports.
 type question struct {
-	Gone bool `json:"gone,omitempty"` // which members are gone, instead of the snapshot
+	Gone bool     `json:"gone,omitempty"` // which members are gone, instead of the snapshot
+	To   []string `json:"to,omitempty"`   // the IDs of the members that are asked; none: all
 }
 
 // report answers a question.
@@ -67,7 +69,15 @@ type report struct {
 
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // a state, which is read apart: it may be of another version
 	Err      string          `json:"error,omitempty"`    // why there is none
+	Letters  letters         `json:"letters"`
 	Gone     []departed      `json:"gone,omitempty"`
+}
+
+// letters is how many letters a process has, by store.
+type letters struct {
+	Dead       int `json:"dead"`
+	Quarantine int `json:"quarantine"`
+	Failures   int `json:"failures"`
 }
 
 // order asks one member for an action.
@@ -147,11 +157,11 @@ func textOf(err error) (text string) {
 }
 
 // subjects are where the members of a pipeline talk.
-type subjects struct{ all, news, ask, do string }
+type subjects struct{ all, news, ask, do, get string } // get lacks the ID of a process
 
 func subjectsOf(name string) subjects {
 	base := "golda.fleet." + token(name)
-	return subjects{base + ".*", base + ".news", base + ".ask", base + ".do"}
+	return subjects{base + ".*", base + ".news", base + ".ask", base + ".do", base + ".get."}
 }
 
 // token returns a name as a token of a subject: other characters than letters,

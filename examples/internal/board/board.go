@@ -11,17 +11,25 @@ import (
 	"github.com/golda-dev/golda/adapter/dashboard"
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/pipeline/tap"
 )
 
 // Usage is the help of the flag.
 const Usage = "serve the dashboard at this `address` of this machine (such as :8077); $GOLDA_TOKEN enables its actions"
 
+// Board is the dashboard of a pipeline, with a tap. A nil Board serves nothing,
+// and adds nothing to the pipeline.
+type Board struct {
+	listener net.Listener
+	taps     *tap.Tap
+}
+
 // Listen opens the port of an address, which must be one of this machine alone.
-// An address without host is at 127.0.0.1. If the address is empty, there is no
-// listener.
-func Listen(ctx context.Context, address string) (net.Listener, error) {
+// An address without host is at 127.0.0.1. If the address is empty, the Board is
+// nil.
+func Listen(ctx context.Context, address string) (*Board, error) {
 	if address == "" {
-		return nil, nil //nolint:nilnil // Serve takes it
+		return nil, nil //nolint:nilnil // the methods take it
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -33,18 +41,39 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	case host != "localhost" && (err != nil || !ip.IsLoopback()):
 		return nil, fmt.Errorf("-dashboard %s: use an address of this machine alone, such as 127.0.0.1: it can be read without a password", address)
 	}
-	return show.Listen(ctx, "-dashboard", net.JoinHostPort(host, port))
-}
-
-// Serve serves the dashboard of a pipeline until stop is called. If the
-// listener is nil, it does nothing.
-func Serve(l net.Listener, p *pipeline.Pipeline) (stop func(), err error) {
-	if l == nil {
-		return func() {}, nil
-	}
-	d, err := dashboard.New(p, dashboard.Options{Record: true, Token: os.Getenv("GOLDA_TOKEN")})
+	l, err := show.Listen(ctx, "-dashboard", net.JoinHostPort(host, port))
 	if err != nil {
 		return nil, err
 	}
-	return show.Serve(l, d, d.Close), nil
+	return &Board{l, tap.New()}, nil
+}
+
+// Addr returns the address of a Board that is not nil.
+func (b *Board) Addr() net.Addr { return b.listener.Addr() }
+
+// Tap returns the part of the pipeline that has its commands seen by the tap.
+func (b *Board) Tap() pipeline.Part {
+	if b == nil {
+		return pipeline.Subgraph()
+	}
+	return pipeline.Middleware(b.taps.Around)
+}
+
+// Serve serves the dashboard of the pipeline until stop is called.
+func (b *Board) Serve(p *pipeline.Pipeline) (stop func(), err error) {
+	if b == nil {
+		return func() {}, nil
+	}
+	d, err := dashboard.New(p, dashboard.Options{Record: true, Tap: b.taps, Token: os.Getenv("GOLDA_TOKEN")})
+	if err != nil {
+		return nil, err
+	}
+	return show.Serve(b.listener, d, d.Close), nil
+}
+
+// Close closes the port of a Board that is not served.
+func (b *Board) Close() {
+	if b != nil {
+		_ = b.listener.Close() // it may be closed already
+	}
 }

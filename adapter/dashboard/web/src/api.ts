@@ -1,5 +1,5 @@
 import * as store from './store';
-import type { Change, Failure, Fleet, Graph, History, Info, Keys, Recording, Snapshot, Tree, Verdicts, Work } from './types';
+import type { Change, Failure, Fleet, Graph, History, Info, Keys, Recording, Snapshot, Timers, Tree, Verdicts, Work } from './types';
 
 const base = 'golda/v1';
 
@@ -163,6 +163,11 @@ export async function refreshWork(stacks: boolean): Promise<void> {
 /** refreshKeys reads the keys of a stage of which most commands wait. */
 export async function refreshKeys(stage: string): Promise<void> {
   if (!store.file.value) store.keys.value = await get<Keys>(`/keys?stage=${encodeURIComponent(stage)}`);
+}
+
+/** refreshTimers reads the open windows of a stage, and what it does next. */
+export async function refreshTimers(stage: string): Promise<void> {
+  if (!store.file.value) store.timers.value = await get<Timers>(`/timers?stage=${encodeURIComponent(stage)}`);
 }
 
 /** refreshProcesses reads the processes, which a fleet tells by itself. */

@@ -2,7 +2,7 @@ import { computed, effect, signal } from '@preact/signals';
 import failing from './failing.svg';
 import well from './well.svg';
 import { rows, seconds } from './derive';
-import type { Change, Durations, Failure, Fleet, Graph, History, Info, Keys, Recording, Snapshot, Tree, Verdicts, Work } from './types';
+import type { Change, Durations, Failure, Fleet, Graph, History, Info, Keys, Recording, Snapshot, Timers, Tree, Verdicts, Work } from './types';
 
 // What the page knows: a ring of snapshots of the last ten minutes, from
 // /history, the events, or a file, and the point in it that is shown.
@@ -24,6 +24,7 @@ export const failures = signal<Failure[]>([]);
 export const tree = signal<Tree | null>(null);
 export const work = signal<Work | null>(null);
 export const keys = signal<Keys | null>(null);
+export const timers = signal<Timers | null>(null);
 export const fleet = signal<Fleet | null>(null);
 export const connection = signal<'connecting' | 'live' | 'lost' | 'ended'>('connecting');
 
@@ -183,7 +184,7 @@ export function load(name: string, r: Recording): void {
   failures.value = r.failures.groups ?? [];
   tree.value = r.tree;
   work.value = r.workers;
-  keys.value = null;
+  keys.value = timers.value = null;
   fleet.value = r.processes ?? null;
   ring.value = moments(r.history);
 }

@@ -103,6 +103,7 @@ export interface Change {
   from: unknown;
   to: unknown;
   reason: string;
+  process?: string; // of a fleet
 }
 
 export interface Letter {
@@ -119,6 +120,7 @@ export interface Letter {
   missing?: string; // why there is no command
   parked?: boolean; // later commands of its key wait for it
   waiting?: number; // how many, if parked
+  process?: string; // of a fleet
 }
 
 export interface Failure {
@@ -135,6 +137,7 @@ export interface Failure {
   last: string;
   stack?: string;
   sample?: Letter | null;
+  processes?: string[]; // of a fleet
 }
 
 export interface Busy {
@@ -144,6 +147,7 @@ export interface Busy {
   at: string; // the innermost call of the user's code, if the stacks were asked for
   waits: string;
   suspended: boolean;
+  process?: string; // of a fleet
 }
 
 export interface Part {
@@ -166,6 +170,7 @@ export interface Process {
   started: string;
   heard: string;
   error: string;
+  answers?: boolean; // of a fleet: its letters and changes are known
   accepted: number;
   inFlight: number;
   stages: Part[] | null;
@@ -223,12 +228,19 @@ export interface Key {
   waiting: number;
   atWork: boolean; // a worker has commands of it
   parked: boolean; // the commands wait for a letter
+  process: string; // of a fleet
 }
 
 export interface Keys {
   stage: string;
   keys: Key[];
   whole: boolean; // all keys were looked at
+}
+
+export interface Timers {
+  stage: string;
+  windows: { open: number; commands: number; oldestNs: number; watermark: string | null; whole: boolean } | null;
+  ticks: { what: string; inNs: number; process: string }[];
 }
 
 export interface Work {

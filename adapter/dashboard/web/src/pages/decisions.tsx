@@ -3,6 +3,7 @@ import { clock, count, short, value } from '../format';
 import { href, param, setParams } from '../route';
 import { changes, shown, snapshot } from '../store';
 import type { Change } from '../types';
+import { Elsewhere } from '../ui/elsewhere';
 import { matches } from '../ui/shell';
 import { workersSeries, queuedSeries, times } from './series';
 
@@ -14,7 +15,7 @@ export function change(c: Change): string {
 
 export function DecisionsPage() {
   const stage = param('stage');
-  const all = changes.value.filter((c) => (!stage || c.stage === stage) && matches(c.stage, c.what, c.reason, c.who));
+  const all = changes.value.filter((c) => (!stage || c.stage === stage) && matches(c.stage, c.what, c.reason, c.who, c.process ?? ''));
   const from = shown.value[0]?.t ?? 0;
   const marks = all.map((c) => Date.parse(c.at)).filter((t) => t >= from);
   return (
@@ -50,6 +51,7 @@ export function DecisionsPage() {
         format={short}
         height={110}
       />
+      <Elsewhere what="decisions" />
       {all.length === 0 && <p class="empty">No decision yet.</p>}
       {all.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="The journal">
@@ -70,7 +72,10 @@ export function DecisionsPage() {
                   <th scope="row">{snapshot.value!.stages[c.stage] ? <a href={href('stage', { name: c.stage })}>{c.stage}</a> : c.stage || 'pipeline'}</th>
                   <td class="num">{change(c)}</td>
                   <td class="why">{c.reason}</td>
-                  <td class="quiet">{c.who}</td>
+                  <td class="quiet">
+                    {c.who}
+                    {c.process && `, in ${c.process}`}
+                  </td>
                 </tr>
               ))}
             </tbody>

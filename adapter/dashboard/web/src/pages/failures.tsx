@@ -5,6 +5,7 @@ import { enabled, file, groups, info } from '../store';
 import type { Failure } from '../types';
 import { letters, refreshFailures } from '../api';
 import { Action, run } from '../ui/actions';
+import { Elsewhere } from '../ui/elsewhere';
 import { say } from '../ui/say';
 import { download } from '../ui/timebar';
 import { matches } from '../ui/shell';
@@ -43,6 +44,7 @@ export function FailuresPage() {
           </button>
         )}
       </div>
+      <Elsewhere what="letters" />
       {all.length === 0 && <p class="empty">✓ {groups.value.length ? 'None of the failures is like that.' : 'Nothing has failed.'}</p>}
       <ul class="cards">
         {all.map((g) => (
@@ -119,6 +121,12 @@ function Group({ g }: { g: Failure }) {
             </dd>
           </>
         )}
+        {!!g.processes?.length && (
+          <>
+            <dt>Processes</dt>
+            <dd>{g.processes.join(', ')}</dd>
+          </>
+        )}
         <dt>Reason</dt>
         <dd>{g.reason || g.sample?.reason || none}</dd>
         {g.sample && (
@@ -126,6 +134,7 @@ function Group({ g }: { g: Failure }) {
             <dt>Newest letter</dt>
             <dd>
               number {g.sample.n}, attempt {g.sample.attempt}, {date(g.sample.at)}
+              {g.sample.process && `, in ${g.sample.process}`}
               {g.sample.parked && `; ${count(g.sample.waiting ?? 0)} later commands of its key wait for it`}
             </dd>
             <dt>Command</dt>

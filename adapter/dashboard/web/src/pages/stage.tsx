@@ -1,14 +1,15 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { refreshKeys, refreshWork } from '../api';
+import { refreshKeys, refreshTimers, refreshWork } from '../api';
 import { difference, state, type Interval } from '../derive';
-import { count, duration, label, rate, short } from '../format';
+import { count, date, duration, label, rate, short } from '../format';
 import { href, param, setParams } from '../route';
-import { at, changes, earlier, enabled, file, graph, info, keys, long, snapshot, stageRows, verdict, work } from '../store';
+import { at, changes, earlier, enabled, file, graph, info, keys, long, snapshot, stageRows, timers, verdict, work } from '../store';
 import type { Durations, Stage } from '../types';
 import { Action, run } from '../ui/actions';
 import { Bar } from '../ui/bar';
 import { Chart } from '../ui/chart';
+import { answers } from '../ui/elsewhere';
 import { Histogram } from '../ui/histogram';
 import { change } from './decisions';
 import { workers } from './graph';
@@ -93,6 +94,7 @@ export function StagePage() {
             <Reasons s={row.stage} />
             <AtWork name={name} />
             <Hottest name={name} s={row.stage} />
+            <Timers name={name} />
             <Edges name={name} s={row.stage} />
             <Latest name={name} />
           </div>
@@ -251,6 +253,7 @@ function AtWork({ name }: { name: string }) {
               </>
             )}
             {b.waits && `, waits for ${b.waits}`}
+            {b.process && `, in ${b.process}`}
           </li>
         ))}
       </ol>
@@ -264,17 +267,66 @@ function AtWork({ name }: { name: string }) {
   );
 }
 
-/** Hottest shows the keys of which most commands wait, while the live pipeline is shown. */
-function Hottest({ name, s }: { name: string; s: Stage }) {
-  const keyed = graph.value?.stages?.find((x) => x.name === name)?.keyed;
-  const asks = !file.value && !info.value?.fleet && at.value === null && !!(keyed || s.queue.fairKeys || s.queue.rateKeys);
+/** usePolled asks about a stage every two seconds while the live pipeline is shown, and whether it does. */
+function usePolled(ask: (stage: string) => Promise<void>, name: string, wanted = true): boolean {
+  const asks = wanted && answers();
   useEffect(() => {
     if (!asks) return;
-    const again = () => void refreshKeys(name).catch(() => undefined);
+    const again = () => void ask(name).catch(() => undefined);
     again();
     const timer = setInterval(again, 2000);
     return () => clearInterval(timer);
   }, [name, asks]);
+  return asks;
+}
+
+/** Timers shows the open windows, and what the stage does next without a command. */
+function Timers({ name }: { name: string }) {
+  const asks = usePolled(refreshTimers, name);
+  const all = timers.value;
+  const w = all?.windows;
+  if (!asks || all?.stage !== name || !(w || all.ticks.length)) return null;
+  return (
+    <section aria-label="Windows and timers">
+      <h2>Windows and timers</h2>
+      {w && (
+        <dl class="facts num">
+          <dt>open windows</dt>
+          <dd>{count(w.open)}</dd>
+          <dt>commands in them</dt>
+          <dd>{w.whole ? '' : 'at least '}{count(w.commands)}</dd>
+          {w.open > 0 && (
+            <>
+              <dt>the oldest, for</dt>
+              <dd>{duration(w.oldestNs)}</dd>
+            </>
+          )}
+          {w.watermark && (
+            <>
+              <dt>watermark</dt>
+              <dd title={w.watermark}>{date(w.watermark)}</dd>
+            </>
+          )}
+        </dl>
+      )}
+      <ol class="latest">
+        {all.ticks.map((t) => (
+          <li>
+            {t.inNs > 0 ? 'in ' : ''}
+            <b class="num">{t.inNs > 0 ? duration(t.inNs) : 'now'}</b>: {t.what}
+            {t.process && `, in ${t.process}`}
+          </li>
+        ))}
+      </ol>
+      {all.ticks.length === 0 && <p class="quiet">no timer runs</p>}
+    </section>
+  );
+}
+
+/** Hottest shows the keys of which most commands wait, while the live pipeline is shown. */
+function Hottest({ name, s }: { name: string; s: Stage }) {
+  const keyed = graph.value?.stages?.find((x) => x.name === name)?.keyed;
+  const asks = usePolled(refreshKeys, name, !!(keyed || s.workers.keys || s.queue.fairKeys || s.queue.rateKeys));
   if (!asks) return null;
   const all = keys.value?.stage === name ? keys.value : null;
   return (
@@ -282,10 +334,11 @@ function Hottest({ name, s }: { name: string; s: Stage }) {
       <h2>Hottest keys</h2>
       <ol class="latest">
         {all?.keys.map((k) => (
-          <li key={k.hash}>
+          <li key={k.process + k.hash}>
             <code title={info.value?.payloads ? k.hash : 'The key is hidden: this is a hash of it'}>{k.name || '#' + k.hash}</code> <b class="num">{count(k.waiting)}</b> waiting
             {k.atWork && ', at work'}
             {k.parked && ', ❚❚ parked'}
+            {k.process && `, in ${k.process}`}
           </li>
         ))}
       </ol>
