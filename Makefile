@@ -67,9 +67,17 @@ race:
 vet:
 	$(GO) vet $(EVERY)
 
+# The directories of the packages that a module's packages are made of: they name the versions.
+SOURCES   = $(GO) list -deps -f '{{.Dir}}' ./...
+
 ## tidy: each module requires what it imports, no less and no more, also without the workspace
+#
+# A module that has the same versions without the workspace as in it compiles
+# without it if `make vet` compiles it. Another one is built again, with all
+# that imports what differs; go work sync and go mod tidy make them agree.
 tidy:
-	@$(call in-each,GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) build -o /dev/null ./...)
+	@$(call in-each,GOWORK=off $(GO) mod tidy -diff && \
+		{ [ "$$($(SOURCES))" = "$$(GOWORK=off $(SOURCES))" ] || GOWORK=off $(GO) build -v -o /dev/null ./...; })
 
 WEB       = adapter/dashboard/web
 WEB_TOOLS = cd $(WEB) && npm ci --ignore-scripts --no-audit --no-fund --loglevel error
