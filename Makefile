@@ -21,10 +21,14 @@ BROKERS   = ./adapter/watermill/brokertest
 
 # Everything that has goroutines of its own. The examples and the tutorial are left out: under the race
 # detector their arithmetic on pixels is many times slower, and the engine below them is
-# raced here anyway. So are the packages that only read the tree, and policies with their simulator, which compute on one goroutine. The packages whose tests
+# raced here anyway. So are the packages that only read the tree, and policies with their simulator, which compute on one goroutine,
+# and each package that has no goroutine, lock, channel and atomic value in its code and tests: there is nothing to
+# race, and with the detector it is compiled and linked once more. The packages whose tests
 # take longest come first, so that no processor waits for them at the end.
-ENGINE    = ./pipeline ./adapter/nats $$($(GO) list $(ALL) | \
-	grep -v -e golda/examples/ -e golda/docs/ -e golda/controller$$ -e golda/controller/leda -e golda/controller/policy -e golda/controller/race -e golda/controller/simulator -e /pipeline$$ -e /adapter/nats$$ -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose)
+ENGINE    = ./pipeline ./adapter/nats $$($(GO) list -f '{{.ImportPath}} {{.Dir}}' $(ALL) | \
+	grep -v -e golda/examples/ -e golda/docs/ -e 'golda/controller ' -e golda/controller/leda -e golda/controller/policy -e golda/controller/race -e golda/controller/simulator -e '/pipeline ' -e '/adapter/nats ' -e /internal/face -e /internal/graph -e /internal/layers -e /internal/portable -e /internal/prose | \
+	while read -r package dir; do if grep -qE '$(CONCURRENT)' "$$dir"/*.go; then echo "$$package"; fi; done)
+CONCURRENT = ^[[:space:]]*go |\.Go\(|sync\.|atomic\.|chan |Parallel\(
 
 # The packages that have benchmarks: others need not be linked to run none.
 MEASURED  = $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=brokertest '^func Benchmark' . | xargs -n1 dirname | sort -u)
@@ -57,7 +61,7 @@ ONE_CPU   = ./supervisor ./worker ./internal/actor ./internal/coro ./internal/en
 
 ## one-cpu: the short tests of the engine with one processor
 one-cpu:
-	GOMAXPROCS=1 $(GO) test -p 1 -short -timeout 10m $(ONE_CPU) ./stage
+	GOMAXPROCS=1 $(GO) test -vet=off -p $(PACKAGES) -short -timeout 10m ./stage $(ONE_CPU)
 
 ## race: the engine's tests with the race detector (SHORT= for the long models, too)
 race:
@@ -67,9 +71,17 @@ race:
 vet:
 	$(GO) vet $(EVERY)
 
+# The directories of the packages that a module's packages are made of: they name the versions.
+SOURCES   = $(GO) list -deps -f '{{.Dir}}' ./...
+
 ## tidy: each module requires what it imports, no less and no more, also without the workspace
+#
+# A module that has the same versions without the workspace as in it compiles
+# without it if `make vet` compiles it. Another one is built again, with all
+# that imports what differs; go work sync and go mod tidy make them agree.
 tidy:
-	@$(call in-each,GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) build -o /dev/null ./...)
+	@$(call in-each,GOWORK=off $(GO) mod tidy -diff && \
+		{ [ "$$($(SOURCES))" = "$$(GOWORK=off $(SOURCES))" ] || GOWORK=off $(GO) build -v -o /dev/null ./...; })
 
 WEB       = adapter/dashboard/web
 WEB_TOOLS = cd $(WEB) && npm ci --ignore-scripts --no-audit --no-fund --loglevel error
@@ -121,11 +133,11 @@ bench-report:
 
 ## bench-smoke: the benchmark suites, and each package's benchmarks, for a moment, so that none of them rots
 bench-smoke:
-	$(GO) test -run '^$$' -bench . -benchtime 1x $(MEASURED) >/dev/null
-	$(GO) -C bench test -timeout 5m ./...
-	$(GO) -C bench test -race -run GoldaRaces -timeout 5m ./...
-	$(GO) run -C bench . -moment -rounds 1 >/dev/null
-	$(GO) -C bench/jobs test -timeout 5m ./...
+	$(GO) test -vet=off -run '^$$' -bench . -benchtime 1x $(MEASURED) >/dev/null
+	$(GO) -C bench test -vet=off -timeout 5m ./...
+	$(GO) -C bench test -vet=off -race -run GoldaRaces -timeout 5m ./...
+	$(GO) run -C bench . -moment -rounds 1 -impl golda >/dev/null
+	$(GO) -C bench/jobs test -vet=off -timeout 5m ./...
 
 ## bench-jobs: job queues, with kills: Golda, River, asynq, Watermill; written to docs/jobs-compared.md as well (ROUNDS=3); half an hour
 bench-jobs:

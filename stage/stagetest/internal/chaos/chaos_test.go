@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos.for", 0, "for how long to try random plans; 0 is a minute with the race detector, a few seconds without")
+	chaosFor  = flag.Duration("chaos.for", 0, "for how long to try random plans; 0 is half a minute in the short tests with the race detector, a minute in the long ones, a few seconds without the detector")
 	chaosSeed = flag.Uint64("chaos.seed", 1, "the seed of the first round of plans; 0 takes the clock's")
 )
 
@@ -32,6 +32,8 @@ func lasting() time.Duration {
 	switch {
 	case *chaosFor > 0:
 		return *chaosFor
+	case raced && testing.Short():
+		return 30 * time.Second
 	case raced:
 		return time.Minute
 	default:
