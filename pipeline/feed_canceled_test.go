@@ -92,7 +92,7 @@ func TestACommandEndsWithTheContextOfItsSourceAndTheHandlerSeesTheCause(t *testi
 			return []pipeline.Part{pipeline.Feed("jobs", work, c.feed())}
 		},
 		"of the next stage": func(c *cancelable) []pipeline.Part {
-			first := stage.Map("first", func(_ context.Context, n int) (int, error) { return n, nil })
+			first := stage.Map("first", func(_ context.Context, n int) (int, error) { return n, nil }, one) // in order
 			last := stage.Sink("last", waits, one)
 			return []pipeline.Part{first.To(last), last, pipeline.Feed("jobs", first, c.feed())}
 		},
