@@ -19,8 +19,8 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// named returns the actors of the tests' system whose last name has a prefix.
-func named(prefix string) (ids []string) {
+// actorsNamed returns the actors of the tests' system whose last name has a prefix.
+func actorsNamed(prefix string) (ids []string) {
 	for _, id := range actor.Processes(system(), "golda/") {
 		if strings.HasPrefix(id[strings.LastIndex(id, "/")+1:], prefix) {
 			ids = append(ids, id)
@@ -31,7 +31,7 @@ func named(prefix string) (ids []string) {
 
 // stop stops, from outside, the actors of the tests' system whose last name has a prefix, and returns how many there were.
 func stop(prefix string) int {
-	ids := named(prefix)
+	ids := actorsNamed(prefix)
 	for _, id := range ids {
 		actor.Stop(system(), actor.Local(system(), id))
 	}
@@ -61,7 +61,7 @@ func TestAPoolWhoseSupervisorIsKilledIsRestartedAsIntensityAllows(t *testing.T) 
 	forEachPool(t, func(t *testing.T, prefix string, s *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
 		p := begin(pipeline.Intensity(3, time.Minute))
 		for i := range 3 {
-			eventually(t, "there is one", func() bool { return len(named(prefix)) == 1 })
+			eventually(t, "there is one", func() bool { return len(actorsNamed(prefix)) == 1 })
 			require.Positive(t, stop(prefix)) // once: a second kill would count, too
 			ctx, cancel := context.WithTimeout(t.Context(), enough)
 			_, err := stage.Call[int](ctx, s, i)
