@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -382,7 +383,7 @@ func (c *Cursor) SubmitFree(ctx context.Context, next func(i int) int64, accept 
 		return 0
 	}
 	defer c.turn.Unlock()
-	if c.given || c.ended != nil || c.span.Derive != nil || !c.span.Since.IsZero() || !c.span.Until.IsZero() || c.window.Load() != nil {
+	if c.given || c.ended != nil || c.window.Load() != nil || !reflect.ValueOf(c.span).IsZero() {
 		return 0
 	}
 	n := accept()

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -50,6 +51,15 @@ func TestSeveralCommandsMoveThePositionBehindTheLastThatWasAccepted(t *testing.T
 		require.Zero(t, c.SubmitFree(t.Context(), next, refused))
 		return nil
 	}))
+	for name, span := range map[string]Span{
+		"since": {Since: time.Now()}, "until": {Until: time.Now()}, "ends": {Ends: t.Context()},
+		"derive": {Derive: func(values context.Context) context.Context { return values }},
+	} {
+		require.NoError(t, c.Within(span, func() error {
+			require.Zero(t, c.SubmitFree(t.Context(), next, refused), name)
+			return nil
+		}))
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	release := c.Hold()
 	cancel()
