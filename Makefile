@@ -44,7 +44,7 @@ PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 help:
 	@sed -n 's/^## \([a-z-]*\): /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-## test: all tests, as a change needs them: at most five minutes on two processors (SHORT= for the long models, too)
+## test: all tests, as a change needs them: nine minutes on two processors (SHORT= for the long models, too)
 test:
 	$(GO) test -vet=off $(SHORT) -p $(PACKAGES) -timeout 30m ./pipeline ./adapter/nats ./adapter/nats/fleet $(ALL)
 
