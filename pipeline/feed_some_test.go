@@ -14,10 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/overflow"
+	"github.com/golda-dev/golda/window"
 )
 
 // A user's function around a source sees each command, and may change it: no command passes it by.
@@ -128,6 +132,83 @@ func TestEachLineIsHandledOnceWhateverTheStageAndTheReaderDo(t *testing.T) {
 			require.True(t, s.Balanced())
 		})
 	})
+}
+
+// Stages of each kind, whose handlers crash, suspend and emit, behind them windows, while policies change: each line is handled, and
+// adds to one window.
+func TestEachLineIsInOneWindowWhateverItsStageIs(t *testing.T) {
+	again := stage.Retry(stage.RetryPolicy{Attempts: 3})
+	key := func(line string) string { return line[len(line)-1:] }
+	crash := func(ctx context.Context, line string) (string, error) {
+		if key(line) == "7" && behaviour.Attempt(ctx) == 1 {
+			panic("no")
+		}
+		return line, nil
+	}
+	kinds := map[string]func(opts ...stage.Option) *stage.Flow[string, string]{
+		"plain": func(opts ...stage.Option) *stage.Flow[string, string] { return stage.Map("s", crash, opts...) },
+		"fair": func(opts ...stage.Option) *stage.Flow[string, string] {
+			return stage.Map("s", crash, append(opts, stage.Fair(key, nil, 2))...)
+		},
+		"rate by key": func(opts ...stage.Option) *stage.Flow[string, string] {
+			return stage.Map("s", crash, append(opts, stage.RateBy(key, 1000, time.Second, 5))...)
+		},
+		"ordered": func(opts ...stage.Option) *stage.Flow[string, string] {
+			return stage.Map("s", crash, append(opts, stage.Ordered())...)
+		},
+		"suspending": func(opts ...stage.Option) *stage.Flow[string, string] {
+			return stage.FlowOf("s", func(send func(context.Context, string) behaviour.Outcome) (behaviour.Behaviour[string], error) {
+				return behaviour.Coroutine[string](func(c behaviour.Suspender, line string) behaviour.Outcome {
+					if err := c.Suspend(func(wake func()) { time.AfterFunc(time.Millisecond, wake) }); err != nil {
+						return behaviour.Error(err)
+					}
+					line, err := crash(c, line)
+					if err != nil {
+						return behaviour.Error(err)
+					}
+					return send(c, line)
+				}), nil
+			}, append(opts, stage.Instances(50))...)
+		},
+	}
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Second)
+				const n = 2000
+				var text strings.Builder
+				for i := range n {
+					text.WriteString(strconv.Itoa(i) + "\n")
+				}
+				of := kind(again, stage.Capacity(100), stage.Restart(stage.RestartPolicy{Limit: n, Backoff: time.Microsecond, Max: time.Microsecond}))
+				count := window.All("count", window.Bounds[string]{Count: 7, Time: time.Minute})
+				got := map[string]int{}
+				end := stage.Sink("end", func(_ context.Context, w window.Window[struct{}, []string]) error {
+					for _, line := range w.Value {
+						got[line]++
+					}
+					return nil
+				}, stage.Workers(1, 1))
+				p, err := pipeline.New("p", quiet, of.To(count), count.To(end), pipeline.Feed("lines", of, source.Lines(strings.NewReader(text.String()), 0)))
+				require.NoError(t, err)
+				go func() {
+					for _, law := range []controller.Policy{policy.Cohort{}, policy.LRB{}, policy.Fixed{}, policy.SEDA{}} {
+						time.Sleep(5 * time.Millisecond)
+						_ = p.SetPolicy(law) // the pipeline may have ended
+					}
+				}()
+				require.NoError(t, p.Run(t.Context()))
+				require.Len(t, got, n)
+				for line, times := range got {
+					require.Equal(t, 1, times, line)
+				}
+				s := p.Snapshot()
+				require.True(t, s.Balanced(), s.Law())
+				require.EqualValues(t, text.Len(), s.Feeds[0].Position)
+				require.Zero(t, p.Failures().Len()+p.DeadLetters().Len())
+			})
+		})
+	}
 }
 
 // brittle is a reader that fails at each third Read, and goes on.

@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/window"
 )
 
-// open is what a stage says of its windows, with times since the start.
+// open has the windows of a stage, with times since the start.
 type open struct {
 	windows, commands int
 	oldest, closes    time.Duration // -1: never

@@ -86,7 +86,7 @@ type joined struct {
 	started time.Time
 }
 
-// known is what is known of a process.
+// known has the last news of a process.
 type known struct {
 	id       string
 	snapshot api.Snapshot // the last one; the zero one if there was none

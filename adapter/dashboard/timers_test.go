@@ -49,8 +49,8 @@ func newTeller(t *testing.T) (p *pipeline.Pipeline, submit func(n int)) {
 	return p, func(n int) { require.NoError(t, sums.Submit(t.Context(), n)) }
 }
 
-// awaitTimers waits until a stage has so many open windows, or ticks if it has
-// no windows.
+// awaitTimers waits until a stage has n open windows, or n ticks if it has no
+// windows.
 func awaitTimers(t *testing.T, server *httptest.Server, stage string, n int) (got stageTimers) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -40,7 +40,7 @@ var killedJobs = nats.Options[string]{
 // mayBeCanceled reports whether the processes may cancel a command. Some of these take long, until they are canceled.
 func mayBeCanceled(cmd string) bool { return strings.HasSuffix(cmd, "9") }
 
-// change cancels jobs and moves them to other lanes, whatever state they are in, until ctx ends. Before it does it writes what it is about to do.
+// change cancels jobs and moves jobs to other lanes, in any state, until ctx ends. It writes down each act before it does it.
 func (j job) change(ctx context.Context, queue *nats.Inlet[string]) error {
 	changes, err := os.OpenFile(filepath.Join(j.Dir, j.Name+".changes"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -230,7 +230,7 @@ func sizeOf(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// GOLDA_JOBS and GOLDA_KILLS make it as large as you like: 10000 and 50 take some minutes.
+// GOLDA_JOBS and GOLDA_KILLS make it as large as you like: 10000 and 50 take a minute.
 func TestJobsAreDoneOnceThoughProcessesAndTheServerAreKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes ten seconds")

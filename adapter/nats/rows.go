@@ -230,7 +230,7 @@ func (i *Inlet[C]) look(ctx context.Context, j jobs.Job) (*seen, error) {
 		return err
 	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil //nolint:nilnil // it is gone, which is no error
+		return nil, nil //nolint:nilnil // the job is not there any more, which is no error
 	}
 	return &seen{m, in, until, stream}, i.conn.explain(err)
 }

@@ -18,7 +18,7 @@ import (
 //
 //	Published = acknowledged + Buried + Pending
 //
-// where acknowledged is what the processes counted. Published has also each job
+// where acknowledged is the count of the processes. Published has also each job
 // that was canceled while it waited in the queue, and each that SetLane has
 // moved from there once more.
 type Status struct {

@@ -26,10 +26,10 @@ func WithSome[C any](ctx context.Context, one func(cmd C) error, all func(cmds [
 // stage has free slots for, and returns how many; 0 says that the first must be
 // submitted alone. Next returns the position after a command.
 //
-// Submit is what the source was given to submit a command. If that is not the
-// feed's own function, but one around it, say of a user, each command must pass
-// through it: Some returns nil. So it does if there is no feed, and if commands
-// are submitted alone in any case because their ends are heard.
+// Submit is the function that the source was given for a single command. If it
+// is not the feed's own function, but a user's function around that, each command
+// must pass through it, and Some returns nil. Some also returns nil if there is
+// no feed, and if the feed hears the end of each command.
 func Some[C any](ctx context.Context, submit func(cmd C) error) func(cmds []C, next func(i int) int64) int {
 	s, ok := ctx.Value(someKey{}).(*some[C])
 	if c := Of(ctx); !ok || c == nil || c.window.Load() != nil || reflect.ValueOf(submit).Pointer() != reflect.ValueOf(s.one).Pointer() {

@@ -34,7 +34,7 @@
 // # Trust
 //
 // Every client that may publish to golda.fleet.> on the server is believed, and
-// may read what an Options.Dashboard shows without a token.
-// Messages that cannot be read are dropped. Messages of other versions are read
-// as far as possible.
+// may read all that an Options.Dashboard shows without a token. Messages that
+// cannot be read are dropped. Messages of other versions are read as far as
+// possible.
 package fleet

@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// pages is the dashboard of a process: it answers with what it was asked.
+// pages returns the dashboard of a process, which answers with the path of the request.
 func pages(name string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /golda/v1/failures", func(w http.ResponseWriter, r *http.Request) {
